@@ -81,6 +81,7 @@ ddp_torch_room(ddp_parallel
     parallel/gradient_compression.cc
     parallel/gradient_norm.cc
     parallel/local_address.cc
+    parallel/mesh.cc
     parallel/page_lock.cc
     parallel/peer_watch.cc
     parallel/process_group.cc
@@ -156,7 +157,9 @@ ddp_torch_room(ddp_run
     run/batch_plan.cc
     run/early_stopping.cc
     run/loss_weights.cc
+    run/model_norm.cc
     run/replica_check.cc
+    run/cut_state.cc
     run/divided_model.cc
     run/row_cut.cc
     run/shard_cut.cc

@@ -16,9 +16,11 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
+#include "trainer/metrics/text.h"
 #include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/device_share.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/parallel/peer_watch.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/run/trainer.h"
@@ -115,6 +117,20 @@ std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
   }
 }
 
+/// As distributed_config says. Throws UserError when the ranks cannot be divided like that.
+MeshShape mesh_shape(const DistributedConfig& config, int world_size) {
+  const int64_t model = config.pipeline * config.tensor;
+  if (world_size % model != 0) {
+    throw UserError(fmt::format(
+        "distributed_config: pipeline={} x tensor={} is {} ranks for each copy of the model, and "
+        "{} {} not a multiple of it; start a multiple with ddp-run --nproc_per_node=N",
+        config.pipeline, config.tensor, model, counted(world_size, "rank"),
+        world_size == 1 ? "is" : "are"));
+  }
+  return {static_cast<int>(world_size / model), static_cast<int>(config.pipeline),
+          static_cast<int>(config.tensor)};
+}
+
 /// From here on the run has a strategy, which its snapshots hold.
 void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, const DistEnv& env,
                       const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
@@ -130,6 +146,11 @@ bool saves_shards(const Config& config, bool divided, const SnapshotFolder& fold
                   ProcessGroup& group, Log& log) {
   const AutoSwitch wanted = config.trainer.snapshot_shards;
   const bool automatic = wanted == AutoSwitch::kAuto;
+  if (wanted == AutoSwitch::kTrue && config.distributed.pipeline * config.distributed.tensor > 1) {
+    throw UserError(
+        "trainer_config.snapshot_shards=true: a model divided by distributed_config.pipeline or "
+        "tensor is gathered by rank 0 in one file; remove snapshot_shards");
+  }
   if (group.size() == 1 || wanted == AutoSwitch::kFalse || (automatic && !divided)) return false;
   const auto blind = rank_without_folder(folder.path(), group);
   if (!blind) return true;
@@ -159,8 +180,8 @@ struct SnapshotPlace {
 /// All of it that a model is needed for.
 JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                      const SnapshotPlace& place, RunMonitor& monitor, Log& log, PeerWatch& peers,
-                     ResumePoint resume, Task& task) {
-  Trainer trainer(config, plan, group, task, resume.meta,
+                     ResumePoint resume, Task& task, Mesh& mesh) {
+  Trainer trainer(config, plan, mesh, task, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
@@ -216,8 +237,10 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   }
   hold_to_share(config.distributed, plan);
   load_gpu_kernels(config.trainer, plan, log);
+  Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
   const auto task = open_task(config, plan, resume.meta);
   try {
+    if (mesh.divides_model()) task->divide(mesh);
     const std::string& samples = task->training().fingerprint();
     if (group.broadcast_text(samples) != samples) {
       throw RunError(
@@ -231,16 +254,17 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
     // The other ranks can read what rank 0 reads. On one machine's CPUs sending it takes longer,
     // and of a divided state each rank needs a part. Between GPUs a broadcast is faster than
     // comparing.
-    const bool divided = divides_state(config.distributed.strategy) && group.size() > 1;
+    const bool divided =
+        mesh.divides_model() || (divides_state(config.distributed.strategy) && group.size() > 1);
     if (resume.meta && (divided || (!several_nodes && !plan.device.is_cuda())))
       resume.snapshot = open_as_rank_zero(std::move(resume.snapshot), group);
     if (group.is_main())
       folder.begin_run(config_to_json(config), samples, RoundFence::of_environment());
-    const bool sharded = saves_shards(config, divided, folder, group, log);
+    const bool sharded = saves_shards(config, divided && !mesh.divides_model(), folder, group, log);
     if (sharded) follow_rank_zero(folder, group);
     monitor.started("snapshot and data");
     return train_task(config, plan, group, {folder, remote.get(), sharded}, monitor, log, peers,
-                      std::move(resume), *task);
+                      std::move(resume), *task, mesh);
   } catch (const std::exception& error) {
     rethrow(config, plan, group, *task, error);
   }

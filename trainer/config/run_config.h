@@ -29,6 +29,8 @@ inline bool divides_state(Strategy strategy) {
 
 struct DistributedConfig {
   Strategy strategy = Strategy::kDdp;
+  int64_t pipeline = 1;              ///< Stages that a copy of the model is cut into.
+  int64_t tensor = 1;                ///< Ranks that share each layer.
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;

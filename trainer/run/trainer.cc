@@ -92,18 +92,20 @@ void check_evaluation(const Task& task, const TrainerConfig& config) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
+Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task& task,
                  const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot)
     : config_(config),
       plan_(plan),
-      group_(group),
+      mesh_(mesh),
+      world_(mesh.world()),
+      data_(mesh.data()),
       task_(task),
       config_json_(config_to_json(config)),
-      batch_plan_(plan_batches(config.trainer, group.size(), meta)),
-      own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
-      averaged_over_(averaged_over(config, batch_plan_, group.size())),
+      batch_plan_(plan_batches(config.trainer, data_.size(), meta)),
+      own_micro_batches_(batch_plan_.of_rank(data_.rank(), data_.size())),
+      averaged_over_(averaged_over(config, batch_plan_, data_.size())),
       loss_weights_(task.training().targets(), config.trainer.batch_size, batch_plan_.micro_batches,
-                    group, averaged_over_),
+                    data_, averaged_over_),
       amp_dtype_(autocast_dtype(config.trainer)),
       optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
                                        meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
@@ -117,10 +119,15 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       early_stopping_(config.trainer.early_stopping_patience,
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
+  if (mesh.divides_model()) {
+    const ParameterCuts cuts = task.parameter_cuts();
+    cut_state_ = std::make_unique<CutState>(cuts, mesh);
+    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts, mesh);
+  }
   if (meta) load(*meta, snapshot);
-  task.join(group, batch_plan_.micro_batches);
+  task.join(data_, batch_plan_.micro_batches);
   if (!sync_) {
-    sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed,
+    sync_ = make_gradient_sync(named(optimizer_->parameters()), data_, config.distributed,
                                meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
                                  const Autocast autocast(plan_.device.type(), amp_dtype_);
                                  return task_.smallest_loss();
@@ -131,14 +138,14 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
 
 TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
   std::unique_ptr<ShardedDataParallel> shards;
-  if (config_.distributed.strategy == Strategy::kZero3 && group_.size() > 1)
-    shards = divide_model(task_, trained, group_, averaged_over_, values);
+  if (config_.distributed.strategy == Strategy::kZero3 && data_.size() > 1)
+    shards = divide_model(task_, trained, data_, averaged_over_, values);
   else
-    shards = make_shards(trained, group_, config_.distributed, averaged_over_, values);
+    shards = make_shards(trained, data_, config_.distributed, averaged_over_, values);
   if (!shards) return trained;
   auto pieces = pieces_of(trained, *shards);
   shards_ = shards.get();
-  sharded_state_ = std::make_unique<ShardedState>(*shards, group_);
+  sharded_state_ = std::make_unique<ShardedState>(*shards, data_);
   sync_ = std::move(shards);
   return pieces;
 }
@@ -154,7 +161,7 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   const Batch batch = loader.next().to(plan_.device);
   monitor.enter(Phase::kForward);
   seed_generator(plan_.device,
-                 dropout_seed(as_seed(config_), step_, micro * group_.size() + group_.rank()));
+                 dropout_seed(as_seed(config_), step_, micro * data_.size() + data_.rank()));
   sync_->begin_micro_batch(last);
   MicroBatchLoss loss{{}, batch.target_count};
   {
@@ -185,7 +192,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
     output.losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
   }
-  const int64_t most = batch_plan_.of_rank(0, group_.size());
+  const int64_t most = batch_plan_.of_rank(0, data_.size());
   if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most) {
     monitor.enter(Phase::kBackward, sync_->collective_name());
     sync_->leave_out_micro_batch([this] { return task_.smallest_loss(); });
@@ -213,10 +220,17 @@ std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
   const auto gradients = optimizer_->gradients();
   loss_weights_.correct(gradients, output.losses);
   auto found_inf = scaler_.unscale(gradients);
-  if (found_inf) sync_->combine_found_inf(*found_inf);
-  output.grad_norm = sync_->global_norm(gradients);
+  if (found_inf) combine_found_inf(*found_inf);
+  output.grad_norm = model_norm_ ? (*model_norm_)(gradients) : sync_->global_norm(gradients);
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
   return found_inf;
+}
+
+void Trainer::combine_found_inf(torch::Tensor& found_inf) {
+  sync_->combine_found_inf(found_inf);
+  if (!mesh_.divides_model()) return;
+  mesh_.model().all_reduce_sum(found_inf);
+  found_inf.clamp_max_(1.0);
 }
 
 void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf) {
@@ -234,7 +248,7 @@ void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& foun
 
 void Trainer::apply(StepOutput& output) {
   output.learning_rate = schedule_.learning_rate(step_);
-  task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
+  task_.end_step(data_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (output.spike) return;
   optimizer_->step(output.learning_rate, output.not_finite);
   average_.update(output.not_finite);
@@ -250,18 +264,22 @@ void Trainer::leave_out_step(DataLoader& loader) {
 std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   swap_averages();
   std::optional<std::string> text;
-  const bool by_all = shards_ != nullptr && shards_->divides_weights();
-  if (by_all || group_.is_main()) {
+  const bool by_all = divides_weights();
+  if (by_all || world_.is_main()) {
     const Inference inference(*sync_);
     text = task_.sample(sample_seed(as_seed(config_), step_), by_all ? agreed(go_on) : go_on);
   }
   swap_averages();
-  return group_.is_main() ? text : std::nullopt;
+  return world_.is_main() ? text : std::nullopt;
+}
+
+bool Trainer::divides_weights() const {
+  return cut_state_ != nullptr || (shards_ != nullptr && shards_->divides_weights());
 }
 
 // Every pass of the model is a collective.
 std::function<bool()> Trainer::agreed(const std::function<bool()>& go_on) {
-  return [this, &go_on] { return group_.all_reduce_max_async(go_on() ? 0 : 1).wait() == 0; };
+  return [this, &go_on] { return world_.all_reduce_max_async(go_on() ? 0 : 1).wait() == 0; };
 }
 
 void Trainer::swap_averages() {
@@ -278,8 +296,9 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
   {
     const Inference inference(*sync_);
     const auto idle = sync_->divides_weights() ? IdleRanks::kJoin : IdleRanks::kWait;
-    evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
-                          amp_dtype_, go_on, before_wait, most_batches, idle);
+    evaluation =
+        evaluate(task_, samples, config_.trainer.batch_size, data_, plan_.device, amp_dtype_,
+                 cut_state_ ? agreed(go_on) : go_on, before_wait, most_batches, idle);
   }
   swap_averages();
   return evaluation;
@@ -322,7 +341,7 @@ int64_t Trainer::updated_elements() const {
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {
   const DataLoader::Options options{
-      config_.trainer.batch_size,          own_micro_batches_,    group_.rank(), group_.size(),
+      config_.trainer.batch_size,          own_micro_batches_,    data_.rank(), data_.size(),
       config_.trainer.data_loader_workers, plan_.device.is_cuda()};
   return std::make_unique<DataLoader>(task_.training(), sampler_, cursor_, options);
 }

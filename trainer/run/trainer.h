@@ -19,10 +19,12 @@
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/weight_average.h"
 #include "trainer/parallel/gradient_sync.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/run/batch_plan.h"
+#include "trainer/run/cut_state.h"
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/loss_weights.h"
+#include "trainer/run/model_norm.h"
 #include "trainer/run/replica_check.h"
 #include "trainer/run/sharded_state.h"
 #include "trainer/run/step_guard.h"
@@ -50,7 +52,7 @@ class Trainer {
   /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file, others may hold the same;
   /// `meta` is on every rank) and gives all ranks rank 0's values. Throws UserError for a snapshot
   /// of another model.
-  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
+  Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task& task,
           const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot);
 
   /// Goes back to a snapshot of this run. On all ranks.
@@ -84,9 +86,9 @@ class Trainer {
     return loss_weights_.step_loss(output.losses);
   }
 
-  /// Whether each rank holds shards of the training state: capture(), sample() and gradients() are
-  /// collectives then.
-  bool holds_shards() const { return shards_ != nullptr; }
+  /// Whether ranks hold different parts of the training state: capture(), sample() and gradients()
+  /// are collectives then.
+  bool holds_shards() const { return shards_ != nullptr || cut_state_ != nullptr; }
   /// Elements of the trained parameters that this rank updates.
   int64_t updated_elements() const;
 
@@ -135,6 +137,9 @@ class Trainer {
                                         const std::function<void()>& before_wait);
   /// "model.*", as this rank holds them.
   std::vector<NamedTensor> weights() const;
+  /// Whether no rank has all weights, so that every pass of the model is a collective.
+  bool divides_weights() const;
+  void combine_found_inf(torch::Tensor& found_inf);
   /// What `go_on` says on all ranks, which call it alike.
   std::function<bool()> agreed(const std::function<bool()>& go_on);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
@@ -150,6 +155,8 @@ class Trainer {
   /// tensor of the training state.
   bool may_lack(const Config& before, const std::string& tensor) const;
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
+  /// Gives this rank its part of rank 0's snapshot.
+  void deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before);
   /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.
   void share_state(const OpenedSnapshot* snapshot);
   /// Divides the parameters between the ranks where the strategy says so. Returns those that this
@@ -168,7 +175,9 @@ class Trainer {
 
   const Config& config_;
   const DevicePlan plan_;
-  ProcessGroup& group_;
+  Mesh& mesh_;
+  ProcessGroup& world_;
+  ProcessGroup& data_;  // the ranks that hold the same part of the model
   Task& task_;
   const std::string config_json_;
   const BatchPlan batch_plan_;
@@ -181,6 +190,8 @@ class Trainer {
   ShardedDataParallel* shards_ = nullptr;        // sync_, where ranks hold shards
   std::unique_ptr<ShardedState> sharded_state_;  // likewise
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<CutState> cut_state_;  // these two: where a model is divided between ranks
+  std::unique_ptr<ModelNorm> model_norm_;
   GradScaler scaler_;
   DistributedSampler sampler_;
   Schedule schedule_;

@@ -1,11 +1,15 @@
 // What a snapshot holds of a training, as this rank and as all of them hold it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
+#include "trainer/run/cut_state.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -23,11 +27,7 @@ torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
   return copy.get_state();
 }
 
-/// The parameter that a tensor of a snapshot belongs to: "optimizer.P.exp_avg", "ema.P".
-std::string parameter_of(const std::string& tensor) {
-  const std::string name = tensor.substr(tensor.find('.') + 1);
-  return tensor.starts_with("optimizer.") ? name.substr(0, name.rfind('.')) : name;
-}
+constexpr const char* kModel = "model.";
 
 /// The place of a tensor's section in the order of Trainer::state().
 std::size_t section_of(std::string_view tensor) {
@@ -53,15 +53,14 @@ std::vector<NamedTensor> Trainer::state() const {
 std::vector<NamedTensor> Trainer::weights() const {
   std::vector<NamedTensor> result;
   if (shards_ == nullptr || !shards_->divides_weights()) {
-    for (const auto& p : task_.parameters())
-      result.push_back({"model." + p.name, p.tensor.detach()});
+    for (const auto& p : task_.parameters()) result.push_back({kModel + p.name, p.tensor.detach()});
     return result;
   }
   const std::size_t in_snapshots = task_.parameters().size();
   for (const OwnShard& own : shards_->own()) {
     if (own.shard.parameter >= in_snapshots) continue;
     const auto& [name, tensor, whole] = shards_->parameters()[own.shard.parameter];
-    result.push_back({"model." + name, own.value,
+    result.push_back({kModel + name, own.value,
                       Piece{own.shard.parameter, tensor.sizes().vec(), own.shard.begin}});
   }
   return result;
@@ -69,6 +68,7 @@ std::vector<NamedTensor> Trainer::weights() const {
 
 std::vector<NamedTensor> Trainer::whole_weights() const {
   const auto own = weights();
+  if (cut_state_) return cut_state_->gather(own);
   const bool divided = shards_ != nullptr && shards_->divides_weights();
   return divided ? sharded_state_->gather(own) : own;
 }
@@ -80,7 +80,12 @@ std::vector<NamedTensor> Trainer::state_where(bool divided) const {
 }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
-  if (snapshot != nullptr) load_tensors(config_from_json(meta.config_json), *snapshot);
+  const Config before = config_from_json(meta.config_json);
+  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
+  if (cut_state_)
+    deal_out_cuts(snapshot, before);
+  else if (snapshot != nullptr)
+    load_tensors(before, *snapshot);
   const torch::NoGradGuard no_grad;
   optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
@@ -107,7 +112,6 @@ bool Trainer::may_lack(const Config& before, const std::string& tensor) const {
 // Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
 // another optimizer, starts at 0; so does momentum that is new.
 void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
-  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
   const auto load = [&](const NamedTensor& each) {
     if (!each.piece)
       snapshot.load_into(each.name, each.tensor);
@@ -127,16 +131,28 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot)
   }
 }
 
+void Trainer::deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before) {
+  const auto deal_out = [&](const std::vector<NamedTensor>& held) {
+    cut_state_->deal_out(snapshot, held,
+                         [&](const std::string& name) { return may_lack(before, name); });
+  };
+  deal_out(weights());
+  average_.restart();
+  auto of_training = state();
+  std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
+  deal_out(of_training);
+}
+
 // A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
 void Trainer::share_state(const OpenedSnapshot* snapshot) {
-  if (group_.size() == 1) return;
-  const auto readers = group_.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
+  if (data_.size() == 1 || cut_state_) return;
+  const auto readers = data_.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
   const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
   if (all && !compare_replicas()) return;
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> tensors;
   for (const auto& each : state_where(/*divided=*/false)) tensors.push_back(each.tensor);
-  group_.broadcast(tensors);
+  data_.broadcast(tensors);
   if (shards_ == nullptr) return;
   const Config before =
       snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
@@ -153,6 +169,7 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
 
 // In the order of state().
 std::vector<NamedTensor> Trainer::whole_state() const {
+  if (cut_state_) return cut_state_->gather(state());
   if (shards_ == nullptr) return state();
   auto tensors = state_where(/*divided=*/false);
   auto gathered = sharded_state_->gather(state_where(/*divided=*/true));
@@ -177,7 +194,7 @@ SnapshotMeta Trainer::capture_meta() const {
   meta.config_json = config_json_;
   meta.data_sha256 = task_.training().fingerprint();
   meta.micro_batches_per_step = batch_plan_.micro_batches;
-  meta.world_size = group_.size();
+  meta.world_size = world_.size();
   meta.step_guard = guard_.state();
   meta.last_eval = last_eval_;
   meta.best_eval = best_eval_;
@@ -205,11 +222,11 @@ TrainingState Trainer::capture() const {
 TrainingState Trainer::capture_shard() const {
   TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
   ShardToSave& shard = *state.shard;
-  shard.id = {"", 0, step_, group_.rank(), group_.size()};
+  shard.id = {"", 0, step_, world_.rank(), world_.size()};
   auto whole = state_where(/*divided=*/false);
   whole.push_back(generator_state());
   shard.tensors = logical_tensors(whole);
-  shard.pieces = own_share(whole, group_.rank(), group_.size());
+  shard.pieces = own_share(whole, world_.rank(), world_.size());
   if (shards_ != nullptr) {
     auto own = sharded_state_->own_pieces(state_where(/*divided=*/true), shard.tensors);
     std::move(own.begin(), own.end(), std::back_inserter(shard.pieces));
@@ -224,13 +241,32 @@ TrainingState Trainer::capture_shard() const {
 
 std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
-  return find_difference(state_where(/*divided=*/false), group_, before_wait);
+  auto own = find_difference(state_where(/*divided=*/false), data_, before_wait);
+  if (!mesh_.divides_model()) return own;
+  // Each part of the model has been compared by ranks of its own.
+  if (own) {
+    MeshPlace place = mesh_.place();
+    place.data = own->rank;
+    own->rank = place.rank_in(mesh_.shape());
+  }
+  for (const auto& text :
+       world_.gather_texts(own ? fmt::format("{} {}", own->rank, own->tensor) : "")) {
+    const auto space = text.find(' ');
+    if (!text.empty()) return ReplicaDifference{text.substr(space + 1), std::stoi(text)};
+  }
+  return std::nullopt;
 }
 
 std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())
     gradients.push_back({p.name, p.tensor.grad(), p.piece});
+  if (cut_state_) {
+    for (auto& each : gradients) each.name.insert(0, kModel);
+    gradients = cut_state_->gather(gradients);
+    for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
+    return gradients;
+  }
   return shards_ == nullptr ? gradients : sharded_state_->gather(gradients);
 }
 

@@ -18,8 +18,9 @@
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/metrics/confusion_matrix.h"
+#include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/task/task_cost.h"
 #include "trainer/task/task_report.h"
 
@@ -51,6 +52,12 @@ class Task : public TaskCost, public TaskReport {
   virtual std::vector<NamedSource> evaluation_sets() const { return {}; }
   /// What is evaluated once, when training has ended; null when there is nothing.
   virtual const SampleSource* test() const { return nullptr; }
+
+  /// Before build_model(): the model that it builds is this rank's part of one that is divided
+  /// between ranks. `mesh` outlives the task. Throws UserError if it cannot be divided like that.
+  virtual void divide(Mesh& mesh);
+  /// What this rank's parameters are of the whole model's; empty: it has the whole model.
+  virtual ParameterCuts parameter_cuts() const { return {}; }
 
   /// In training mode, on `device`, with initial weights that depend on `seed` alone; without one
   /// they may be anything, as all of them are about to be loaded. Called once, before anything

@@ -48,6 +48,13 @@ const TaskRow& row_of(TaskKind kind) {
 
 }  // namespace
 
+void Task::divide(Mesh& mesh) {
+  throw UserError(fmt::format(
+      "distributed_config.{} divides a causal language model; this task trains another one: use "
+      "strategy=zero3, which divides any model",
+      mesh.shape().pipeline > 1 ? "pipeline" : "tensor"));
+}
+
 std::unique_ptr<Task> make_task(const Config& config,
                                 const std::map<std::string, std::string>* metadata) {
   return row_of(config.task).make(config, metadata);

@@ -1,17 +1,24 @@
 // One rank of a group of real processes over Gloo. Started by ddp-run; what it does is argv[1].
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/trainer/parallel/fake_device.h"
 #include "tests/trainer/parallel/sharded_layers.h"
+#include "tests/trainer/run/cut_ranks.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/task/unequal_task.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/parallel/ddp.h"
 #include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/mesh.h"
 #include "trainer/parallel/peer_watch.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
@@ -103,7 +110,8 @@ int train_on_unequal_weights(ProcessGroup& group) {
 int restore_unlike(ProcessGroup& group, const std::string& folder) {
   const Config config = test::unequal_config();
   test::UnequalTask task;
-  Trainer trainer(config, {}, group, task, std::nullopt, nullptr);
+  Mesh mesh(group);
+  Trainer trainer(config, {}, mesh, task, std::nullopt, nullptr);
   const torch::Tensor weight = task.parameters().front().tensor.detach();
   weight.fill_(group.rank() + 1);
   const TrainingState state = trainer.capture();
@@ -398,11 +406,84 @@ int mix_devices(const DistEnv& env) {
   return 0;
 }
 
+/// "DxPxT"
+MeshShape shape_of(const std::string& text) {
+  MeshShape shape;
+  std::sscanf(text.c_str(), "%dx%dx%d", &shape.data, &shape.pipeline, &shape.tensor);
+  return shape;
+}
+
+int cut_state(const DistEnv& env, const std::string& shape, const std::string& folder) {
+  ProcessGroup world(env, {}, {});
+  Mesh mesh(world, shape_of(shape), env, {}, {});
+  for (const auto& wrong : world.gather_texts(test::wrong_in_cut_state(mesh, folder))) {
+    if (!wrong.empty() && world.is_main()) std::printf("%s\n", wrong.c_str());
+  }
+  if (world.is_main()) std::printf("done\n");
+  return 0;
+}
+
+/// Whether each group's sum over the numbers 10^rank has exactly its ranks, in memory and
+/// by sockets, and the place of this rank in it is right.
+std::string wrong_in_mesh(const DistEnv& env, const std::string& shape_text,
+                          const DistributedConfig& config, const StorePart& store) {
+  const MeshShape shape = shape_of(shape_text);
+  ProcessGroup world(env, config, {}, store);
+  const Mesh mesh(world, shape, env, config, {});
+  const auto digit = [](const MeshPlace& place, const MeshShape& in) {
+    return static_cast<int64_t>(std::pow(10, place.rank_in(in)));
+  };
+  struct Expected {
+    ProcessGroup& group;
+    std::function<bool(const MeshPlace&)> belongs;
+  };
+  const MeshPlace here = mesh.place();
+  const std::vector<Expected> all = {
+      {mesh.tensor(), [&](auto& p) { return p.data == here.data && p.stage == here.stage; }},
+      {mesh.pipeline(), [&](auto& p) { return p.data == here.data && p.tensor == here.tensor; }},
+      {mesh.data(), [&](auto& p) { return p.stage == here.stage && p.tensor == here.tensor; }},
+      {mesh.model(), [&](auto& p) { return p.data == here.data; }}};
+  std::string wrong;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    int64_t sum = 0;
+    int place = 0, size = 0;
+    for (int rank = 0; rank < shape.size(); ++rank) {
+      const auto each = MeshPlace::of_rank(rank, shape);
+      if (!all[i].belongs(each)) continue;
+      sum += digit(each, shape);
+      if (rank < env.rank) ++place;
+      ++size;
+    }
+    auto got = torch::full({1}, digit(here, shape), torch::kInt64);
+    all[i].group.all_reduce_sum(got);
+    if (got.item<int64_t>() != sum || all[i].group.rank() != place || all[i].group.size() != size)
+      wrong += fmt::format("rank {}, group {}; ", env.rank, i);
+  }
+  std::string together;
+  for (const auto& each : world.gather_texts(wrong)) together += each;
+  return together;
+}
+
+int mesh(const DistEnv& env, const std::string& shape) {
+  DistributedConfig config;
+  const WorkerStore store(env, config.timeout_s);
+  const std::string memory = wrong_in_mesh(env, shape, config, store.part("memory"));
+  config.backend = Backend::kGloo;
+  const std::string sockets = wrong_in_mesh(env, shape, config, store.part("sockets"));
+  if (env.is_main()) std::printf("%s%sdone\n", memory.c_str(), sockets.c_str());
+  return 0;
+}
+
 int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   if (what == "mix_devices") return mix_devices(env);
   if (what == "reduce") return reduce_in_memory(env, argument);
   if (what == "rows") return rows(env, argument);
+  if (what == "mesh") return mesh(env, argument);
+  if (what == "cut_state") {
+    const auto space = argument.find(',');
+    return cut_state(env, argument.substr(0, space), argument.substr(space + 1));
+  }
   if (what == "divided") return divided_layers(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);

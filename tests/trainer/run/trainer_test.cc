@@ -23,7 +23,8 @@ TEST_CASE("capturing a state changes neither it nor the random numbers that foll
   const Config config = test::unequal_config();
   test::UnequalTask task;
   ProcessGroup alone;
-  Trainer trainer(config, {}, alone, task, std::nullopt, nullptr);
+  Mesh mesh(alone);
+  Trainer trainer(config, {}, mesh, task, std::nullopt, nullptr);
   RunMonitor monitor(config, alone.rank(), alone.size(), /*on_gpu=*/false);
   const auto loader = trainer.make_loader();
   trainer.train_step(*loader, monitor, [] {});

@@ -112,7 +112,8 @@ struct UnequalRun {
 inline UnequalRun train_unequal(ProcessGroup& group, int steps) {
   const Config config = unequal_config();
   UnequalTask task;
-  Trainer trainer(config, {}, group, task, std::nullopt, nullptr);
+  Mesh mesh(group);
+  Trainer trainer(config, {}, mesh, task, std::nullopt, nullptr);
   RunMonitor monitor(config, group.rank(), group.size(), /*on_gpu=*/false);
   const auto loader = trainer.make_loader();
   UnequalRun run;

@@ -1,0 +1,28 @@
+// Groups of ranks along the coordinates of a mesh.
+#include "trainer/parallel/mesh.h"
+
+#include "tests/support/catch.h"
+#include "tests/trainer/parallel/probe_output.h"
+
+namespace ddp::train {
+
+TEST_CASE("ranks that share layers are neighbours, copies of the model furthest apart") {
+  const MeshShape shape{2, 3, 4};
+  CHECK(shape.size() == 24);
+  for (int rank = 0; rank < shape.size(); ++rank)
+    CHECK(MeshPlace::of_rank(rank, shape).rank_in(shape) == rank);
+  const auto place = MeshPlace::of_rank(18, shape);
+  CHECK(place.data == 1);
+  CHECK(place.stage == 1);
+  CHECK(place.tensor == 2);
+}
+
+TEST_CASE("the groups of a mesh have their ranks and no others") {
+  for (const std::string shape : {"2x1x2", "1x2x2", "2x2x1", "4x1x1", "1x1x4"}) {
+    INFO(shape);
+    CHECK(test::probe(4, "mesh " + shape) == "done\n");
+  }
+  CHECK(test::probe(8, "mesh 2x2x2") == "done\n");
+}
+
+}  // namespace ddp::train

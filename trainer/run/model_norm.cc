@@ -1,0 +1,59 @@
+#include "trainer/run/model_norm.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "trainer/parallel/gradient_norm.h"
+#include "trainer/parallel/shard_plan.h"
+
+namespace ddp::train {
+namespace {
+
+int64_t norm_blocks(int64_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
+
+}  // namespace
+
+ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
+                     Mesh& mesh)
+    : group_(mesh.model()) {
+  std::string own;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterCut& cut = cuts.at(parameters[i].name);
+    if (!cut.counted) continue;
+    counted_.push_back(i);
+    own +=
+        fmt::format("{} {}\n", parameters[i].name, norm_blocks(c10::multiply_integers(cut.shape)));
+  }
+  std::map<std::string, int64_t> first_of;
+  for (const auto& text : group_.gather_texts(own)) {
+    std::istringstream words(text);
+    std::string name;
+    int64_t blocks = 0;
+    while (words >> name >> blocks) {
+      if (first_of.emplace(name, blocks_).second) blocks_ += blocks;
+    }
+  }
+  std::vector<int64_t> places;
+  for (const std::size_t i : counted_) {
+    const int64_t first = first_of.at(parameters[i].name);
+    for (int64_t k = 0; k < norm_blocks(parameters[i].tensor.numel()); ++k)
+      places.push_back(first + k);
+  }
+  const auto device = parameters.empty() ? torch::kCPU : parameters.front().tensor.device();
+  places_ = torch::tensor(places, torch::kInt64).to(device);
+}
+
+torch::Tensor ModelNorm::operator()(const std::vector<torch::Tensor>& gradients) const {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> counted;
+  for (const std::size_t i : counted_) counted.push_back(gradients[i]);
+  auto sums = torch::zeros({blocks_}, places_.options().dtype(torch::kFloat64));
+  if (!counted.empty()) sums.index_copy_(0, places_, block_sums_of_squares(counted));
+  group_.all_reduce_sum(sums);
+  return norm_of_block_sums(sums);
+}
+
+}  // namespace ddp::train

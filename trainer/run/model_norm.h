@@ -1,0 +1,35 @@
+// The norm of the gradients of a model that is divided between ranks.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/model/parameter_cut.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/parallel/mesh.h"
+
+namespace ddp::train {
+
+/// As gradient_norm() of the whole model, each element counted once. The blocks of a parameter that
+/// one rank holds whole are those of one process, and the blocks of all parameters are added in the
+/// model's order: cut into stages, a model's norm has the same bits as on one process. Of a
+/// parameter that several ranks hold parts of, each rank has blocks of its own part.
+class ModelNorm {
+ public:
+  /// `parameters`: those that this rank updates, each with a cut. A collective over mesh.model().
+  ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts, Mesh& mesh);
+
+  /// Of the parameters' gradients in their order; a float32 scalar on their device, the same on all
+  /// ranks of the model. A collective; no host sync.
+  torch::Tensor operator()(const std::vector<torch::Tensor>& gradients) const;
+
+ private:
+  ProcessGroup& group_;
+  std::vector<std::size_t> counted_;  // indices into the parameters
+  torch::Tensor places_;              // of their blocks among all
+  int64_t blocks_ = 0;
+};
+
+}  // namespace ddp::train
