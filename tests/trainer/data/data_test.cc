@@ -49,7 +49,7 @@ TEST_CASE("truncation counts characters and never cuts one in two") {
 TEST_CASE("a truncated text still knows how long it was") {
   const TempDir dir;
   DataConfig config;
-  config.path = dir.write("text", "\xC3\xA4" + std::string(99, 'b'));
+  config.path = dir.write("text", std::string("\xC3\xA4").append(99, 'b'));
   config.block_size = 8;
   config.truncate = 0.5;
   const TextDataset dataset(config);
