@@ -55,7 +55,8 @@ std::size_t train_one_step(const Config& run) {
   apply_numerics(config.trainer, plan.device);
   ProcessGroup alone;
   const auto task = make_task(config, nullptr);
-  Trainer trainer(config, plan, alone, *task, std::nullopt, nullptr);
+  Mesh mesh(alone);
+  Trainer trainer(config, plan, mesh, *task, std::nullopt, nullptr);
   RunMonitor monitor(config, kNoRank, alone.size(), /*on_gpu=*/false);
   const auto loader = trainer.make_loader();
   trainer.train_step(*loader, monitor, [] {});
