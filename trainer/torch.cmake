@@ -52,11 +52,13 @@ ddp_torch_room(ddp_model
     model/fused_ops.cc
     model/generate.cc
     model/gpu_kernels.cc
+    model/gpu_ops.cc
     model/image_network.cc
     model/key_value_cache.cc
     model/token_context.cc
     model/make_causal_model.cc
-    model/sampling.cc)
+    model/sampling.cc
+    model/weight_copies.cc)
 
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)

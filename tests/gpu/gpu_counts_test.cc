@@ -123,6 +123,45 @@ TEST_CASE("a step with zero1, zero2 or zero3 on two ranks never waits for the GP
   }
 }
 
+// Kernels that compute nothing: of those with numbers, attention is a formula of many.
+TEST_CASE("in bfloat16 a micro-batch takes two thirds of torch's launches") {
+  if (!gpus_are_faked()) return;
+  const auto launches_of_run = [](bool fused, int micro_batches) {
+    const Workspace place;
+    const Words words = {
+        "trainer_config.max_steps=" + std::to_string(kFew),
+        "trainer_config.save_every_steps=null",
+        "trainer_config.log_every_steps=1000",
+        "trainer_config.use_amp=true",
+        "trainer_config.amp_dtype=bfloat16",
+        "gpt_config.embd_pdrop=0",
+        "gpt_config.resid_pdrop=0",
+        "gpt_config.attn_pdrop=0",
+        "gpt_config.n_layer=6",
+        std::string("trainer_config.fused_gpu_kernels=") + (fused ? "true" : "false"),
+        "trainer_config.grad_accumulation_steps=" + std::to_string(micro_batches)};
+    auto options = on_gpus(place, 1, alone(place, words));
+    options.set["FAKECUDA_NUMERICS"] = "0";
+    succeed(options);
+    return ledgers_of(place).at(0).at("launches").get<int>();
+  };
+  const auto launches_of_micro_batch = [&](bool fused) {
+    return (launches_of_run(fused, 2) - launches_of_run(fused, 1)) / kFew;
+  };
+  const int ours = launches_of_micro_batch(true);
+  const int torchs = launches_of_micro_batch(false);
+  CAPTURE(ours, torchs);
+  constexpr int kLayers = 6;
+  CHECK(ours <= 42 * kLayers + 40);
+  CHECK(3 * ours <= 2 * torchs + 3);
+}
+
+TEST_CASE("a training step in bfloat16 never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<Workspace>(
+      {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
+}
+
 TEST_CASE("a training step of a masked language model never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<MaskedWorkspace>();

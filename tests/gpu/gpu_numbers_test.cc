@@ -16,6 +16,14 @@ using Catch::Contains;
 const Words kWithoutDropout = {"gpt_config.embd_pdrop=0", "gpt_config.resid_pdrop=0",
                                "gpt_config.attn_pdrop=0", "trainer_config.max_steps=16"};
 
+Words and_more(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Words kInBfloat16 =
+    and_more(kWithoutDropout, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
+
 /// Losses of the training steps, then those of the evaluations.
 std::vector<double> losses_of(const std::string& output) {
   static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
@@ -30,6 +38,12 @@ void check_near(const std::vector<double>& some, const std::vector<double>& othe
   REQUIRE(some.size() == others.size());
   for (std::size_t i = 0; i < some.size(); ++i) CHECK(std::abs(some[i] - others[i]) <= margin);
   CHECK(some.back() < some.front() - 0.5);  // it has learned something
+}
+
+double mean_distance(const std::vector<double>& some, const std::vector<double>& others) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < some.size(); ++i) sum += std::abs(some[i] - others[i]);
+  return sum / static_cast<double>(some.size());
 }
 
 }  // namespace
@@ -117,28 +131,96 @@ TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece
   check_near(losses_of(by_one.out), losses_of(by_many.out), 5e-3);
 }
 
-TEST_CASE("in bfloat16 the loss is one kernel, compiled once, that learns what torch's learn") {
+// Against float32, of which both are roundings.
+TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are compiled once") {
   if (!gpus_are_faked()) return;
-  Words fused = kWithoutDropout;
-  fused.insert(fused.end(), {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16",
-                             "trainer_config.fused_gpu_kernels=true"});
-  Words plain = fused;
-  plain.back() = "trainer_config.fused_gpu_kernels=false";
-  const Workspace ours, torchs;
-  const auto by_ours = succeed(on_gpus(ours, 1, alone(ours, fused)));
-  const auto by_torchs = succeed(on_gpus(torchs, 1, alone(torchs, plain)));
-  check_near(losses_of(by_ours.out), losses_of(by_torchs.out), 5e-3);
+  const Words plain = and_more(kInBfloat16, {"trainer_config.fused_gpu_kernels=false"});
+  const Workspace ours, torchs, exact;
+  const auto by_ours = losses_of(succeed(on_gpus(ours, 1, alone(ours, kInBfloat16))).out);
+  const auto by_torchs = losses_of(succeed(on_gpus(torchs, 1, alone(torchs, plain))).out);
+  const auto in_float32 = losses_of(succeed(on_gpus(exact, 1, alone(exact, kWithoutDropout))).out);
+  check_near(by_ours, in_float32, 5e-3);
+  CHECK(mean_distance(by_ours, in_float32) <= 1.1 * mean_distance(by_torchs, in_float32));
 
   const auto ledger = ledgers_of(ours).at(0);
-  CHECK(ledger.at("kernels").at("ddp_cross_entropy") == 16);  // once a step
+  constexpr int kSteps = 16, kLayers = 2;
+  const auto& kernels = ledger.at("kernels");
+  CHECK(kernels.at("ddp_cross_entropy") == kSteps);
+  CHECK(kernels.at("ddp_add_norm_backward") == kSteps * (2 * kLayers + 1));
+  CHECK(kernels.at("ddp_gelu_backward") == kSteps * kLayers);
   CHECK(ledger.at("counters").at("nvrtc:compile").at("calls") == 1);
   CHECK(ledger.at("missing").empty());
-  CHECK_FALSE(ledgers_of(torchs).at(0).at("kernels").contains("ddp_cross_entropy"));
+  for (const auto& [name, count] : ledgers_of(torchs).at(0).at("kernels").items())
+    CHECK_FALSE(name.starts_with("ddp_"));
 
-  Words longer = fused;
-  longer.push_back("trainer_config.max_steps=17");
-  succeed(on_gpus(ours, 1, alone(ours, longer)));
+  succeed(on_gpus(ours, 1, alone(ours, and_more(kInBfloat16, {"trainer_config.max_steps=17"}))));
   CHECK_FALSE(ledgers_of(ours).at(1).at("counters").contains("nvrtc:compile"));
+}
+
+TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
+  if (!gpus_are_faked()) return;
+  const Words words = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"};
+  const Workspace ours, torchs;
+  for (const Workspace* place : {&ours, &torchs}) {
+    place->write(
+        "config.yaml",
+        tiny_text_config("model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, "
+                         "n_embd: 32}\n",
+                         "0.01"));
+  }
+  const auto plain = and_more(words, {"trainer_config.fused_gpu_kernels=false"});
+  const auto by_ours = succeed(on_gpus(ours, 1, alone(ours, words)));
+  const auto by_torchs = succeed(on_gpus(torchs, 1, alone(torchs, plain)));
+  check_near(losses_of(by_ours.out), losses_of(by_torchs.out), 2e-2);
+  CHECK(ledgers_of(ours).at(0).at("kernels").at("ddp_add_norm_backward") == 20 * (2 * 2 + 1));
+}
+
+// The copies of the weights follow them through everything that changes them between steps.
+TEST_CASE(
+    "in bfloat16 a run with averaged weights that is killed and resumes ends in the same bits") {
+  if (!gpus_are_faked()) return;
+  const Words words =
+      and_more(kInBfloat16,
+               {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=3",
+                "trainer_config.grad_accumulation_steps=2", "trainer_config.save_every_steps=2"});
+  const Workspace whole, killed;
+  succeed(on_gpus(whole, 1, launched(whole, 1, words)));
+  const auto job = succeed(on_gpus(
+      killed, 1,
+      launched(
+          killed, 1,
+          and_more(words,
+                   {R"(trainer_config.fault_plan=["rank=0 step=9 phase=backward kind=kill"])"}),
+          {"--max_restarts=1"})));
+  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+}
+
+TEST_CASE("in bfloat16 a recomputed block gives the bits of one that was kept") {
+  if (!gpus_are_faked()) return;
+  const Workspace kept, recomputed;
+  succeed(on_gpus(kept, 1, alone(kept, kInBfloat16)));
+  succeed(on_gpus(
+      recomputed, 1,
+      alone(recomputed, and_more(kInBfloat16, {"gpt_config.activation_checkpointing=true"}))));
+  CHECK(differences(kept.snapshot(), recomputed.snapshot()) == Words{});
+}
+
+// Divided weights are converted at each use.
+TEST_CASE("in bfloat16 two ranks learn with zero1, zero2 and zero3 what they learn with ddp") {
+  if (!gpus_are_faked()) return;
+  const Words words = and_more(kInBfloat16, {"trainer_config.max_steps=4"});
+  const Workspace ddp;
+  succeed(on_gpus(ddp, 2, launched(ddp, 2, words)));
+  for (const char* name : {"zero1", "zero2", "zero3"}) {
+    INFO(name);
+    const Workspace place;
+    succeed(on_gpus(
+        place, 2,
+        launched(place, 2, and_more(words, {std::string("distributed_config.strategy=") + name}))));
+    CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
+    CHECK(ledgers_of(place).at(0).at("kernels").contains("ddp_add_norm"));
+  }
 }
 
 }  // namespace ddp::test

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "trainer/model/gpu_ops.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/undrawn_layers.h"
 
@@ -15,7 +16,8 @@ AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias
 }
 
 torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
-  const auto y = torch::nn::LinearImpl::forward(x);
+  const auto y =
+      gpu::takes_product(x) ? gpu::linear(x, weight, bias) : torch::nn::LinearImpl::forward(x);
   return adapted() ? y + lora_B(lora_A(lora_dropout(x)) * scale_) : y;
 }
 

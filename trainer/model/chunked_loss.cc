@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trainer/model/gpu_kernels.h"
+#include "trainer/model/weight_copies.h"
 
 namespace ddp::train {
 namespace {
@@ -12,28 +13,43 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+bool is_autocast_to_bfloat16(const torch::Tensor& x) {
+  return x.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
+         at::autocast::get_autocast_dtype(at::kCUDA) == torch::kBFloat16;
+}
+
 /// The gradients with respect to both inputs, filled chunk by chunk.
 struct Gradients {
   torch::Tensor x_NC;
-  torch::Tensor weight_VC;
+  torch::Tensor weight_VC;  ///< Undefined before the first chunk.
 
   void add(int64_t first, const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
-           const torch::Tensor& table_PC) {
-    x_NC.narrow(0, first, x_nC.size(0)).copy_(at::matmul(logits_gradient_nP, table_PC));
-    add_to_weight(logits_gradient_nP, x_nC);
+           const torch::Tensor& table_PC, int64_t V) {
+    auto dx_nC = x_NC.narrow(0, first, x_nC.size(0));
+    const auto type = logits_gradient_nP.scalar_type();
+    if (dx_nC.scalar_type() == type && table_PC.scalar_type() == type)
+      at::mm_out(dx_nC, logits_gradient_nP, table_PC);
+    else
+      dx_nC.copy_(at::matmul(logits_gradient_nP, table_PC));
+    add_to_weight(logits_gradient_nP, x_nC, V);
   }
 
   // The loss's scale is applied in the backward pass only: in float16 the sum over a frequent
   // target's rows could be too large for any scale, and every step would be skipped.
-  void add_to_weight(const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC) {
-    const int64_t V = weight_VC.size(0);
+  void add_to_weight(const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
+                     int64_t V) {
     const auto device = x_nC.device().type();
     if (x_nC.is_cuda() && at::autocast::is_autocast_enabled(device)) {
       const auto type = at::autocast::get_autocast_dtype(device);
       const auto gradient_Vn = logits_gradient_nP.to(type).narrow(1, 0, V).t();
-      at::addmm_out(weight_VC, weight_VC, gradient_Vn, x_nC.to(type), torch::kFloat32);
+      if (weight_VC.defined())
+        at::addmm_out(weight_VC, weight_VC, gradient_Vn, x_nC.to(type), torch::kFloat32);
+      else
+        weight_VC = at::mm(gradient_Vn, x_nC.to(type), torch::kFloat32);
       return;
     }
+    if (!weight_VC.defined())
+      weight_VC = torch::zeros({V, x_nC.size(1)}, x_nC.options().dtype(torch::kFloat32));
     weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC.to(torch::kFloat32));
   }
 };
@@ -60,15 +76,16 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
                                int64_t chunk, int64_t padding) {
-    const auto table_PC = padded_table(weight_VC, padding);
+    const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
+                                                             : padded_table(weight_VC, padding);
     auto sum = torch::zeros({}, x_NC.options().dtype(torch::kFloat32));
-    Gradients gradients{torch::empty_like(x_NC), torch::zeros_like(weight_VC)};
+    Gradients gradients{torch::empty_like(x_NC), {}};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
       auto logits_nP = at::linear(x_nC, table_PC);
       sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), weight_VC.size(0)));
-      gradients.add(first, logits_nP, x_nC, table_PC);
+      gradients.add(first, logits_nP, x_nC, table_PC, weight_VC.size(0));
     }
     context->save_for_backward({gradients.x_NC, gradients.weight_VC});
     return sum;
@@ -95,9 +112,7 @@ torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
 }
 
 bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
-  return weight_VC.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
-         at::autocast::get_autocast_dtype(at::kCUDA) == torch::kBFloat16 &&
-         gpu::takes_rows_of(weight_VC.size(0) + padding);
+  return is_autocast_to_bfloat16(weight_VC) && gpu::takes_rows_of(weight_VC.size(0) + padding);
 }
 
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,

@@ -26,7 +26,7 @@ std::string cache_folder() {
   return "";
 }
 
-/// The operator of that name, where the GPU's kernel is registered.
+/// The operator of that name; nothing where there is no kernel of a GPU for it.
 std::optional<c10::OperatorHandle> loaded_operator(const char* name) {
   auto found = c10::Dispatcher::singleton().findSchema({name, ""});
   if (found && !found->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) found.reset();
@@ -50,9 +50,11 @@ std::string load_kernels() {
   return load(cache_folder());
 }
 
+bool loaded() { return cross_entropy_operator().has_value(); }
+
 bool takes_rows_of(int64_t columns) {
   constexpr int64_t kMultiple = 8;
-  return columns % kMultiple == 0 && cross_entropy_operator().has_value();
+  return columns % kMultiple == 0 && loaded();
 }
 
 bool takes_cross_entropy(const torch::Tensor& logits) {
@@ -64,6 +66,29 @@ torch::Tensor cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets
   return cross_entropy_operator()
       ->typed<torch::Tensor(torch::Tensor&, const torch::Tensor&, int64_t)>()
       .call(logits, targets, classes);
+}
+
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_forward(
+    const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+    const torch::Tensor& weight, const std::optional<torch::Tensor>& bias, double epsilon) {
+  static const auto op = loaded_operator("ddp_run::add_norm")->typed<decltype(add_norm_forward)>();
+  return op.call(residual, branch, weight, bias, epsilon);
+}
+
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
+    const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
+    const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias,
+    bool with_branch) {
+  static const auto op =
+      loaded_operator("ddp_run::add_norm_backward")->typed<decltype(add_norm_backward)>();
+  return op.call(dy, dsum, x, weight, statistics, with_bias, with_branch);
+}
+
+std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
+                                                       const torch::Tensor& x, bool tanh) {
+  static const auto op =
+      loaded_operator("ddp_run::gelu_backward")->typed<decltype(gelu_backward)>();
+  return op.call(dy, x, tanh);
 }
 
 }  // namespace ddp::train::gpu

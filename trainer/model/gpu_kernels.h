@@ -1,12 +1,15 @@
 // Operations of training on a GPU in one pass over device memory each, where torch takes several:
 // ddp_run's operators of torch's dispatcher, whose kernels are in libtrainer_kernels.so
-// (model/cuda/). Where they are not loaded, callers use torch's own operations.
+// (model/cuda/). Where they are not loaded, callers use torch's own operations. None of them is
+// differentiable; gpu_ops.h has functions of autograd around them.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 
 namespace ddp::train::gpu {
 
@@ -14,6 +17,8 @@ namespace ddp::train::gpu {
 /// `$XDG_CACHE_HOME/ddp_run` or `~/.cache/ddp_run`. Call once torch's CUDA libraries are loaded and
 /// the device is set. Returns why they are not available, one line, or "".
 std::string load_kernels();
+/// Whether load_kernels() has succeeded.
+bool loaded();
 
 /// Whether cross_entropy_() is loaded and takes rows of `columns` logits.
 bool takes_rows_of(int64_t columns);
@@ -23,7 +28,30 @@ bool takes_cross_entropy(const torch::Tensor& logits);
 
 /// Returns the losses, float32 [N], of the first `classes` logits of each row, and turns `logits`
 /// into the gradient of their sum. `targets`: int64 [N]; the loss and the gradient of a row with a
-/// negative one are 0, as is the gradient of further columns. Not differentiable.
+/// negative one are 0, as is the gradient of further columns.
 torch::Tensor cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets, int64_t classes);
+
+/// Columns that add_norm_forward() takes: a multiple of 4 of at most this.
+inline constexpr int64_t kMostNormColumns = 5120;
+
+/// Returns residual + branch (float32 [.., C]; undefined without a branch), its norm in bfloat16
+/// and statistics for the backward pass. `residual`: float32, `branch`: bfloat16; LayerNorm with
+/// `weight` and `bias`, RMSNorm without a bias. All contiguous.
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_forward(
+    const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+    const torch::Tensor& weight, const std::optional<torch::Tensor>& bias, double epsilon);
+
+/// Returns the gradients of the residual (float32 [.., C]), of the branch (bfloat16, undefined
+/// unless `with_branch`) and, to be summed over their first dimension, of weight and bias: float32
+/// [parts, 2, C], [parts, 1, C] without a bias. `x`: the sum; `dsum`: the gradient of its other
+/// uses.
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
+    const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
+    const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias, bool with_branch);
+
+/// Returns the gradient of x, bfloat16 [N, C], from that of gelu(x), and sums over parts of its
+/// rows, float32 [parts, C]. C is a multiple of 8; `tanh`: GPT-2's approximation.
+std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
+                                                       const torch::Tensor& x, bool tanh);
 
 }  // namespace ddp::train::gpu

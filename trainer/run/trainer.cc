@@ -188,6 +188,8 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
                                const std::function<void()>& before_update) {
   StepOutput output;
   optimizer_->zero_grad();
+  std::optional<WeightCopies::Step> shared_copies;
+  if (!sync_->divides_weights()) shared_copies.emplace(weight_copies_);
   for (int64_t micro = 0; micro < own_micro_batches_; ++micro) {
     output.losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
@@ -197,6 +199,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
     monitor.enter(Phase::kBackward, sync_->collective_name());
     sync_->leave_out_micro_batch([this] { return task_.smallest_loss(); });
   }
+  shared_copies.reset();
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");

@@ -14,6 +14,7 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/health/run_monitor.h"
+#include "trainer/model/weight_copies.h"
 #include "trainer/optim/amp.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
@@ -186,6 +187,7 @@ class Trainer {
   const LossWeights loss_weights_;
 
   std::optional<torch::ScalarType> amp_dtype_;
+  WeightCopies weight_copies_;
   std::unique_ptr<GradientSync> sync_;
   ShardedDataParallel* shards_ = nullptr;        // sync_, where ranks hold shards
   std::unique_ptr<ShardedState> sharded_state_;  // likewise

@@ -23,9 +23,10 @@ CrossEntropy by_kernel(const torch::Tensor& logits, const torch::Tensor& targets
   CrossEntropy result{torch::full({logits.size(0)}, 777.0), logits.clone()};
   auto* rows = reinterpret_cast<bfloat16*>(result.gradient.data_ptr());
   const auto* target = reinterpret_cast<const long long*>(targets.const_data_ptr<int64_t>());
-  host_cuda::run(static_cast<unsigned>(logits.size(0)), threads, [&] {
-    ddp_cross_entropy(rows, target, result.losses.data_ptr<float>(), classes, logits.size(1));
-  });
+  host_cuda::run(
+      static_cast<unsigned>(logits.size(0)), threads, threads * sizeof(Exponentials), [&] {
+        ddp_cross_entropy(rows, target, result.losses.data_ptr<float>(), classes, logits.size(1));
+      });
   return result;
 }
 
@@ -83,6 +84,144 @@ TEST_CASE("the GPU rounds floats to bfloat16 as torch does") {
     different += to_bfloat16(floats.const_data_ptr<float>()[i]) != bits[i] ? 1 : 0;
   CHECK(different == 0);
   CHECK(std::isnan(to_float(to_bfloat16(NAN))));
+}
+
+namespace {
+
+bfloat16* halves(const torch::Tensor& x) {
+  return x.defined() ? reinterpret_cast<bfloat16*>(x.data_ptr()) : nullptr;
+}
+float* floats(const torch::Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
+
+struct NormInputs {
+  torch::Tensor residual;
+  torch::Tensor branch;  ///< bfloat16, undefined: none.
+  torch::Tensor weight;
+  torch::Tensor bias;  ///< Undefined: RMSNorm.
+};
+
+struct NormResults {
+  torch::Tensor sum, y;
+  torch::Tensor dresidual, dbranch, dweight, dbias;
+};
+
+constexpr float kEpsilon = 1e-5F;
+
+/// `dsum`: undefined if nothing else uses the sum.
+NormResults by_kernels(const NormInputs& in, const torch::Tensor& dy, const torch::Tensor& dsum,
+                       unsigned threads, int64_t chunk) {
+  const int64_t rows = in.residual.size(0);
+  const int64_t columns = in.residual.size(1);
+  const auto like = [&](const torch::Tensor& x) {
+    return x.defined() ? torch::full_like(x, 777.0) : torch::Tensor();
+  };
+  const auto sum = in.branch.defined() ? like(in.residual) : torch::Tensor();
+  const auto y = torch::full_like(in.residual, 777.0, torch::kBFloat16);
+  const auto statistics = torch::empty({rows, 2});
+  const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(float);
+  host_cuda::run(static_cast<unsigned>(rows), threads, row_bytes + threads * sizeof(Sums), [&] {
+    ddp_add_norm(floats(in.residual), halves(in.branch), floats(in.weight), floats(in.bias),
+                 floats(sum), halves(y), floats(statistics), columns, kEpsilon);
+  });
+  NormResults out{sum.defined() ? sum : in.residual, y, like(in.residual), like(in.branch), {}, {}};
+  const int64_t blocks = (rows + chunk - 1) / chunk;
+  const int64_t width = in.bias.defined() ? 2 : 1;
+  const auto parts = torch::full({blocks, width, columns}, 777.0);
+  host_cuda::run(static_cast<unsigned>(blocks), threads,
+                 static_cast<std::size_t>(width) * row_bytes + threads * sizeof(Sums), [&] {
+                   ddp_add_norm_backward(halves(dy), floats(dsum), floats(out.sum),
+                                         floats(in.weight), floats(statistics),
+                                         floats(out.dresidual), halves(out.dbranch), floats(parts),
+                                         rows, columns, chunk, in.bias.defined() ? 1 : 0);
+                 });
+  const auto sums = parts.sum(0);
+  out.dweight = sums[0];
+  if (width == 2) out.dbias = sums[1];
+  return out;
+}
+
+/// Torch's, in float64.
+NormResults exact(const NormInputs& in, const torch::Tensor& dy, const torch::Tensor& dsum) {
+  const auto leaf = [](const torch::Tensor& x) {
+    return x.defined() ? x.to(torch::kFloat64).detach().set_requires_grad(true) : torch::Tensor();
+  };
+  const auto residual = leaf(in.residual), branch = leaf(in.branch), weight = leaf(in.weight),
+             bias = leaf(in.bias);
+  const auto sum = branch.defined() ? residual + branch : residual * 1.0;
+  const auto y = bias.defined()
+                     ? at::layer_norm(sum, {sum.size(1)}, weight, bias, kEpsilon)
+                     : at::rms_norm(sum, {sum.size(1)}, weight, static_cast<double>(kEpsilon));
+  auto loss = (y * dy.to(torch::kFloat64)).sum();
+  if (dsum.defined()) loss = loss + (sum * dsum.to(torch::kFloat64)).sum();
+  loss.backward();
+  const auto gradient = [](const torch::Tensor& x) { return x.defined() ? x.grad() : x; };
+  return {sum.detach(),     y.detach(),       gradient(residual),
+          gradient(branch), gradient(weight), gradient(bias)};
+}
+
+/// Within what float32 and one rounding to the type leave.
+bool agrees(const torch::Tensor& ours, const torch::Tensor& theirs) {
+  if (!theirs.defined()) return !ours.defined();
+  const double relative = ours.scalar_type() == torch::kBFloat16 ? 0.00391 : 3e-6;
+  return torch::allclose(ours.to(torch::kFloat64), theirs, relative, 5e-6);
+}
+
+}  // namespace
+
+TEST_CASE("the GPU's residual addition and norm, and their gradients, are torch's") {
+  torch::manual_seed(3);
+  const bool with_branch = GENERATE(true, false);
+  const bool with_bias = GENERATE(true, false);
+  const bool with_dsum = GENERATE(true, false);
+  const int64_t columns = GENERATE(4, 100, 768);
+  const unsigned threads = GENERATE(1U, 8U, 64U);
+  INFO(columns << " columns, " << threads << " threads, branch " << with_branch << ", bias "
+               << with_bias << ", dsum " << with_dsum);
+  const int64_t rows = 7;
+  const NormInputs in{
+      torch::randn({rows, columns}) * 3 + 1,
+      with_branch ? torch::randn({rows, columns}).to(torch::kBFloat16) : torch::Tensor(),
+      torch::randn({columns}), with_bias ? torch::randn({columns}) : torch::Tensor()};
+  const auto dy = torch::randn({rows, columns}).to(torch::kBFloat16);
+  const auto dsum = with_dsum ? torch::randn({rows, columns}) : torch::Tensor();
+  const auto ours = by_kernels(in, dy, dsum, threads, /*chunk=*/3);
+  const auto theirs = exact(in, dy, dsum);
+  CHECK(agrees(ours.sum, theirs.sum));
+  CHECK(agrees(ours.y, theirs.y));
+  CHECK(agrees(ours.dresidual, theirs.dresidual));
+  CHECK(agrees(ours.dbranch, theirs.dbranch));
+  CHECK(agrees(ours.dweight, theirs.dweight));
+  CHECK(agrees(ours.dbias, theirs.dbias));
+}
+
+TEST_CASE("a row that is far from zero keeps its digits in the GPU's LayerNorm") {
+  torch::manual_seed(5);
+  const NormInputs in{torch::randn({2, 768}) + 1000, {}, torch::ones({768}), torch::zeros({768})};
+  const auto dy = torch::randn({2, 768}).to(torch::kBFloat16);
+  const auto ours = by_kernels(in, dy, {}, 8, 2);
+  const auto theirs = exact(in, dy, {});
+  CHECK(torch::allclose(ours.y.to(torch::kFloat64), theirs.y, 0.00391, 1e-3));
+  CHECK(torch::allclose(ours.dresidual.to(torch::kFloat64), theirs.dresidual, 1e-3, 1e-3));
+}
+
+TEST_CASE("the GPU's GELU gradient and the sums for the bias are torch's") {
+  torch::manual_seed(9);
+  const bool tanh = GENERATE(true, false);
+  const int64_t columns = GENERATE(8, 104);
+  const unsigned threads = GENERATE(1U, 8U, 32U);
+  const int64_t rows = 10, chunk = 4, blocks = 3;
+  const auto x = (torch::randn({rows, columns}) * 3).to(torch::kBFloat16);
+  const auto dy = torch::randn({rows, columns}).to(torch::kBFloat16);
+  const auto dx = torch::full_like(x, 777.0);
+  const auto parts = torch::full({blocks, columns}, 777.0);
+  host_cuda::run(blocks, threads, 0, [&] {
+    ddp_gelu_backward(halves(dy), halves(x), halves(dx), floats(parts), rows, columns, chunk,
+                      tanh ? 1 : 0);
+  });
+  const auto expected =
+      at::gelu_backward(dy.to(torch::kFloat64), x.to(torch::kFloat64), tanh ? "tanh" : "none");
+  CHECK(agrees(dx, expected));
+  CHECK(torch::allclose(parts.sum(0), dx.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
 }
 
 }  // namespace ddp::test

@@ -21,9 +21,6 @@
 
 namespace ddp::host_cuda {
 
-/// Bytes of shared memory for each thread of a block.
-inline constexpr std::size_t kSharedPerThread = 16;
-
 struct Index {
   unsigned x = 0;
 };
@@ -34,9 +31,11 @@ struct Place {
 };
 inline thread_local Place place;
 
-/// Calls `kernel` for each block of the grid, one block after the other.
-inline void run(unsigned grid, unsigned block, const std::function<void()>& kernel) {
-  std::vector<std::max_align_t> shared((block * kSharedPerThread) / sizeof(std::max_align_t) + 1);
+/// Calls `kernel` for each block of the grid, one block after the other. `shared_bytes`: memory
+/// that the threads of a block share.
+inline void run(unsigned grid, unsigned block, std::size_t shared_bytes,
+                const std::function<void()>& kernel) {
+  std::vector<std::max_align_t> shared(shared_bytes / sizeof(std::max_align_t) + 1);
   std::barrier<> barrier(block);
   const auto be_thread = [&](unsigned thread) {
     for (unsigned i = 0; i < grid; ++i) {

@@ -14,6 +14,12 @@ typedef unsigned short bfloat16;
 struct __align__(16) Eight {
   bfloat16 at[8];
 };
+struct __align__(8) Four {
+  bfloat16 at[4];
+};
+struct __align__(16) FourFloats {
+  float at[4];
+};
 
 static __device__ float to_float(bfloat16 x) { return __uint_as_float(static_cast<unsigned>(x) << 16); }
 
@@ -84,5 +90,175 @@ extern "C" __global__ void __launch_bounds__(1024)
       eight.at[k] = target >= 0 && i + k < classes ? to_bfloat16(share) : static_cast<bfloat16>(0);
     }
     *reinterpret_cast<Eight*>(row + i) = eight;
+  }
+}
+
+struct Sums {
+  float a, b;
+};
+
+// Over all threads of the block, in an order that depends on its size alone. On all threads.
+static __device__ Sums sum_across_block(Sums own, Sums* shared) {
+  __syncthreads();  // the last result has been read
+  shared[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      shared[threadIdx.x].a += shared[threadIdx.x + half].a;
+      shared[threadIdx.x].b += shared[threadIdx.x + half].b;
+    }
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+// The vectors of a row that are this thread's, in every pass over it.
+#define DDP_EACH_VECTOR(i, columns) for (long long i = 4ll * threadIdx.x; i < (columns); i += 4ll * blockDim.x)
+
+// One row per block: sum = residual + branch, and its LayerNorm as the next product takes it; without a bias its RMSNorm. A
+// row stays in shared memory: `columns` floats, then Sums for each thread.
+//   residual float [N, columns], columns a multiple of 4; branch bfloat16 [N, columns], or null: sum is not written
+//   y bfloat16 [N, columns]; statistics float [N, 2], mean and 1 / standard deviation, for the backward pass
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_add_norm(const float* __restrict__ residual, const bfloat16* __restrict__ branch,
+                 const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ sum,
+                 bfloat16* __restrict__ y, float* __restrict__ statistics, long long columns, float epsilon) {
+  DDP_SHARED(float, row);
+  Sums* shared = reinterpret_cast<Sums*>(row + columns);
+  const bool centred = bias != nullptr;
+  const long long start = static_cast<long long>(blockIdx.x) * columns;
+  Sums own = {0.0f, 0.0f};
+  DDP_EACH_VECTOR(i, columns) {
+    FourFloats x = *reinterpret_cast<const FourFloats*>(residual + start + i);
+    if (branch != nullptr) {
+      const Four added = *reinterpret_cast<const Four*>(branch + start + i);
+      for (int k = 0; k < 4; ++k) x.at[k] += to_float(added.at[k]);
+      *reinterpret_cast<FourFloats*>(sum + start + i) = x;
+    }
+    *reinterpret_cast<FourFloats*>(row + i) = x;
+    for (int k = 0; k < 4; ++k) own.a += centred ? x.at[k] : x.at[k] * x.at[k];
+  }
+  float mean = 0.0f;
+  float variance = sum_across_block(own, shared).a / static_cast<float>(columns);
+  if (centred) {
+    mean = variance;
+    own.a = 0.0f;
+    DDP_EACH_VECTOR(i, columns) {
+      for (int k = 0; k < 4; ++k) own.a += (row[i + k] - mean) * (row[i + k] - mean);
+    }
+    variance = sum_across_block(own, shared).a / static_cast<float>(columns);
+  }
+  const float scale = 1.0f / sqrtf(variance + epsilon);
+  if (threadIdx.x == 0) {
+    statistics[2ll * blockIdx.x] = mean;
+    statistics[2ll * blockIdx.x + 1] = scale;
+  }
+  DDP_EACH_VECTOR(i, columns) {
+    Four four;
+    for (int k = 0; k < 4; ++k) {
+      const float normal = (row[i + k] - mean) * scale * weight[i + k];
+      four.at[k] = to_bfloat16(centred ? normal + bias[i + k] : normal);
+    }
+    *reinterpret_cast<Four*>(y + start + i) = four;
+  }
+}
+
+// The gradients of ddp_add_norm's inputs, from those of its results; `chunk` rows per block, one after the other. Shared
+// memory: `columns` floats for each row of `parts`, then Sums for each thread.
+//   dy bfloat16 [N, columns]; dsum float, of sum's other uses, or null; x: what was normalised
+//   dx float [N, columns]; dbranch bfloat16, the same once more, or null
+//   parts float [blocks, centred ? 2 : 1, columns]: sums over the block's rows, for the gradients of the weight and the bias
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_add_norm_backward(const bfloat16* __restrict__ dy, const float* __restrict__ dsum, const float* __restrict__ x,
+                          const float* __restrict__ weight, const float* __restrict__ statistics,
+                          float* __restrict__ dx, bfloat16* __restrict__ dbranch, float* __restrict__ parts,
+                          long long rows, long long columns, long long chunk, int centred) {
+  DDP_SHARED(float, of_weight);
+  float* of_bias = of_weight + columns;
+  const long long width = centred ? 2 * columns : columns;
+  Sums* shared = reinterpret_cast<Sums*>(of_weight + width);
+  DDP_EACH_VECTOR(i, columns) {
+    for (int k = 0; k < 4; ++k) {
+      of_weight[i + k] = 0.0f;
+      if (centred) of_bias[i + k] = 0.0f;
+    }
+  }
+  const long long first = static_cast<long long>(blockIdx.x) * chunk;
+  const long long last = first + chunk < rows ? first + chunk : rows;
+  for (long long r = first; r < last; ++r) {
+    const float mean = statistics[2 * r];
+    const float scale = statistics[2 * r + 1];
+    Sums own = {0.0f, 0.0f};
+    DDP_EACH_VECTOR(i, columns) {
+      const Four gradient = *reinterpret_cast<const Four*>(dy + r * columns + i);
+      const FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
+      for (int k = 0; k < 4; ++k) {
+        const float g = to_float(gradient.at[k]);
+        const float normal = (value.at[k] - mean) * scale;
+        of_weight[i + k] += g * normal;
+        if (centred) of_bias[i + k] += g;
+        own.a += g * weight[i + k];
+        own.b += g * weight[i + k] * normal;
+      }
+    }
+    const Sums all = sum_across_block(own, shared);
+    const float shift = centred ? all.a / static_cast<float>(columns) : 0.0f;
+    const float tilt = all.b / static_cast<float>(columns);
+    DDP_EACH_VECTOR(i, columns) {  // from the cache
+      const Four gradient = *reinterpret_cast<const Four*>(dy + r * columns + i);
+      FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
+      FourFloats other = {{0.0f, 0.0f, 0.0f, 0.0f}};
+      if (dsum != nullptr) other = *reinterpret_cast<const FourFloats*>(dsum + r * columns + i);
+      Four half;
+      for (int k = 0; k < 4; ++k) {
+        const float normal = (value.at[k] - mean) * scale;
+        value.at[k] = scale * (to_float(gradient.at[k]) * weight[i + k] - shift - normal * tilt) + other.at[k];
+        half.at[k] = to_bfloat16(value.at[k]);
+      }
+      *reinterpret_cast<FourFloats*>(dx + r * columns + i) = value;
+      if (dbranch != nullptr) *reinterpret_cast<Four*>(dbranch + r * columns + i) = half;
+    }
+  }
+  float* part = parts + static_cast<long long>(blockIdx.x) * width;
+  DDP_EACH_VECTOR(i, columns) {
+    for (int k = 0; k < 4; ++k) {
+      part[i + k] = of_weight[i + k];
+      if (centred) part[columns + i + k] = of_bias[i + k];
+    }
+  }
+}
+
+// The derivative of GELU: of x times the normal distribution's function, or of GPT-2's approximation by tanh.
+static __device__ float gelu_derivative(float x, bool by_tanh) {
+  if (by_tanh) {
+    const float slope = 0.7978845608028654f;  // sqrt(2 / pi)
+    const float cubic = 0.044715f;
+    const float t = tanhf(slope * (x + cubic * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x);
+  }
+  const float below = 0.5f * (1.0f + erff(x * 0.7071067811865475f));
+  return below + x * 0.3989422804014327f * expf(-0.5f * x * x);
+}
+
+// dx = dy gelu'(x), and the column sums over `chunk` rows per block, for the gradient of the bias in x. Any block size.
+//   dy, x, dx bfloat16 [N, columns], columns a multiple of 8; parts float [blocks, columns]
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_gelu_backward(const bfloat16* __restrict__ dy, const bfloat16* __restrict__ x, bfloat16* __restrict__ dx,
+                      float* __restrict__ parts, long long rows, long long columns, long long chunk, int by_tanh) {
+  const long long first = static_cast<long long>(blockIdx.x) * chunk;
+  const long long last = first + chunk < rows ? first + chunk : rows;
+  for (long long i = 8ll * threadIdx.x; i < columns; i += 8ll * blockDim.x) {
+    float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (long long r = first; r < last; ++r) {
+      Eight gradient = *reinterpret_cast<const Eight*>(dy + r * columns + i);
+      const Eight value = *reinterpret_cast<const Eight*>(x + r * columns + i);
+      for (int k = 0; k < 8; ++k) {
+        gradient.at[k] =
+            to_bfloat16(to_float(gradient.at[k]) * gelu_derivative(to_float(value.at[k]), by_tanh != 0));
+        sums[k] += to_float(gradient.at[k]);
+      }
+      *reinterpret_cast<Eight*>(dx + r * columns + i) = gradient;
+    }
+    for (int k = 0; k < 8; ++k) parts[blockIdx.x * columns + i + k] = sums[k];
   }
 }

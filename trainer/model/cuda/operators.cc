@@ -5,9 +5,12 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "trainer/model/cuda/kernel_module.h"
 
@@ -18,12 +21,15 @@ extern const std::string_view kKernelSource;
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kSharedOfThread = 8;  // Exponentials
+constexpr unsigned kSharedOfThread = 8;  // Exponentials, Sums
 
 struct Kernels {
   explicit Kernels(const KernelModule& module)
-      : cross_entropy(module.function("ddp_cross_entropy")) {}
-  CUfunction cross_entropy;
+      : cross_entropy(module.function("ddp_cross_entropy")),
+        add_norm(module.function("ddp_add_norm")),
+        add_norm_backward(module.function("ddp_add_norm_backward")),
+        gelu_backward(module.function("ddp_gelu_backward")) {}
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward;
 };
 
 /// Of the device of this process; each rank has one.
@@ -45,10 +51,131 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   return losses;
 }
 
+void check_rows(const at::Tensor& x, at::ScalarType type, const at::Tensor& like) {
+  TORCH_CHECK(x.is_cuda() && x.scalar_type() == type && x.is_contiguous() &&
+                  x.numel() == like.numel() && x.size(-1) == like.size(-1),
+              "expected contiguous rows of ", like.size(-1), " ", type, " on a GPU");
+}
+
+void check_columns(const at::Tensor& x, int64_t columns) {
+  TORCH_CHECK(
+      x.is_cuda() && x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == columns,
+      "expected ", columns, " float32 on a GPU");
+}
+
+/// So that a thread has a few vectors of a row of `columns`. A power of two.
+unsigned threads_for_row(int64_t columns) {
+  return columns <= 1024 ? 64 : columns <= 2048 ? 128 : 256;
+}
+
+/// Rows for each block of a kernel that sums over rows: enough blocks to fill a GPU, few enough for
+/// their sums to be small. A function of the shape alone, so that all GPUs add in the same order.
+int64_t rows_of_block(int64_t rows) {
+  constexpr int64_t kMostBlocks = 1024;
+  return std::max<int64_t>(1, (rows + kMostBlocks - 1) / kMostBlocks);
+}
+
+const void* data_or_null(const std::optional<at::Tensor>& x) {
+  return x && x->defined() ? x->const_data_ptr() : nullptr;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residual,
+                                                        const std::optional<at::Tensor>& branch,
+                                                        const at::Tensor& weight,
+                                                        const std::optional<at::Tensor>& bias,
+                                                        double epsilon) {
+  int64_t columns = residual.size(-1);
+  check_rows(residual, at::kFloat, residual);
+  if (branch) check_rows(*branch, at::kBFloat16, residual);
+  check_columns(weight, columns);
+  if (bias) check_columns(*bias, columns);
+  const c10::DeviceGuard device(residual.device());
+  const int64_t rows = residual.numel() / columns;
+  const auto sum = branch ? at::empty_like(residual) : at::Tensor();
+  const auto y = at::empty_like(residual, at::kBFloat16);
+  const auto statistics = at::empty({rows, 2}, residual.options());
+  if (rows == 0) return {sum, y, statistics};
+  const void* in = residual.const_data_ptr();
+  const void* added = data_or_null(branch);
+  const void* scale = weight.const_data_ptr();
+  const void* shift = data_or_null(bias);
+  void* total = branch ? sum.data_ptr() : nullptr;
+  void* out = y.data_ptr();
+  void* numbers = statistics.data_ptr();
+  auto small = static_cast<float>(epsilon);
+  const unsigned threads = threads_for_row(columns);
+  launch(kernels->add_norm, static_cast<unsigned>(rows), threads,
+         static_cast<unsigned>(columns) * sizeof(float) + threads * kSharedOfThread,
+         {&in, &added, &scale, &shift, &total, &out, &numbers, &columns, &small});
+  return {sum, y, statistics};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
+    const at::Tensor& dy, const std::optional<at::Tensor>& dsum, const at::Tensor& x,
+    const at::Tensor& weight, const at::Tensor& statistics, bool with_bias, bool with_branch) {
+  int64_t columns = x.size(-1);
+  int64_t rows = x.numel() / columns;
+  check_rows(x, at::kFloat, x);
+  check_rows(dy, at::kBFloat16, x);
+  if (dsum) check_rows(*dsum, at::kFloat, x);
+  check_columns(weight, columns);
+  check_columns(statistics, 2 * rows);
+  const c10::DeviceGuard device(x.device());
+  int64_t chunk = rows_of_block(rows);
+  const int64_t blocks = (rows + chunk - 1) / chunk;
+  const int64_t width = with_bias ? 2 : 1;
+  const auto dx = at::empty_like(x);
+  const auto dbranch = with_branch ? at::empty_like(x, at::kBFloat16) : at::Tensor();
+  const auto parts = at::empty({blocks, width, columns}, x.options());
+  if (rows == 0) return {dx, dbranch, parts};
+  const void* gradient = dy.const_data_ptr();
+  const void* others = data_or_null(dsum);
+  const void* in = x.const_data_ptr();
+  const void* scale = weight.const_data_ptr();
+  const void* numbers = statistics.const_data_ptr();
+  void* out = dx.data_ptr();
+  void* half = with_branch ? dbranch.data_ptr() : nullptr;
+  void* part = parts.data_ptr();
+  int centred = with_bias ? 1 : 0;
+  const unsigned threads = threads_for_row(columns);
+  launch(kernels->add_norm_backward, static_cast<unsigned>(blocks), threads,
+         static_cast<unsigned>(width * columns) * sizeof(float) + threads * kSharedOfThread,
+         {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
+          &centred});
+  return {dx, dbranch, parts};
+}
+
+std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at::Tensor& x,
+                                                 bool tanh) {
+  int64_t columns = x.size(-1);
+  int64_t rows = x.numel() / columns;
+  check_rows(x, at::kBFloat16, x);
+  check_rows(dy, at::kBFloat16, x);
+  TORCH_CHECK(columns % 8 == 0, "expected rows of a multiple of 8");
+  const c10::DeviceGuard device(x.device());
+  int64_t chunk = rows_of_block(rows);
+  const int64_t blocks = (rows + chunk - 1) / chunk;
+  const auto dx = at::empty_like(x);
+  const auto parts = at::empty({blocks, columns}, x.options().dtype(at::kFloat));
+  if (rows == 0) return {dx, parts};
+  const void* gradient = dy.const_data_ptr();
+  const void* in = x.const_data_ptr();
+  void* out = dx.data_ptr();
+  void* part = parts.data_ptr();
+  int by_tanh = tanh ? 1 : 0;
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(512, (columns / 8 + 31) / 32 * 32));
+  launch(kernels->gelu_backward, static_cast<unsigned>(blocks), threads, 0,
+         {&gradient, &in, &out, &part, &rows, &columns, &chunk, &by_tanh});
+  return {dx, parts};
+}
+
 void register_operators() {
   static torch::Library cuda(torch::Library::IMPL, "ddp_run", c10::DispatchKey::CUDA, __FILE__,
                              __LINE__);
   cuda.impl("cross_entropy_", cross_entropy_);
+  cuda.impl("add_norm", add_norm);
+  cuda.impl("add_norm_backward", add_norm_backward);
+  cuda.impl("gelu_backward", gelu_backward);
 }
 
 }  // namespace
@@ -56,6 +183,13 @@ void register_operators() {
 
 TORCH_LIBRARY(ddp_run, library) {
   library.def("cross_entropy_(Tensor(a!) logits, Tensor targets, int classes) -> Tensor");
+  library.def(
+      "add_norm(Tensor residual, Tensor? branch, Tensor weight, Tensor? bias, float epsilon) -> "
+      "(Tensor, Tensor, Tensor)");
+  library.def(
+      "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
+      "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
+  library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
 }
 
 extern "C" __attribute__((visibility("default"))) std::string ddp_trainer_load_operators(

@@ -6,6 +6,7 @@
 
 #include "trainer/model/activation_checkpoint.h"
 #include "trainer/model/fused_ops.h"
+#include "trainer/model/gpu_ops.h"
 #include "trainer/model/undrawn_layers.h"
 
 namespace ddp::train {
@@ -37,6 +38,10 @@ torch::Tensor add_projection(const torch::Tensor& x, AdaptableLinear& linear, nn
   return fused::linear_dropout_add(x, linear->weight, linear->bias, residual, active_p(dropout));
 }
 
+gpu::NormWeights weights_of(const nn::LayerNorm& norm) {
+  return {norm->weight, norm->bias, norm->options.eps()};
+}
+
 }  // namespace
 
 CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
@@ -52,6 +57,11 @@ torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
   return add_projection(heads(x_BTC, scope), c_proj, resid_dropout, residual_BTC, fused_);
 }
 
+torch::Tensor CausalSelfAttentionImpl::branch(const torch::Tensor& x_BTC,
+                                              const AttentionScope& scope) {
+  return resid_dropout(c_proj(heads(x_BTC, scope)));
+}
+
 torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
                                              const AttentionScope& scope) {
   const auto B = x_BTC.size(0);
@@ -65,8 +75,8 @@ torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
             : c_attn(x_BTC).to(torch::kFloat32);
     return fused::causal_attention(qkv_BTE, n_head_, is_training() ? attn_pdrop_ : 0.0);
   }
-  const auto qkv =
-      c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
+  auto qkv = c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).unbind(2);
+  for (auto& x_BTHD : qkv) x_BTHD = x_BTHD.transpose(1, 2);
   return attend(qkv, scope).transpose(1, 2).reshape({B, T, C});
 }
 
@@ -100,11 +110,18 @@ MlpImpl::MlpImpl(const GptConfig& config)
 }
 
 torch::Tensor MlpImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC) {
-  const auto inner =
-      fused_ && fuses_product(x_BTC, c_fc)
-          ? fused::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, gelu_approximation_ == "tanh")
-          : at::gelu(c_fc(x_BTC), gelu_approximation_);
-  return add_projection(inner, c_proj, dropout, residual_BTC, fused_);
+  return add_projection(inner(x_BTC), c_proj, dropout, residual_BTC, fused_);
+}
+
+torch::Tensor MlpImpl::branch(const torch::Tensor& x_BTC) { return dropout(c_proj(inner(x_BTC))); }
+
+torch::Tensor MlpImpl::inner(const torch::Tensor& x_BTC) {
+  const bool tanh = gelu_approximation_ == "tanh";
+  if (fused_ && fuses_product(x_BTC, c_fc))
+    return fused::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, tanh);
+  if (gpu::takes_product(x_BTC) && !c_fc->adapted())
+    return gpu::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, tanh);
+  return at::gelu(c_fc(x_BTC), gelu_approximation_);
 }
 
 BlockImpl::BlockImpl(const GptConfig& config) {
@@ -117,6 +134,12 @@ BlockImpl::BlockImpl(const GptConfig& config) {
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_BTC, const AttentionScope& scope) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
+    if (gpu::takes_norm(x)) {
+      const auto before = gpu::add_norm(x, {}, weights_of(ln_1));
+      const auto attended =
+          gpu::add_norm(before.sum, attn->branch(before.y, scope), weights_of(ln_2));
+      return attended.sum + mlp->branch(attended.y);
+    }
     const auto attended_BTC = attn(ln_1(x), x, scope);
     return mlp(ln_2(attended_BTC), attended_BTC);
   });
@@ -138,7 +161,7 @@ torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, const TokenC
   x_BTC = fused_ && fused::takes(x_BTC) ? fused::dropout(x_BTC, active_p(drop)) : drop(x_BTC);
   if (context.cache != nullptr) return ln_f(through_cache(x_BTC, *context.cache, mask));
   for (std::size_t i = 0; i < h->size(); ++i) x_BTC = through_block(i, x_BTC, mask);
-  return ln_f(x_BTC);
+  return gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, weights_of(ln_f)).y : ln_f(x_BTC);
 }
 
 torch::Tensor TransformerImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,

@@ -44,6 +44,8 @@ class CausalSelfAttentionImpl : public torch::nn::Module {
   /// `scope.cached`, to which this pass adds its own.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
                         const AttentionScope& scope);
+  /// The same without the residual.
+  torch::Tensor branch(const torch::Tensor& x_BTC, const AttentionScope& scope);
 
  private:
   torch::Tensor heads(const torch::Tensor& x_BTC, const AttentionScope& scope);
@@ -63,8 +65,12 @@ class MlpImpl : public torch::nn::Module {
   explicit MlpImpl(const GptConfig& config);
   /// [B, T, C] -> residual + [B, T, C].
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC);
+  /// The same without the residual.
+  torch::Tensor branch(const torch::Tensor& x_BTC);
 
  private:
+  torch::Tensor inner(const torch::Tensor& x_BTC);
+
   AdaptableLinear c_fc{nullptr};
   AdaptableLinear c_proj{nullptr};
   torch::nn::Dropout dropout{nullptr};

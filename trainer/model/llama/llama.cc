@@ -141,6 +141,12 @@ LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
 torch::Tensor LlamaBlockImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
                                       std::size_t layer) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
+    if (gpu::takes_norm(x)) {
+      const auto before = gpu::add_norm(x, {}, input_layernorm->weights());
+      const auto attended = gpu::add_norm(before.sum, self_attn(before.y, pass, layer),
+                                          post_attention_layernorm->weights());
+      return attended.sum + mlp(attended.y);
+    }
     const auto attended_BTC = x + self_attn(input_layernorm(x), pass, layer);
     return attended_BTC + mlp(post_attention_layernorm(attended_BTC));
   });
@@ -167,7 +173,7 @@ torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenCo
   auto x_BTC = embed_tokens(idx_BT);
   for (std::size_t i = 0; i < layers->size(); ++i) x_BTC = through_block(i, x_BTC, pass);
   if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return norm(x_BTC);
+  return gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, norm->weights()).y : norm(x_BTC);
 }
 
 torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,

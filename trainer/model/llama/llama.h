@@ -16,6 +16,7 @@
 
 #include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/gpu_ops.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/model/model_unit.h"
@@ -28,6 +29,7 @@ class RmsNormImpl : public torch::nn::Module {
  public:
   RmsNormImpl(int64_t width, double eps);
   torch::Tensor forward(const torch::Tensor& x) const;
+  gpu::NormWeights weights() const { return {weight, {}, eps_}; }
 
  private:
   torch::Tensor weight;

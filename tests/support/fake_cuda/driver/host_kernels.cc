@@ -20,20 +20,53 @@ std::tuple<Arguments...> values_of(void** arguments, void (*)(Arguments...)) {
 }
 
 template <auto Kernel>
-std::function<void()> work_of(unsigned grid, void** arguments) {
-  return [grid, values = values_of(arguments, Kernel)] {
-    ddp::host_cuda::run(grid, 1, [&values] { std::apply(Kernel, values); });
+std::function<void()> work_of(unsigned grid, unsigned shared_bytes, void** arguments) {
+  return [grid, shared_bytes, values = values_of(arguments, Kernel)] {
+    ddp::host_cuda::run(grid, 1, shared_bytes, [&values] { std::apply(Kernel, values); });
   };
+}
+
+uint64_t number(void** arguments, int index) {
+  return static_cast<uint64_t>(*static_cast<long long*>(arguments[index]));
+}
+bool is_given(void** arguments, int index) {
+  return *static_cast<void**>(arguments[index]) != nullptr;
 }
 
 uint64_t cross_entropy_bytes(unsigned grid, void** arguments) {
   constexpr uint64_t kTargetAndLoss = 12;
-  const auto stride = static_cast<uint64_t>(*static_cast<long long*>(arguments[4]));
-  return grid * (2 * stride * sizeof(bfloat16) + kTargetAndLoss);
+  return grid * (2 * number(arguments, 4) * sizeof(bfloat16) + kTargetAndLoss);
+}
+
+constexpr uint64_t kFloat = sizeof(float);
+constexpr uint64_t kHalf = sizeof(bfloat16);
+constexpr uint64_t kStatistics = 2 * kFloat;
+
+uint64_t add_norm_bytes(unsigned grid, void** arguments) {
+  const uint64_t columns = number(arguments, 7);
+  const uint64_t branch_and_sum = is_given(arguments, 1) ? kHalf + kFloat : 0;
+  return grid * (columns * (kFloat + kHalf + branch_and_sum) + kStatistics) + 2 * columns * kFloat;
+}
+
+uint64_t add_norm_backward_bytes(unsigned grid, void** arguments) {
+  const uint64_t columns = number(arguments, 9);
+  const uint64_t each = kHalf + 2 * kFloat + (is_given(arguments, 1) ? kFloat : 0) +
+                        (is_given(arguments, 6) ? kHalf : 0);
+  const uint64_t parts = *static_cast<int*>(arguments[11]) != 0 ? 2 : 1;
+  return number(arguments, 8) * (columns * each + kStatistics) +
+         (grid * parts + 1) * columns * kFloat;
+}
+
+uint64_t gelu_backward_bytes(unsigned grid, void** arguments) {
+  const uint64_t columns = number(arguments, 5);
+  return number(arguments, 4) * columns * 3 * kHalf + grid * columns * kFloat;
 }
 
 constexpr HostKernel kKernels[] = {
     {"ddp_cross_entropy", work_of<ddp_cross_entropy>, cross_entropy_bytes},
+    {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
+    {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},
+    {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
 };
 
 }  // namespace

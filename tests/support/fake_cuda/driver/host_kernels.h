@@ -10,7 +10,7 @@ struct HostKernel {
   const char* name;
   /// The kernel on a grid of blocks of one thread: the same results as of larger ones, in less
   /// time. The arguments, passed by address, are copied at once.
-  std::function<void()> (*work)(unsigned grid, void** arguments);
+  std::function<void()> (*work)(unsigned grid, unsigned shared_bytes, void** arguments);
   /// Bytes of device memory read and written, for the account.
   uint64_t (*bytes)(unsigned grid, void** arguments);
 };

@@ -23,11 +23,12 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   return kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, unsigned, CUstream stream, void** arguments, void**) {
+                        unsigned, unsigned shared_bytes, CUstream stream, void** arguments,
+                        void**) {
   const auto* kernel = reinterpret_cast<const fake_cuda::HostKernel*>(function);
   fakecuda_count((std::string("op:") + kernel->name).c_str(), kernel->bytes(grid, arguments));
   std::function<void()> work;
-  if (fakecuda_computes() != 0) work = kernel->work(grid, arguments);
+  if (fakecuda_computes() != 0) work = kernel->work(grid, shared_bytes, arguments);
   fakecuda_launch(stream, kernel->name, &work);
   return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/fake_cuda/fake_cuda.h"
@@ -190,6 +192,22 @@ at::Tensor& wide_addmm(const at::Tensor& self, const at::Tensor& a, const at::Te
 }
 at::Tensor wide_bmm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
   return at::bmm(a.to(type), b.to(type));
+}
+
+/// Of at::rms_norm: x and its scale are normalised together.
+std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                                     at::IntArrayRef shape, const at::Tensor& rstd,
+                                                     const std::optional<at::Tensor>& weight,
+                                                     std::array<bool, 2> wanted) {
+  std::vector<int64_t> inner, outer;
+  for (int64_t i = 0; i < x.dim(); ++i)
+    (i < x.dim() - static_cast<int64_t>(shape.size()) ? outer : inner).push_back(i);
+  const at::Tensor normal = x * rstd;
+  const at::Tensor scaled = weight ? dy * *weight : dy;
+  at::Tensor dx, dweight;
+  if (wanted[0]) dx = rstd * (scaled - normal * (scaled * normal).mean(inner, /*keepdim=*/true));
+  if (wanted[1] && weight) dweight = outer.empty() ? dy * normal : (dy * normal).sum(outer);
+  return {dx, dweight};
 }
 
 const bool accounts = fakecuda_accounts() != 0;
@@ -449,6 +467,7 @@ const struct Install {
     host->impl("mm.dtype", &wide_mm);
     host->impl("addmm.dtype_out", &wide_addmm);
     host->impl("bmm.dtype", &wide_bmm);
+    host->impl("_fused_rms_norm_backward", &rms_norm_backward);
     auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA,
                                        __FILE__, __LINE__);
     wrap_all(*library);

@@ -1,0 +1,43 @@
+// The operations of a transformer's block on a GPU under autocast to bfloat16, with their
+// gradients: autograd functions around the kernels of gpu_kernels.h and torch's products. Values
+// are rounded to bfloat16 where autocast rounds them, and the residual stream stays in float32;
+// only sums are taken in another order. Gradients of weights are not rounded to bfloat16 first.
+// trainer_config.fused_gpu_kernels is the switch. None of them can be differentiated twice.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <optional>
+
+namespace ddp::train::gpu {
+
+/// Whether add_norm() takes rows of the residual stream `x`, float32.
+bool takes_norm(const torch::Tensor& x);
+/// Whether linear() and linear_gelu() take `x`, bfloat16.
+bool takes_product(const torch::Tensor& x);
+
+struct NormWeights {
+  torch::Tensor weight;
+  torch::Tensor bias{};  ///< Undefined: RMSNorm.
+  double epsilon = 0.0;
+};
+
+struct Normed {
+  torch::Tensor sum;  ///< float32 [.., C]
+  torch::Tensor y;    ///< Its norm, bfloat16 [.., C].
+};
+
+/// residual [.., C] + branch [.., C], bfloat16; without a branch the residual itself, to be used
+/// in its place: its gradient and the norm's are added in one pass.
+Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+                const NormWeights& norm);
+
+/// x [.., K], weight [N, K], bias [N] or undefined -> x weight^T + bias, bfloat16 [.., N].
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias);
+
+/// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation. N is a multiple of 8.
+torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
+                          const torch::Tensor& bias, bool tanh);
+
+}  // namespace ddp::train::gpu

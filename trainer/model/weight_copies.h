@@ -1,0 +1,45 @@
+// bfloat16 copies of weights, for products under autocast.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace ddp::train {
+
+/// The copies that the micro-batches of a training step share. Each is made when a product first
+/// asks for it; every further step begins with those of trained weights made anew, so nothing that
+/// changes weights between steps has to know of them. Owned by the trainer.
+class WeightCopies {
+ public:
+  /// While it lives, weights do not change and bfloat16_copy() shares copies, in all threads. At
+  /// most one at a time.
+  class Step {
+   public:
+    explicit Step(WeightCopies& copies);
+    ~Step();
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+  };
+
+ private:
+  friend torch::Tensor bfloat16_copy(const torch::Tensor& weight, int64_t padding);
+
+  struct Copy {
+    torch::Tensor weight;
+    torch::Tensor values;  ///< With padding.
+  };
+  void refresh();
+  torch::Tensor shared(const torch::Tensor& weight, int64_t padding);
+
+  std::mutex mutex_;
+  std::unordered_map<c10::TensorImpl*, Copy> copies_;
+};
+
+/// `weight` in bfloat16, followed by `padding` rows of zeros; without a gradient. Made for the
+/// caller alone outside of a WeightCopies::Step, or where the weight is not a float32 parameter.
+torch::Tensor bfloat16_copy(const torch::Tensor& weight, int64_t padding = 0);
+
+}  // namespace ddp::train
