@@ -34,6 +34,27 @@ class Peers(unittest.TestCase):
         self.assertEqual(self.run_module("raise ImportError").returncode, 1)
         self.assertEqual(self.run_module("import sys; print('[skipped] all of it', flush=True); sys.exit(0)").returncode, 0)
 
+    def test_tests_that_are_cut_off_show_where_they_were_and_clean_up(self):
+        module = """
+import os, signal, threading, time, unittest
+class T(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(print, "cleaned up", flush=True)
+    def test_a(self):
+        for i in range(2):
+            with self.subTest(seed=i):
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+                time.sleep(30)  # what it waits for
+    def test_b(self):
+        print("went on")
+"""
+        done = self.run_module(module)
+        self.assertEqual((done.returncode, done.stdout), (1, "cleaned up\n"), done.stderr)
+        self.assertIn("what it waits for", done.stderr)
+        self.assertIn("cut off by SIGTERM", done.stderr)
+        self.assertIn("(seed=0)", done.stderr)
+        self.assertNotIn("(seed=1)", done.stderr)
+
     def test_programs_under_test_start_as_from_a_login_shell(self):
         module = """
 import os, subprocess, unittest

@@ -19,7 +19,7 @@ CONF = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
 
 
 def ip(*words):
-    return subprocess.run(["ip", *words], capture_output=True, text=True)
+    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60)
 
 
 def host(i):
@@ -57,6 +57,16 @@ def set_up_hosts(count=4):
     return None
 
 
+def wait_until_empty(i):
+    """Until no process of a host is left: the agent of a node ends its workers when its front process is gone."""
+    deadline = time.monotonic() + PATIENCE
+    while pids := ip("netns", "pids", host(i)).stdout.split():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still there after {PATIENCE} s: " + subprocess.run(
+                ["ps", "-o", "pid,stat,args", "-p", ",".join(pids)], capture_output=True, text=True, timeout=60).stdout)
+        time.sleep(0.02)
+
+
 def link(i, state):
     assert ip("-n", host(i), "link", "set", "eth0", state).returncode == 0
 
@@ -80,7 +90,8 @@ def heal(a, b):
 
 def reset(i):
     """All established connections of a host end with RST, at both ends."""
-    subprocess.run(["ip", "netns", "exec", host(i), "ss", "-K", "state", "established"], capture_output=True, check=True)
+    subprocess.run(["ip", "netns", "exec", host(i), "ss", "-K", "state", "established"], capture_output=True, check=True,
+                   timeout=60)
 
 
 def name_hosts(count, names):
@@ -139,7 +150,7 @@ class Node:
         """All of the node, as when its machine loses power, but for the network."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.wait(PATIENCE)
 
     def end(self):
         self.kill()
