@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <optional>
 
 namespace ddp::launch {
 
@@ -15,6 +16,21 @@ inline timespec time_until(Clock::time_point deadline) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
+
+/// The earliest of several times after `seen`, as a deadline(): what the turn at `seen` has looked
+/// at had its effect, even if something else is still awaited.
+class NextTime {
+ public:
+  explicit NextTime(Clock::time_point seen) : seen_(seen) {}
+  void consider(std::optional<Clock::time_point> time) {
+    if (time && *time > seen_ && (!next_ || *time < *next_)) next_ = time;
+  }
+  std::optional<Clock::time_point> time() const { return next_; }
+
+ private:
+  Clock::time_point seen_;
+  std::optional<Clock::time_point> next_{};
+};
 
 /// Seconds since 1970, for timestamps shown to others.
 inline double unix_seconds() {

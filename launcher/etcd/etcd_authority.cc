@@ -339,6 +339,7 @@ void EtcdAuthority::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void EtcdAuthority::handle(const std::vector<pollfd>& fds) {
+  turn_ = Clock::now();
   judge_time();
   client_.handle(fds);
   if (inquiry_) inquiry_->handle(fds);
@@ -349,26 +350,23 @@ void EtcdAuthority::handle(const std::vector<pollfd>& fds) {
 }
 
 std::optional<Clock::time_point> EtcdAuthority::deadline() const {
-  const auto now = Clock::now();
-  auto next = client_.deadline();
-  const auto consider = [&](std::optional<Clock::time_point> time) {
-    if (time && *time > now && (!next || *time < *next)) next = time;
-  };
-  if (inquiry_) consider(inquiry_->deadline());
-  if (const auto down = client_.down_since()) consider(*down + kSilentWait);
+  NextTime next(turn_);
+  next.consider(client_.deadline());
+  if (inquiry_) next.consider(inquiry_->deadline());
+  if (const auto down = client_.down_since()) next.consider(*down + kSilentWait);
   if (role_ == Role::Seeking) {
-    for (const auto& [place, until] : avoided_) consider(until);
-    consider(since_ + kSilentWait);
-    consider(since_ + group_.rules.join_timeout);
-    if (!contacted_) consider(since_ + settings_.first_contact);
+    for (const auto& [place, until] : avoided_) next.consider(until);
+    next.consider(since_ + kSilentWait);
+    next.consider(since_ + group_.rules.join_timeout);
+    if (!contacted_) next.consider(since_ + settings_.first_contact);
   }
   if (role_ == Role::Hosting) {
-    consider(next_renewal_);
-    consider(now + settings_.lease / 4);  // the clock of the lease is another one
-    consider(began_ + kSilentWait);
-    consider(began_ + settings_.outage);
+    next.consider(next_renewal_);
+    next.consider(turn_ + settings_.lease / 4);  // the clock of the lease is another one
+    next.consider(began_ + kSilentWait);
+    next.consider(began_ + settings_.outage);
   }
-  return next;
+  return next.time();
 }
 
 }  // namespace ddp::launch

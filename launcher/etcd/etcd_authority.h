@@ -106,6 +106,7 @@ class EtcdAuthority : public Authority {
   std::string text_;     // why the last host was lost
   std::string gone_id_;  // that host, if it is known to be dead
   Place own_{};
+  Clock::time_point turn_{};  // last handle()
   Clock::time_point since_{};
   std::map<Place, Clock::time_point> avoided_{};  // until when
 

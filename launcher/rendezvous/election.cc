@@ -10,6 +10,7 @@ namespace ddp::launch {
 
 void Election::seek(std::optional<Loss> loss, const Status& status) {
   vote_.reset();
+  turn_ = {};  // the first questions are due at once
   if (!loss) return;
   Succession succession(loss->round, loss->node, loss->host, loss->host_id, loss->fresh_until);
   Inquiry inquiry(succession.places(), status, settings_.token, loss->patience);
@@ -74,15 +75,18 @@ void Election::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void Election::handle(const std::vector<pollfd>& fds) {
+  turn_ = Clock::now();
   if (vote_) vote_->inquiry.handle(fds);
 }
 
 std::optional<Clock::time_point> Election::deadline() const {
   if (!vote_) return std::nullopt;
-  auto next = vote_->since + timeout();
-  if (!vote_->noted) next = std::min(next, vote_->since + std::chrono::milliseconds(kSilentWait));
-  if (settings_.rules.allow_minority && !vote_->alone) next = std::min(next, alone_at());
-  return std::min(next, vote_->inquiry.deadline().value_or(next));
+  NextTime next(turn_);
+  next.consider(vote_->inquiry.deadline());
+  next.consider(vote_->since + timeout());
+  next.consider(vote_->since + kSilentWait);
+  if (settings_.rules.allow_minority) next.consider(alone_at());
+  return next.time();
 }
 
 }  // namespace ddp::launch

@@ -53,6 +53,7 @@ class Election : public Authority {
 
   GroupSettings settings_;
   std::optional<Vote> vote_;
+  Clock::time_point turn_{};  // last handle()
   std::string note_;
 };
 

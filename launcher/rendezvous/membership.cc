@@ -378,6 +378,7 @@ void Membership::begin(Clock::time_point now) {
 }
 
 void Membership::tick(Clock::time_point now) {
+  ticked_ = now;
   try_start(now);
   admit_waiting(now);
   end_if_incomplete(now);

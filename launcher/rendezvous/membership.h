@@ -130,8 +130,9 @@ class Membership {
   std::set<std::string> electors_;  // Hello::ids of the last round's nodes; empty: see history_
   std::vector<Node> awaiting_;      // nodes of a round that needs an epoch
   std::optional<long long> granted_;
-  bool behind_ = false;  // a node knows a later round than this host
-  Round round_{};        // the last proposed round
+  bool behind_ = false;         // a node knows a later round than this host
+  Round round_{};               // the last proposed round
+  Clock::time_point ticked_{};  // last tick()
   Clock::time_point gathering_since_;
   Clock::time_point reunion_until_;  // deadline for nodes that lost the previous host
   std::optional<Clock::time_point> enough_since_;

@@ -96,12 +96,13 @@ void Membership::note_waiting(Clock::time_point now) {
 std::optional<Clock::time_point> Membership::deadline() const {
   if (phase_ == JobPhase::Running) return admission_at_;
   if (phase_ != JobPhase::Gathering) return std::nullopt;
-  if (const auto at = incomplete_at()) return at;
-  auto give_up = gathering_since_ + rules_.join_timeout;
-  if (!waiting_noted_) give_up = std::min(give_up, gathering_since_ + kWaitingNote);
-  if (gathering_since_ < reunion_until_ && !enough_since_) return std::min(give_up, reunion_until_);
-  if (!enough_since_) return give_up;
-  return all_have_joined() ? last_call_ends() : std::optional(give_up);
+  NextTime next(ticked_);
+  next.consider(incomplete_at());
+  next.consider(reunion_until_);
+  next.consider(last_call_ends());
+  next.consider(gathering_since_ + kWaitingNote);
+  next.consider(gathering_since_ + rules_.join_timeout);
+  return next.time();
 }
 
 }  // namespace ddp::launch

@@ -92,6 +92,14 @@ class Job:
                 yield
                 time.sleep(seconds)
 
+    def processor_time(self, i):
+        """In seconds, of a node's guardian and agent, not of its workers."""
+        ticks = 0
+        for pid in self.agents(i):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def lines(self):
         lines = []
         for text in self.ledger.read_text().splitlines():
@@ -343,6 +351,19 @@ class Faults(unittest.TestCase):
         job.start(1)
         job.wait_for_round({0, 1})
         job.check()
+
+    def test_nodes_that_wait_for_others_sleep(self):
+        job = self.begin(4, "3:4", more=["--max-restarts=1"])
+        for left in (0, 1):
+            for right in (2, 3):
+                net.cut(left, right)
+        for i, why in ((0, "waiting 600 s at most"), (2, "which is no majority"), (3, "the host of the rendezvous, .* was lost")):
+            job.nodes[i].wait(why)
+        time.sleep(5)  # what is due soon after a loss
+        before = [job.processor_time(i) for i in range(4)]
+        time.sleep(3)
+        for i, was in enumerate(before):
+            self.assertLess(job.processor_time(i) - was, 0.5, f"node {i} is busy\n{job}")
 
     def test_a_flapping_node_ends_few_rounds(self):
         job = self.begin(2, "1:3")

@@ -95,9 +95,11 @@ struct Job {
     membership.lost(node, why, now);
     return deliver();
   }
+  /// A job that waits asks to be woken at a time to come: one that has passed would come at once.
   Job& pass(milliseconds time) {
     now += time;
     membership.tick(now);
+    REQUIRE(membership.deadline().value_or(Clock::time_point::max()) > now);
     return deliver();
   }
   /// Every node accepts what is proposed, unless it is one of `deaf`.
