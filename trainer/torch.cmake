@@ -25,6 +25,7 @@ ddp_torch_room(ddp_data
   PRIVATE Threads::Threads
   SOURCES
     data/batch.cc
+    data/chat/chat_samples.cc
     data/data_loader.cc
     data/distributed_sampler.cc
     data/images/image_samples.cc
@@ -116,6 +117,7 @@ ddp_torch_room(ddp_task
     task/adapted_model.cc
     task/bert_task.cc
     task/causal_lm.cc
+    task/chat_data.cc
     task/choice_scores.cc
     task/class_labels.cc
     task/evaluator.cc
@@ -127,6 +129,7 @@ ddp_torch_room(ddp_task
     task/model_bundle.cc
     task/tasks.cc
     task/text_classification.cc
+    task/text_data.cc
     task/text_predictor.cc
     task/text_sample.cc)
 
@@ -188,6 +191,7 @@ ddp_torch_room(ddp_trainer_app
     app/exit_report.cc
     app/machine_memory.cc
     app/memory_estimate.cc
+    app/modes/chat.cc
     app/modes/estimate.cc
     app/modes/eval.cc
     app/modes/eval_suite.cc

@@ -1,4 +1,6 @@
 // What generate, eval and export are told.
+#include <fmt/format.h>
+
 #include "trainer/app/mode_parsers.h"
 #include "trainer/app/parsed_options.h"
 #include "trainer/app/trainer_help.h"
@@ -7,11 +9,27 @@
 namespace ddp::train {
 namespace {
 
-const Options kGenerateOptions = {
-    "trainer generate --help",
-    {"snapshot=FILE", "prompt=TEXT", "prompt_file=FILE", "prompt_per_line", "max_new_tokens=N",
-     "temperature=T", "top_k=K", "top_p=P", "min_p=P", "repetition_penalty=R", "stop=TEXT",
-     "num_samples=N", "batch_size=N", "seed=S", "device=cpu", "greedy", "json", "h,help"}};
+const Options kGenerateOptions = {"trainer generate --help",
+                                  {"snapshot=FILE",
+                                   "prompt=TEXT",
+                                   "prompt_file=FILE",
+                                   "prompt_per_line",
+                                   "max_new_tokens=N",
+                                   "temperature=T",
+                                   "top_k=K",
+                                   "top_p=P",
+                                   "min_p=P",
+                                   "repetition_penalty=R",
+                                   "stop=TEXT",
+                                   "num_samples=N",
+                                   "batch_size=N",
+                                   "seed=S",
+                                   "device=cpu",
+                                   "greedy",
+                                   "json",
+                                   "chat",
+                                   "system=TEXT",
+                                   "h,help"}};
 const Options kEvalOptions = {
     "trainer eval --help",
     {"snapshot=FILE", "data=FILE", "suite=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
@@ -37,6 +55,25 @@ void take_prompt(const Parsed& parsed, GenerateArgs& options) {
     throw UserError("--prompt_per_line: belongs to --prompt_file; give that or leave it out");
   if (parsed.has("prompt")) options.prompt = parsed.text("prompt");
   if (parsed.has("prompt_file")) options.prompt_file = parsed.text("prompt_file");
+}
+
+/// Instead: what belongs to a conversation.
+void take_chat(const Parsed& parsed, GenerateArgs& options) {
+  constexpr int64_t kLongAnswer = 1024;  // one that does not end is interrupted by who reads it
+  for (const char* name : {"prompt_file", "prompt_per_line", "num_samples", "batch_size"}) {
+    if (parsed.has(name))
+      throw UserError(
+          fmt::format("--{}: conflicts with --chat, which reads one message per line "
+                      "from standard input; remove it",
+                      name));
+  }
+  options.chat = true;
+  options.max_new_tokens = kLongAnswer;
+  if (parsed.has("system")) options.system = parsed.text("system");
+  if (!parsed.has("prompt")) return;
+  options.prompt = parsed.text("prompt");
+  if (options.prompt.empty())
+    throw UserError("--prompt: is empty; give a message, or leave it out");
 }
 
 void take_sampling(const Parsed& parsed, GenerateArgs& options) {
@@ -67,7 +104,13 @@ TrainerArgs parse_generate(const Words& words) {
   parsed.require({"snapshot"});
   GenerateArgs& options = args.generate;
   options.snapshot = parsed.text("snapshot");
-  take_prompt(parsed, options);
+  if (parsed.has("system") && !parsed.has("chat"))
+    throw UserError("--system: belongs to --chat; add that or remove it");
+  if (parsed.has("chat")) {
+    take_chat(parsed, options);
+  } else {
+    take_prompt(parsed, options);
+  }
   take_sampling(parsed, options);
   options.json = parsed.has("json");
   if (parsed.has("num_samples")) options.num_samples = parsed.whole_number("num_samples", 1);

@@ -35,6 +35,8 @@ struct GenerateArgs {
   std::string prompt;
   std::optional<std::string> prompt_file;  ///< Instead of prompt; "-" is standard input.
   bool prompt_per_line = false;            ///< Each line of prompt_file is one.
+  bool chat = false;   ///< A conversation; prompt: its only message, else standard input has them.
+  std::string system;  ///< Of a conversation: the system's message in front; empty: none.
   int64_t max_new_tokens = 200;
   double temperature = 1.0;
   std::optional<int64_t> top_k;

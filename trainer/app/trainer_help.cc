@@ -68,12 +68,14 @@ std::string help_generate() {
 and the speed to stderr.
 
 Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
+       trainer generate --snapshot FILE --chat [OPTIONS]
 
 Examples:
   trainer generate --snapshot snapshot.pt --prompt "First Citizen:"
   trainer generate --snapshot snapshot.pt --prompt "O God" --top_k 10 --temperature 0.8 --seed 7
   trainer generate --snapshot snapshot.pt --prompt "ROMEO:" --stop "JULIET:" --num_samples 3
   trainer generate --snapshot snapshot.pt --prompt_file prompts.txt --prompt_per_line --json
+  trainer generate --snapshot snapshot.pt --chat --system "Be brief."
 
 Required:
       --snapshot FILE         Snapshot written by training, or the folder of a transformers model
@@ -81,7 +83,7 @@ Required:
       --prompt_file FILE      file to read it from; -: standard input. A final newline is dropped
 
 Sampling:
-      --max_new_tokens N      Tokens to add (default: 200)
+      --max_new_tokens N      Tokens to add (default: 200; with --chat, to each answer: 1024)
       --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
       --top_k K               Sample from the K most likely tokens only (default: all)
       --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
@@ -94,12 +96,19 @@ Sampling:
       --seed S                Random seed (default: 1337)
       --greedy                Always choose the most likely token
 
+Conversation:
+      --chat                  Read one message per line from stdin, print each answer, remember what
+                              was said; /reset forgets it, /quit or end of input ends. With
+                              --prompt: answer that alone. The model has a chat template
+      --system TEXT           System message of the conversation
+
 Several prompts:
       --prompt_per_line       Each line of --prompt_file is a prompt
       --num_samples N         Continuations per prompt (default: 1)
       --batch_size N          Continuations generated at a time (default: 8)
       --json                  One JSON object per line and continuation: prompt_index, sample,
-                              prompt, text, tokens, finish_reason (stop or length)
+                              prompt, text, tokens, finish_reason (stop or length); with --chat:
+                              role, content, tokens, finish_reason
 
 Other:
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)

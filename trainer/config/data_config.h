@@ -13,8 +13,12 @@ namespace ddp::train {
 enum class OnBadSample { kSkip, kStop };
 inline Names names_of(OnBadSample) { return {"skip", "stop"}; }
 
-enum class DataFormat { kAuto, kText, kTokens };
-inline Names names_of(DataFormat) { return {"auto", "text", "tokens"}; }
+enum class DataFormat { kAuto, kText, kTokens, kChat };
+inline Names names_of(DataFormat) { return {"auto", "text", "tokens", "chat"}; }
+
+/// Which tokens of a conversation are targets.
+enum class LossOn { kAssistant, kAll };
+inline Names names_of(LossOn) { return {"assistant", "all"}; }
 
 /// A part of the training data; an epoch draws from it in proportion to its weight.
 struct WeightedSource {
@@ -32,6 +36,7 @@ struct DataConfig {
   std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
   std::vector<WeightedSource> sources;  ///< Instead of path.
   DataFormat format = DataFormat::kAuto;
+  LossOn loss_on = LossOn::kAssistant;  ///< Of format chat.
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
   std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   std::string test_path;  ///< As eval_path, evaluated once, when training has ended.

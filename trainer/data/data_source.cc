@@ -289,7 +289,7 @@ std::string read_utf8_text(const char* key, const std::string& path) {
 
 std::string large_text_note(const DataConfig& config) {
   constexpr uint64_t kLarge = 100'000'000;
-  if (holds_tokens(config)) return "";
+  if (config.format == DataFormat::kChat || holds_tokens(config)) return "";
   uint64_t bytes = 0;
   for (const std::string& file : find_data_files(config.path, ".txt")) {
     std::error_code error;

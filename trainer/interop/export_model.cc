@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -58,14 +59,46 @@ std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
   return weights;
 }
 
+/// What ends an answer, then what ends a text.
+OrderedJson end_tokens(const ExportedModel& model, const Tokenizer& tokenizer) {
+  std::vector<int32_t> ends;
+  const auto add = [&ends](std::optional<int32_t> token) {
+    if (token && std::find(ends.begin(), ends.end(), *token) == ends.end()) ends.push_back(*token);
+  };
+  if (model.chat) {
+    add(model.chat->end_of_turn);
+    if (const auto named = model.chat->special.find("eos_token");
+        named != model.chat->special.end())
+      add(tokenizer.token_of(named->second));
+  }
+  add(tokenizer.end_of_text());
+  if (ends.empty()) return nullptr;
+  return ends.size() == 1 ? OrderedJson(ends.front()) : OrderedJson(ends);
+}
+
+/// A special token that a chat template names; null if there is none.
+OrderedJson special_token(const ExportedModel& model, const Tokenizer& tokenizer,
+                          const char* name) {
+  const auto named = model.chat->special.find(name);
+  const auto token =
+      named == model.chat->special.end() ? std::nullopt : tokenizer.token_of(named->second);
+  return token ? OrderedJson(*token) : OrderedJson(nullptr);
+}
+
+OrderedJson generation_config(const ExportedModel& model, const Tokenizer& tokenizer) {
+  const OrderedJson ends = end_tokens(model, tokenizer);
+  if (!model.chat) return {{"bos_token_id", ends}, {"eos_token_id", ends}};
+  return {{"bos_token_id", special_token(model, tokenizer, "bos_token")},
+          {"eos_token_id", ends},
+          {"pad_token_id", special_token(model, tokenizer, "pad_token")}};
+}
+
 /// config.json, and what generation needs.
 TextFiles causal_files(const ExportedModel& model, const CausalArchitecture& architecture,
                        const Tokenizer& tokenizer) {
   const auto end = tokenizer.end_of_text();
-  const OrderedJson end_token = end ? OrderedJson(*end) : OrderedJson(nullptr);
-  const OrderedJson generation = {{"bos_token_id", end_token}, {"eos_token_id", end_token}};
   return {{"config.json", architecture.huggingface_config(model.config, model.vocab_size, end)},
-          {"generation_config.json", generation.dump(2) + "\n"}};
+          {"generation_config.json", generation_config(model, tokenizer).dump(2) + "\n"}};
 }
 
 /// Writes the weights. Returns the files that describe the model.
@@ -86,7 +119,7 @@ std::vector<std::string> export_huggingface(const ExportedModel& model, const To
                                             const std::string& folder) {
   std::vector<std::string> names = {"model.safetensors"};
   const std::string weights_file = folder + "/model.safetensors";
-  TextFiles files = tokenizer_files(tokenizer, model.config.data.block_size);
+  TextFiles files = tokenizer_files(tokenizer, model.config.data.block_size, model.chat);
   if (model.config.task == TaskKind::kCausalLm) {
     files.merge(write_causal(model, tokenizer, weights_file));
   } else {
@@ -117,7 +150,7 @@ std::vector<std::string> export_model(const ExportedModel& model, const Tokenize
       write_safetensors(folder + "/model.safetensors", model.weights);
       return {"model.safetensors"};
     case ExportFormat::kPeft:
-      return export_peft(model, folder);
+      return export_peft(model, tokenizer, folder);
   }
   return {};
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/interop/export_format.h"
+#include "trainer/interop/tokenizer_files.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -17,6 +19,7 @@ struct ExportedModel {
   int64_t vocab_size = 0;
   std::vector<NamedTensor> weights;   ///< float32; every distinct parameter once.
   std::vector<std::string> labels{};  ///< Of a classifier; empty: it is none.
+  std::optional<ChatFacts> chat{};    ///< Of a causal model that has a chat template.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the

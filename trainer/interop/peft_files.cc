@@ -49,13 +49,21 @@ OrderedJson adapter_config(const ExportedModel& model, const CausalArchitecture&
 
 }  // namespace
 
-std::vector<std::string> export_peft(const ExportedModel& model, const std::string& folder) {
+std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
+                                     const std::string& folder) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
   std::vector<NamedTensor> weights = model.weights;
   for (NamedTensor& weight : weights) weight.name = "base_model.model." + weight.name;
   write_safetensors(folder + "/adapter_model.safetensors", weights);
   write_text(folder + "/adapter_config.json", adapter_config(model, architecture).dump(2) + "\n");
-  return {"adapter_model.safetensors", "adapter_config.json"};
+  std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
+  if (!model.chat) return names;
+  for (const auto& [name, text] :
+       tokenizer_files(tokenizer, model.config.data.block_size, model.chat)) {
+    write_text(folder + "/" + name, text);
+    names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace ddp::train

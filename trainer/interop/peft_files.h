@@ -9,8 +9,10 @@
 namespace ddp::train {
 
 /// adapter_config.json and adapter_model.safetensors, for PeftModel.from_pretrained() of the
-/// pretrained model that init_from names. `model.weights`: those of the adapters. Returns the names
-/// of the files written. Throws RunError.
-std::vector<std::string> export_peft(const ExportedModel& model, const std::string& folder);
+/// pretrained model that init_from names; of a model that chats, also the files of the tokenizer
+/// with the chat template, as trl's and peft's users find them next to adapters. `model.weights`:
+/// those of the adapters. Returns the names of the files written. Throws RunError.
+std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
+                                     const std::string& folder);
 
 }  // namespace ddp::train

@@ -103,28 +103,44 @@ TextFiles wordpiece_files(const WordpieceTokenizer& tokenizer, int64_t model_max
           {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
 
+/// Those that the chat template uses; without one, the end of a text is its beginning as well.
+void add_special_tokens(const Tokenizer& tokenizer, const std::optional<ChatFacts>& chat,
+                        OrderedJson& config) {
+  if (chat) {
+    for (const auto& [name, text] : chat->special) config[name] = text;
+  }
+  const auto end = tokenizer.end_of_text();
+  if (!end || (chat && config.contains("eos_token"))) return;
+  const std::string text = tokenizer.decode(*end);
+  for (const char* name : {"bos_token", "eos_token"}) {
+    if (!config.contains(name)) config[name] = text.empty() ? kEndOfText : text;
+  }
+}
+
 }  // namespace
 
-TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) {
+TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
+                          const std::optional<ChatFacts>& chat) {
+  if (const auto* wordpiece = dynamic_cast<const WordpieceTokenizer*>(&tokenizer))
+    return wordpiece_files(*wordpiece, model_max_length);
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", model_max_length}};
-  if (const auto end = tokenizer.end_of_text()) {
-    const std::string text = tokenizer.decode(*end);
-    for (const char* name : {"bos_token", "eos_token"})
-      config[name] = text.empty() ? kEndOfText : text;
+  add_special_tokens(tokenizer, chat, config);
+  TextFiles files;
+  if (chat) {
+    config["chat_template"] = chat->source;
+    files["chat_template.jinja"] = chat->source;
   }
-  if (const auto* wordpiece = dynamic_cast<const WordpieceTokenizer*>(&tokenizer))
-    return wordpiece_files(*wordpiece, model_max_length);
-  std::string file;
   if (tokenizer.kind() == "char") {
-    file = character_tokenizer(tokenizer).dump(2) + "\n";
+    files["tokenizer.json"] = character_tokenizer(tokenizer).dump(2) + "\n";
   } else if (tokenizer.kind() == "byte") {
-    file = byte_tokenizer(tokenizer).dump(2) + "\n";
+    files["tokenizer.json"] = byte_tokenizer(tokenizer).dump(2) + "\n";
   } else {
-    file = tokenizer.state();
+    files["tokenizer.json"] = tokenizer.state();
   }
-  return {{"tokenizer.json", file}, {"tokenizer_config.json", config.dump(2) + "\n"}};
+  files["tokenizer_config.json"] = config.dump(2) + "\n";
+  return files;
 }
 
 }  // namespace ddp::train

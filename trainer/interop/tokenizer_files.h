@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "trainer/tokenizer/tokenizer.h"
@@ -12,9 +13,19 @@ namespace ddp::train {
 /// Contents by file name.
 using TextFiles = std::map<std::string, std::string>;
 
+/// How a model chats, for those that read its folder.
+struct ChatFacts {
+  std::string source;                          ///< Of the chat template.
+  std::map<std::string, std::string> special;  ///< "bos_token" -> "<s>"
+  std::optional<int32_t> end_of_turn;          ///< The token after which generation ends.
+};
+
 /// tokenizer.json and tokenizer_config.json, for `wordpiece` vocab.txt as well: for `bpe` its own
 /// state, for `char` and `byte` a model with one token per character or byte. `model_max_length`:
-/// tokens that the model takes.
-TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length);
+/// tokens that the model takes. With `chat` its template is in both places where transformers has
+/// looked for it: tokenizer_config.json (all versions) and chat_template.jinja (from 4.50 on, where
+/// it comes first).
+TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
+                          const std::optional<ChatFacts>& chat = {});
 
 }  // namespace ddp::train

@@ -35,7 +35,7 @@ class CausalModel : public torch::nn::Module {
   /// An empty cache for at most `capacity` tokens per row. `padding_B`: see KeyValueCache.
   KeyValueCache new_cache(int64_t capacity, torch::Tensor padding_B = {}) const;
   /// Logits of the last position alone, [B, V], of tokens that follow those in `cache`, to which
-  /// they are added. A second pass takes one token per row.
+  /// they are added.
   torch::Tensor next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache);
   /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
   torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,

@@ -6,6 +6,13 @@
 namespace ddp::train {
 namespace {
 
+/// In [0, 1).
+double draw(std::mt19937_64& generator) {
+  constexpr unsigned kUnusedBits = 11;  // 53 of 64 bits make a double
+  constexpr double kUnit = 0x1.0p-53;
+  return static_cast<double>(generator() >> kUnusedBits) * kUnit;
+}
+
 torch::Tensor tokens_seen(const std::vector<BatchGenerator::Row>& rows, int64_t vocab_size) {
   auto seen_BV = torch::zeros({static_cast<int64_t>(rows.size()), vocab_size}, torch::kBool);
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -64,11 +71,8 @@ torch::Tensor BatchGenerator::read() {
 }
 
 std::vector<double> BatchGenerator::draws() {
-  constexpr unsigned kUnusedBits = 11;  // 53 of 64 bits make a double in [0, 1)
-  constexpr double kUnit = 0x1.0p-53;
   std::vector<double> result;
-  for (auto& generator : generators_)
-    result.push_back(static_cast<double>(generator() >> kUnusedBits) * kUnit);
+  for (auto& generator : generators_) result.push_back(draw(generator));
   return result;
 }
 
@@ -82,6 +86,38 @@ std::vector<int32_t> BatchGenerator::next() {
   std::vector<int32_t> result(first, first + drawn.numel());
   for (std::size_t row = 0; row < rows_.size(); ++row) rows_[row].tokens.push_back(result[row]);
   return result;
+}
+
+TurnGenerator::TurnGenerator(CausalModel& model, const SamplingOptions& options)
+    : model_(model),
+      options_(options),
+      device_(model.parameters().front().device()),
+      generator_(options.seed),
+      cache_(model.new_cache(model.block_size())) {
+  model_.eval();
+}
+
+// The last token is read in any case: its logits are what comes next.
+void TurnGenerator::set_text(std::vector<int32_t> tokens) {
+  const auto same = std::mismatch(tokens.begin(), tokens.end() - 1, tokens_.begin(), tokens_.end());
+  cache_.length = std::min<int64_t>(cache_.length, same.first - tokens.begin());
+  tokens_ = std::move(tokens);
+}
+
+bool TurnGenerator::is_full() const { return std::ssize(tokens_) > model_.block_size(); }
+
+int32_t TurnGenerator::next() {
+  const torch::InferenceMode inference;
+  const std::vector<int64_t> unread(tokens_.begin() + cache_.length, tokens_.end());
+  const auto idx_1T = torch::tensor(unread, torch::kInt64).unsqueeze(0).to(device_);
+  torch::Tensor seen_1V;
+  if (options_.repetition_penalty != 1.0)
+    seen_1V = tokens_seen({{tokens_}}, model_.vocab_size()).to(device_);
+  const auto scores_1V = process_logits(model_.next_logits(idx_1T, cache_), seen_1V, options_);
+  const auto token =
+      options_.greedy ? scores_1V.argmax(-1) : draw_tokens(scores_1V, {draw(generator_)});
+  tokens_.push_back(token.item().to<int32_t>());
+  return tokens_.back();
 }
 
 void generate(CausalModel& model, std::vector<int32_t> prompt, const SamplingOptions& options,

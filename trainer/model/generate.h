@@ -44,6 +44,28 @@ class BatchGenerator {
   torch::Tensor seen_tokens_;
 };
 
+/// One text that grows in turns: what a turn has in common with the text before is not read again.
+class TurnGenerator {
+ public:
+  /// Puts the model, which must outlive it, into eval mode.
+  TurnGenerator(CausalModel& model, const SamplingOptions& options);
+
+  /// The text to continue: 1 to block_size tokens.
+  void set_text(std::vector<int32_t> tokens);
+  /// Draws one more token. Not while is_full().
+  int32_t next();
+  /// The text has become longer than the model's block_size.
+  bool is_full() const;
+
+ private:
+  CausalModel& model_;
+  SamplingOptions options_;
+  torch::Device device_;
+  std::mt19937_64 generator_;
+  std::vector<int32_t> tokens_;
+  KeyValueCache cache_;
+};
+
 /// Continues `prompt` (at least one token) and calls `emit` with each new token as soon as it is
 /// drawn. Puts the model into eval mode.
 void generate(CausalModel& model, std::vector<int32_t> prompt, const SamplingOptions& options,

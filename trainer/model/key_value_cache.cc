@@ -23,9 +23,12 @@ torch::Tensor KeyValueCache::positions(int64_t count, torch::Device device) cons
 }
 
 torch::Tensor KeyValueCache::mask(int64_t count) const {
-  if (!padding_B.defined()) return {};
-  const auto queries_T1 = slots(length, length + count, padding_B.device()).unsqueeze(1);
-  const auto keys_1S = slots(0, length + count, padding_B.device()).unsqueeze(0);
+  const bool several_more = length > 0 && count > 1;
+  if (!padding_B.defined() && !several_more) return {};
+  const auto device = padding_B.defined() ? padding_B.device() : layers.front().keys_BHTD.device();
+  const auto queries_T1 = slots(length, length + count, device).unsqueeze(1);
+  const auto keys_1S = slots(0, length + count, device).unsqueeze(0);
+  if (!padding_B.defined()) return (keys_1S <= queries_T1).unsqueeze(0).unsqueeze(0);
   const auto written_BTS = keys_1S.unsqueeze(0) >= padding_B.view({-1, 1, 1});
   // Padding sees itself: a row without any key would be NaN.
   return ((written_BTS & (keys_1S <= queries_T1)) | (keys_1S == queries_T1)).unsqueeze(1);

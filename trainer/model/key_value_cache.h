@@ -23,11 +23,11 @@ struct KeyValueCache {
 
   /// Positions within the text of `count` tokens after the present ones, int64 [T] or [B, T].
   torch::Tensor positions(int64_t count, torch::Device device) const;
-  /// Which keys those tokens may see, bool [B, 1, T, length + T]; undefined: all before them.
+  /// Which keys those tokens may see, bool [B or 1, 1, T, length + T]; undefined: all before them.
   torch::Tensor mask(int64_t count) const;
 
   int64_t capacity;
-  int64_t length = 0;
+  int64_t length = 0;  ///< May be lowered: what is beyond it is forgotten.
   torch::Tensor padding_B;
   std::vector<Layer> layers;
 };

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "trainer/config/keys/config_text.h"
+#include "trainer/data/chat/chat_template_file.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/task/bert_task.h"
+#include "trainer/task/causal_data.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -25,8 +27,10 @@ ModelBundle open_causal_folder(const CausalArchitecture& architecture, const std
   config.model = architecture.name();
   architecture.take_folder(config, folder);
   architecture.forget_pretrained(config);
-  auto bundle =
-      ModelBundle::untrained(std::move(config), tokenizer_metadata(*load_tokenizer(folder)));
+  auto metadata = tokenizer_metadata(*load_tokenizer(folder));
+  if (const auto chat = read_chat_template(folder))
+    metadata[kChatTemplate] = chat_template_state(*chat);
+  auto bundle = ModelBundle::untrained(std::move(config), std::move(metadata));
   load_pretrained(folder, *architecture.huggingface_layout(), bundle.weights);
   return bundle;
 }

@@ -34,21 +34,11 @@ std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
   return tokenizer_of(causal_snapshot_metadata(path));
 }
 
-std::unique_ptr<Tokenizer> tokenizer_to_go_on_with(
-    const Config& config, const std::map<std::string, std::string>* metadata) {
-  return metadata == nullptr ? tokenizer_of_pretrained(config) : tokenizer_of(*metadata);
-}
-
-/// A snapshot that is named as a tokenizer as well is no folder of one.
-DataConfig without_snapshot_as_tokenizer(const Config& config) {
-  namespace fs = std::filesystem;
-  DataConfig data = config.data;
-  std::error_code ignored;
-  const std::string pretrained = causal_architecture(config).pretrained(config);
-  if (data.tokenizer.empty() || pretrained.empty()) return data;
-  const bool same = fs::absolute(data.tokenizer).lexically_normal() == pretrained;
-  if (same && !fs::is_directory(pretrained, ignored)) data.tokenizer.clear();
-  return data;
+std::unique_ptr<CausalData> open_causal_data(const Config& config,
+                                             const SnapshotMetadata* metadata) {
+  if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
+  return open_text_data(
+      config, metadata == nullptr ? tokenizer_of_pretrained(config) : tokenizer_of(*metadata));
 }
 
 /// How many characters begin in each token: one may be spread over several.
@@ -86,19 +76,19 @@ std::map<std::string, std::string> tokenizer_metadata(const Tokenizer& tokenizer
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
       architecture_(causal_architecture(config)),
-      data_(without_snapshot_as_tokenizer(config), tokenizer_to_go_on_with(config, metadata),
-            config.trainer.batch_size, static_cast<uint64_t>(config.trainer.seed)),
+      data_(open_causal_data(config, metadata)),
+      chat_template_(chat_template_of(config, metadata)),
       sample_prompt_(make_sample_prompt()) {
   if (metadata != nullptr) resumed_ = *metadata;
   if (!resumed_) check_same_vocabulary();
   if (!config.data.test_path.empty())
-    test_ = open_whole(config.data.test_path, "data_config.test_path");
+    test_ = data_->open_whole(config.data.test_path, "data_config.test_path");
   open_eval_sets();
 }
 
 void CausalLm::check_same_vocabulary() const {
   const auto theirs = tokenizer_of_pretrained(config_);
-  if (theirs == nullptr || have_same_tokens(data_.tokenizer(), *theirs)) return;
+  if (theirs == nullptr || have_same_tokens(data_->tokenizer(), *theirs)) return;
   throw UserError(fmt::format(
       "data_config.tokenizer: {} is another vocabulary than that of {}={}; leave it out to use the "
       "one that the weights were trained with",
@@ -106,30 +96,10 @@ void CausalLm::check_same_vocabulary() const {
       architecture_.pretrained(config_)));
 }
 
-std::unique_ptr<TextDataset> CausalLm::open_whole(const std::string& path,
-                                                  const std::string& key) const {
-  DataConfig data = config_.data;
-  data.path = path;
-  data.sources.clear();
-  data.eval_path.clear();
-  data.tokenizer.clear();  // the training text's
-  data.truncate = 1.0;
-  data.train_split = 0.0;
-  std::unique_ptr<TextDataset> whole;
-  try {
-    whole = std::make_unique<TextDataset>(data, tokenizer_from_state(data_.tokenizer().state()),
-                                          config_.trainer.batch_size);
-  } catch (const UserError& error) {
-    throw named_as(error, "data_config.path", key);
-  }
-  if (whole->evaluation().size() > 0) return whole;
-  throw UserError(fmt::format("{}: {}: has fewer than two tokens; give a longer text", key, path));
-}
-
 void CausalLm::open_eval_sets() {
   for (const NamedSet& set : config_.data.eval_sets)
-    eval_sets_.push_back(open_whole(set.path, "data_config.eval_sets." + set.name));
-  if (eval_sets_.empty() || data_.evaluation().size() > 0) return;
+    eval_sets_.push_back(data_->open_whole(set.path, "data_config.eval_sets." + set.name));
+  if (eval_sets_.empty() || data_->evaluation().size() > 0) return;
   throw UserError(
       "data_config.eval_sets: are evaluated next to the evaluation data, and there are none; set "
       "data_config.eval_path, or data_config.train_split below 1");
@@ -138,20 +108,18 @@ void CausalLm::open_eval_sets() {
 std::vector<NamedSource> CausalLm::evaluation_sets() const {
   std::vector<NamedSource> sets;
   for (std::size_t i = 0; i < eval_sets_.size(); ++i)
-    sets.push_back({config_.data.eval_sets[i].name, &eval_sets_[i]->evaluation()});
+    sets.push_back({config_.data.eval_sets[i].name, eval_sets_[i].get()});
   return sets;
 }
 
 const SampleSource* CausalLm::evaluation() const {
-  return data_.evaluation().size() == 0 ? nullptr : &data_.evaluation();
+  return data_->evaluation().size() == 0 ? nullptr : &data_->evaluation();
 }
 
-const SampleSource* CausalLm::test() const {
-  return test_ == nullptr ? nullptr : &test_->evaluation();
-}
+const SampleSource* CausalLm::test() const { return test_.get(); }
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
-  model_ = make_causal_model(config_, data_.tokenizer().size(), seed);
+  model_ = make_causal_model(config_, data_->tokenizer().size(), seed);
   const std::string pretrained = architecture_.pretrained(config_);
   if (config_.lora.enabled())
     base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
@@ -159,18 +127,14 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
     load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
   model_->to(device);
   model_->train();
-  token_characters_ = characters_of_tokens(data_.tokenizer());
+  token_characters_ = characters_of_tokens(data_->tokenizer());
 }
 
 // Made before training: a prompt that cannot be encoded is no surprise in the middle of a run.
 std::vector<int32_t> CausalLm::make_sample_prompt() const {
   if (config_.trainer.sample_every_steps == 0) return {};
-  const SampleSource& training = data_.training();
-  const SampleSource& evaluation = data_.evaluation();
-  if (config_.trainer.sample_prompt.empty())
-    return beginning_of(evaluation.size() > 0 ? evaluation : training);
   try {
-    return data_.tokenizer().encode(config_.trainer.sample_prompt);
+    return data_->sample_prompt(config_.trainer.sample_prompt);
   } catch (const UserError& error) {
     throw UserError(fmt::format("trainer_config.sample_prompt: {}", error.what()));
   }
@@ -180,7 +144,8 @@ std::optional<std::string> CausalLm::sample(uint64_t seed, const std::function<b
   SamplingOptions options;
   options.max_new_tokens = config_.trainer.sample_tokens;
   options.seed = seed;
-  return sample_text(*model_, data_.tokenizer(), sample_prompt_, options, go_on);
+  return sample_text(*model_, data_->tokenizer(), sample_prompt_, data_->sample_end(), options,
+                     go_on);
 }
 
 std::vector<NamedTensor> CausalLm::weights() const {
@@ -244,16 +209,16 @@ std::vector<std::string> CausalLm::metric_names() const {
 }
 
 std::vector<ParameterPart> CausalLm::parameter_parts() const {
-  auto parts = architecture_.parameter_parts(config_, data_.tokenizer().size());
+  auto parts = architecture_.parameter_parts(config_, data_->tokenizer().size());
   if (config_.lora.enabled()) {
-    const auto layout = architecture_.layout(config_, data_.tokenizer().size());
+    const auto layout = architecture_.layout(config_, data_->tokenizer().size());
     parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout))});
   }
   return parts;
 }
 
 double CausalLm::flops_per_unit() const {
-  const int64_t vocab_size = data_.tokenizer().size();
+  const int64_t vocab_size = data_->tokenizer().size();
   return config_.lora.enabled() ? flops_per_token_with_adapters(config_, architecture_, vocab_size)
                                 : architecture_.flops_per_token(config_, vocab_size);
 }
@@ -262,99 +227,39 @@ std::string_view CausalLm::flops_formula() const { return architecture_.flops_fo
 
 std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
                                                const ComputePlace& place) const {
-  return architecture_.memory_items(config, data_.tokenizer().size(), place);
+  return architecture_.memory_items(config, data_->tokenizer().size(), place);
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {
-  auto metadata = tokenizer_metadata(data_.tokenizer());
+  auto metadata = tokenizer_metadata(data_->tokenizer());
   if (!base_digest_.empty()) metadata[kBaseDigest] = base_digest_;
+  if (!chat_template_.empty()) metadata[kChatTemplate] = chat_template_;
   return metadata;
 }
 
 void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const {
   const auto theirs = tokenizer_of(metadata);
-  if (theirs->state() == data_.tokenizer().state()) return;
+  if (theirs->state() == data_->tokenizer().state()) return;
   throw UserError(fmt::format(
       "{} was trained with another vocabulary: its tokenizer is {} with {} tokens, that of this "
       "configuration is {} with {}; leave data_config.tokenizer out to continue with the "
       "snapshot's, or set trainer_config.snapshot_path to a new file to start from scratch",
-      snapshot, theirs->kind(), theirs->size(), data_.tokenizer().kind(),
-      data_.tokenizer().size()));
-}
-
-std::string CausalLm::describe_used(const TextDataset& part) const {
-  const int64_t used = part.used_tokens();
-  const int64_t characters = part.characters_in_file();
-  const int64_t all = part.is_text() ? characters : part.tokens().size();
-  const std::string truncated =
-      fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate);
-  if (data_.tokenizer().kind() == "char" && part.is_text()) {
-    return used == all ? fmt::format("{} characters", all)
-                       : fmt::format("{} of {} characters{}", used, all, truncated);
-  }
-  const std::string note = config_.data.truncate < 1 ? truncated : "";
-  if (!part.is_text())
-    return note.empty() ? fmt::format("{} tokens", used)
-                        : fmt::format("{} of {} tokens{}", used, all, note);
-  return fmt::format("{} tokens of {} characters{}", used, characters, note);
-}
-
-std::vector<std::string> CausalLm::describe_windows() const {
-  const DataConfig& data = config_.data;
-  const auto end = data_.tokenizer().end_of_text();
-  std::vector<std::string> lines;
-  const TextDataset& first = *data_.parts().front();
-  if (!first.is_text() || data_.tokenizer().kind() != "char") {
-    lines.push_back(
-        end ? fmt::format("Documents: packed; token {} ends one where the data has it{}", *end,
-                          data.mask_documents ? ", and none sees another" : "")
-            : "Documents: packed, without a token between them");
-  }
-  const int64_t stride = first.training().stride();
-  if (stride < data.block_size) {
-    lines.push_back(fmt::format(
-        "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
-        "about {} times; stride={} visits it once",
-        data.stride.automatic ? fmt::format("auto, here {},", stride) : fmt::to_string(stride),
-        data.block_size, data.block_size / stride, data.block_size));
-  }
-  return lines;
-}
-
-std::vector<std::string> CausalLm::describe_data() const {
-  const std::string counts =
-      fmt::format("{} unique; {} training samples, {} evaluation tokens{}",
-                  data_.tokenizer().size(), data_.training().size(), data_.evaluation_tokens(),
-                  config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path);
-  const MixedWindows* mixed = data_.mixed();
-  if (mixed == nullptr) {
-    return {fmt::format("Data: {}: {}, {}", config_.data.path,
-                        describe_used(*data_.parts().front()), counts)};
-  }
-  std::vector<std::string> lines = {
-      fmt::format("Data: {} sources, {}", data_.parts().size(), counts)};
-  for (std::size_t i = 0; i < data_.parts().size(); ++i) {
-    const auto& [path, weight] = config_.data.sources[i];
-    lines.push_back(fmt::format("Source: {}: {}; weight {}: {} samples of {} in an epoch", path,
-                                describe_used(*data_.parts()[i]), weight, mixed->samples_of(i),
-                                data_.parts()[i]->training().size()));
-  }
-  return lines;
+      snapshot, theirs->kind(), theirs->size(), data_->tokenizer().kind(),
+      data_->tokenizer().size()));
 }
 
 std::vector<std::string> CausalLm::describe() const {
   std::vector<std::string> lines = {fmt::format(
       "Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
       short_number(static_cast<double>(model_->parameter_count())), model_->parameter_count())};
-  for (std::string& line : describe_data()) lines.push_back(std::move(line));
+  for (std::string& line : data_->describe()) lines.push_back(std::move(line));
   if (const int64_t padding = model_->logits_padding(); padding > 0) {
     lines.push_back(fmt::format(
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
   }
   if (config_.lora.enabled()) lines.push_back(describe_adapters(*model_, config_));
-  for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
 }
 

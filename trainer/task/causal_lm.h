@@ -1,4 +1,4 @@
-// Causal language modelling: windows of a text, the next token as the target.
+// Causal language modelling: the next token as the target.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/text/text_dataset.h"
-#include "trainer/data/text/text_mixture.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/task/causal_data.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -26,7 +25,7 @@ class CausalLm : public Task {
  public:
   CausalLm(const Config& config, const std::map<std::string, std::string>* metadata);
 
-  const SampleSource& training() const override { return data_.training(); }
+  const SampleSource& training() const override { return data_->training(); }
   const SampleSource* evaluation() const override;
   std::vector<NamedSource> evaluation_sets() const override;
   const SampleSource* test() const override;
@@ -62,26 +61,22 @@ class CausalLm : public Task {
                     const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
   std::string next_command(const std::string& snapshot) const override {
-    return "trainer generate --snapshot " + snapshot + " --prompt TEXT";
+    return "trainer generate --snapshot " + snapshot + " " + data_->prompt_options();
   }
 
  private:
   std::vector<NamedTensor> weights() const;
-  /// All of `path` for evaluation; `key`: what messages call it.
-  std::unique_ptr<TextDataset> open_whole(const std::string& path, const std::string& key) const;
   void open_eval_sets();
   /// Throws UserError: the weights' embeddings are those of other tokens.
   void check_same_vocabulary() const;
   std::vector<int32_t> make_sample_prompt() const;
-  std::string describe_used(const TextDataset& part) const;
-  std::vector<std::string> describe_data() const;
-  std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   const CausalArchitecture& architecture_;
-  TextMixture data_;
-  std::unique_ptr<TextDataset> test_;
-  std::vector<std::unique_ptr<TextDataset>> eval_sets_;  ///< As data_config.eval_sets.
+  std::unique_ptr<const CausalData> data_;
+  std::shared_ptr<const SampleSource> test_;
+  std::vector<std::shared_ptr<const SampleSource>> eval_sets_;  ///< As data_config.eval_sets.
+  std::string chat_template_;                                   ///< See chat_template_of().
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;

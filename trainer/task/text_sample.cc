@@ -11,12 +11,13 @@ namespace ddp::train {
 namespace {
 
 /// Returns false when it was asked to stop.
-bool write_on(BatchGenerator& generator, const Tokenizer& tokenizer, int64_t most,
-              const std::function<bool()>& go_on, TextStream& stream, std::string& text) {
+bool write_on(BatchGenerator& generator, const Tokenizer& tokenizer, std::optional<int32_t> end,
+              int64_t most, const std::function<bool()>& go_on, TextStream& stream,
+              std::string& text) {
   for (int64_t i = 0; i < most; ++i) {
     if (!go_on()) return false;
     const int32_t token = generator.next().front();
-    if (token == tokenizer.end_of_text()) break;
+    if (token == end) break;
     text += stream.add(tokenizer.decode(token));
   }
   text += stream.finish();
@@ -26,13 +27,15 @@ bool write_on(BatchGenerator& generator, const Tokenizer& tokenizer, int64_t mos
 }  // namespace
 
 std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
-                                       std::vector<int32_t> prompt, const SamplingOptions& options,
+                                       std::vector<int32_t> prompt, std::optional<int32_t> end,
+                                       const SamplingOptions& options,
                                        const std::function<bool()>& go_on) {
   const bool was_training = model.is_training();
   TextStream stream({});
   std::string text = stream.add(tokenizer.decode(prompt));
   BatchGenerator generator(model, {{std::move(prompt), options.seed}}, options);
-  const bool whole = write_on(generator, tokenizer, options.max_new_tokens, go_on, stream, text);
+  const bool whole =
+      write_on(generator, tokenizer, end, options.max_new_tokens, go_on, stream, text);
   model.train(was_training);
   if (!whole) return std::nullopt;
   return text;

@@ -15,10 +15,11 @@
 namespace ddp::train {
 
 /// `prompt` (at least one token) and its continuation by options.max_new_tokens tokens, or up to
-/// the end of the text; always valid UTF-8. None when `go_on`, asked before each token, says no.
+/// `end`; always valid UTF-8. None when `go_on`, asked before each token, says no.
 /// The model is in its former mode afterwards.
 std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
-                                       std::vector<int32_t> prompt, const SamplingOptions& options,
+                                       std::vector<int32_t> prompt, std::optional<int32_t> end,
+                                       const SamplingOptions& options,
                                        const std::function<bool()>& go_on);
 
 /// The first tokens of the first of these samples, 16 at most.

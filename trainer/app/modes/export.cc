@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/data/chat/chat_encoding.h"
+#include "trainer/data/chat/chat_template_file.h"
 #include "trainer/interop/export_model.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
@@ -13,6 +16,7 @@
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/adapted_model.h"
+#include "trainer/task/causal_data.h"
 
 namespace ddp::train {
 namespace {
@@ -34,6 +38,24 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
       options.snapshot, causal_architecture(bundle.config).pretrained(bundle.config)));
 }
 
+/// The token is not found where this trainer does not support the template; it is exported all the
+/// same.
+std::optional<int32_t> end_of_turn(const ChatTemplateText& text, const Tokenizer& tokenizer) {
+  try {
+    const ChatTemplate chat = parse_chat_template(text);
+    return ChatEncoder(chat, tokenizer).end_of_turn();
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<ChatFacts> chat_facts(const ModelBundle& bundle) {
+  const auto state = bundle.metadata.find(kChatTemplate);
+  if (state == bundle.metadata.end()) return std::nullopt;
+  const ChatTemplateText text = chat_template_from_state(state->second);
+  return ChatFacts{text.source, text.special, end_of_turn(text, *bundle.tokenizer)};
+}
+
 std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportArgs& options) {
   if (bundle.tokenizer == nullptr) {
     throw UserError(
@@ -44,7 +66,8 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
   check_adapters(bundle, options);
   const ExportedModel exported{
       bundle.config, bundle.tokenizer->size(),
-      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights, bundle.labels};
+      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights, bundle.labels,
+      chat_facts(bundle)};
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 

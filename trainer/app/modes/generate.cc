@@ -14,6 +14,7 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/chosen_device.h"
+#include "trainer/app/generation.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/model/causal_model.h"
@@ -173,18 +174,6 @@ class Output {
   bool first_ = true;
 };
 
-SamplingOptions sampling_options(const GenerateArgs& options) {
-  SamplingOptions sampling;
-  sampling.max_new_tokens = options.max_new_tokens;
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.top_p = options.top_p;
-  sampling.min_p = options.min_p;
-  sampling.repetition_penalty = options.repetition_penalty;
-  sampling.greedy = options.greedy;
-  return sampling;
-}
-
 /// The same text for a sample, whatever is generated beside it; the first one's seed is the user's.
 uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
   const auto seed = static_cast<uint64_t>(options.seed);
@@ -229,6 +218,21 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
   return drawn;
 }
 
+}  // namespace
+
+SamplingOptions sampling_options(const GenerateArgs& options) {
+  SamplingOptions sampling;
+  sampling.max_new_tokens = options.max_new_tokens;
+  sampling.temperature = options.temperature;
+  sampling.top_k = options.top_k;
+  sampling.top_p = options.top_p;
+  sampling.min_p = options.min_p;
+  sampling.repetition_penalty = options.repetition_penalty;
+  sampling.greedy = options.greedy;
+  sampling.seed = static_cast<uint64_t>(options.seed);
+  return sampling;
+}
+
 void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
   const double seconds = std::chrono::duration<double>(time).count();
   if (tokens == 0) return;
@@ -237,14 +241,16 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
              static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
 }
 
-}  // namespace
-
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
   const ModelBundle loaded = open_model(options.snapshot, device);
   check_task(loaded, TaskKind::kCausalLm,
              fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
+  if (options.chat) {
+    chat(loaded, options, device);
+    return launch::kExitDone;
+  }
   const auto prompts = encode_prompts(options, *loaded.tokenizer);
   check_stops(options, *loaded.tokenizer, loaded.config.data.block_size);
   const int64_t total = static_cast<int64_t>(prompts.size()) * options.num_samples;

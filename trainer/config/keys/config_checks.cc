@@ -138,6 +138,20 @@ void check_sources(const DataConfig& data, const Given& given) {
                                                   sum));
 }
 
+void check_chat(const DataConfig& data, const Given& given) {
+  const bool chat = data.format == DataFormat::kChat;
+  if (chat && !data.sources.empty()) {
+    given.refuse("data_config.sources",
+                 "are for texts; with data_config.format=chat give path a folder or a glob");
+  }
+  if (!chat && data.loss_on != LossOn::kAssistant)
+    given.refuse("data_config.loss_on", "is for data_config.format=chat; set that, or remove it");
+  if (chat && data.mask_documents) {
+    given.refuse("data_config.mask_documents",
+                 "conversations never see each other with data_config.format=chat; remove it");
+  }
+}
+
 /// Names become parts of metrics' names.
 void check_eval_sets(const DataConfig& data, const Given& given) {
   std::set<std::string> names;
@@ -280,6 +294,7 @@ void Given::refuse(const std::string& key, const std::string& what) const {
 void complete_config(Config& config, const Given& given) {
   check_belongs_to_run(config, given);
   check_sources(config.data, given);
+  check_chat(config.data, given);
   check_eval_sets(config.data, given);
   check_step_size(config, given);
   check_global_batch(config, given);

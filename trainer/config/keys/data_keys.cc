@@ -19,10 +19,14 @@ std::vector<Field> data_fields() {
                   "{path: code, weight: 1}]. An epoch has as many sequences as all sources "
                   "together, and takes them from each in proportion to its weight."},
       {DDP_KEY(data, format), .tasks = {TaskKind::kCausalLm},
-       .meaning = "auto: .bin files hold tokens, all others text. The formats are described in "
-                  "docs/data.md."},
+       .meaning = "auto: .bin files hold tokens, all others text; chat: JSON lines with "
+                  "conversations (docs/chat.md). The formats are described in docs/data.md."},
+      {DDP_KEY(data, loss_on), .tasks = {TaskKind::kCausalLm},
+       .meaning = "Targets of format=chat. assistant: what the assistant says, and the token that "
+                  "ends its turns; all: every token."},
       {DDP_KEY(data, tokenizer), .null_means = NullMeans::kNotGiven,
-       .default_text = "char for text, the folder's own for tokens", .tasks = kTextTasks,
+       .default_text = "char for text, the folder's own for tokens, init_from's for chat",
+       .tasks = kTextTasks,
        .meaning = "char, byte, or a folder written by trainer tokenize, or one with vocab.json and "
                   "merges.txt, or vocab.txt. text_classification defaults to the vocabulary of "
                   "init_from, else trains one on its training texts."},

@@ -19,10 +19,10 @@ namespace ddp::train {
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
-                 std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
-                 BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, AutoSwitch*,
-                 BadStepPolicy*, Strategy*, Backend*, GradientCompression*, OptimizerName*,
-                 LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
+                 std::vector<std::string>*, TaskKind*, DataFormat*, LossOn*, OnBadSample*,
+                 ImageNetworkKind*, BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*,
+                 AutoSwitch*, BadStepPolicy*, Strategy*, Backend*, GradientCompression*,
+                 OptimizerName*, LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
                  std::vector<WeightedSource>*, std::vector<NamedSet>*>;
 
 /// The values a number may have; open ends exclude the bound itself.

@@ -43,7 +43,7 @@ class StatementParser {
       } else if (token.kind == Kind::kStatement) {
         end = cursor_.expect_name();
         if (std::find(ends.begin(), ends.end(), end) != ends.end()) break;
-        if (TemplateStatement step = statement(end, token.line)) steps.push_back(std::move(step));
+        steps.push_back(statement(end, token.line));
       } else {
         end.clear();
         if (!ends.empty())
@@ -62,10 +62,7 @@ class StatementParser {
     if (keyword == "if") return condition();
     if (keyword == "for") return loop();
     if (keyword == "set") return assignment();
-    if (keyword == "generation" || keyword == "endgeneration") {  // marks of transformers
-      cursor_.expect_end();
-      return nullptr;
-    }
+    if (keyword == "generation") return generation();
     refuse_template(line, fmt::format("'{}' is not supported", keyword));
   }
 
@@ -190,9 +187,32 @@ class StatementParser {
     };
   }
 
+  /// Variables set in it end with it, as in transformers.
+  TemplateStatement generation() {
+    cursor_.expect_end();
+    std::string end;
+    TemplateStatement body = block({"endgeneration"}, end);
+    cursor_.expect_end();
+    return [body = std::move(body)](TemplateRun& run) {
+      const std::size_t begin = run.output.size();
+      run.push();
+      body(run);
+      run.pop();
+      run.generated.push_back({begin, run.output.size()});
+    };
+  }
+
   TemplateCursor& cursor_;
   int depth_ = 0;
 };
+
+bool has_generation(const std::vector<TemplateToken>& tokens) {
+  return std::adjacent_find(tokens.begin(), tokens.end(),
+                            [](const TemplateToken& tag, const TemplateToken& name) {
+                              return tag.kind == Kind::kStatement && name.kind == Kind::kName &&
+                                     name.text == "generation";
+                            }) != tokens.end();
+}
 
 }  // namespace
 
@@ -243,14 +263,17 @@ struct ChatTemplate::Program {
 
 ChatTemplate::ChatTemplate(const std::string& source, std::map<std::string, std::string> special)
     : source_(source), special_(std::move(special)) {
-  TemplateCursor cursor(template_tokens(source));
+  auto tokens = template_tokens(source);
+  marks_generated_ = has_generation(tokens);
+  TemplateCursor cursor(std::move(tokens));
   program_ = std::make_unique<const Program>(Program{parse_template(cursor)});
 }
 
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 
-std::string ChatTemplate::render(const std::vector<ChatMessage>& messages, bool answer_next) const {
+RenderedChat ChatTemplate::render(const std::vector<ChatMessage>& messages,
+                                  bool answer_next) const {
   TemplateRun::Variables globals;
   for (const auto& [name, text] : special_) globals[name] = text;
   Value list = Value::array();
@@ -262,7 +285,7 @@ std::string ChatTemplate::render(const std::vector<ChatMessage>& messages, bool 
   globals["documents"] = nullptr;
   TemplateRun run(std::move(globals));
   program_->run(run);
-  return std::move(run.output);
+  return {std::move(run.output), std::move(run.generated)};
 }
 
 }  // namespace ddp::train

@@ -7,6 +7,7 @@
 // calls and imports are refused.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,10 +15,25 @@
 
 namespace ddp::train {
 
+/// The role of the model's own messages.
+inline constexpr const char* kAssistantRole = "assistant";
+
 struct ChatMessage {
   std::string role;  ///< system, user, assistant, ...
   std::string content;
   bool operator==(const ChatMessage&) const = default;
+};
+
+/// Bytes [begin, end) of a text.
+struct TextSpan {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  bool operator==(const TextSpan&) const = default;
+};
+
+struct RenderedChat {
+  std::string text;
+  std::vector<TextSpan> generated;  ///< What stood in {% generation %}, in order.
 };
 
 /// Immutable; may be used by several threads at a time.
@@ -34,7 +50,9 @@ class ChatTemplate {
   /// strftime_now is not defined: what is trained on does not depend on the day. With
   /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). Throws
   /// UserError: what the template raises, or does that is not supported.
-  std::string render(const std::vector<ChatMessage>& messages, bool answer_next) const;
+  RenderedChat render(const std::vector<ChatMessage>& messages, bool answer_next) const;
+  /// Whether it marks what a model generates with {% generation %}, an extension of transformers.
+  bool marks_generated() const { return marks_generated_; }
 
   const std::string& source() const { return source_; }
   const std::map<std::string, std::string>& special() const { return special_; }
@@ -43,6 +61,7 @@ class ChatTemplate {
   struct Program;
   std::string source_;
   std::map<std::string, std::string> special_;
+  bool marks_generated_ = false;
   std::unique_ptr<const Program> program_;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/data/chat/chat_template.h"
 #include "trainer/data/chat/template_tokens.h"
 #include "trainer/data/chat/template_values.h"
 
@@ -30,6 +31,7 @@ class TemplateRun {
   void count_step();
 
   std::string output;
+  std::vector<TextSpan> generated;  ///< Of the output.
 
  private:
   std::vector<Variables> scopes_;  ///< The innermost last.

@@ -128,9 +128,13 @@ void add_row(ChoiceSuite& suite, std::string_view source, int64_t line) {
 }
 
 void replace_all(std::string& text, std::string_view old, std::string_view now) {
-  for (std::size_t at = text.find(old); at != std::string::npos;
-       at = text.find(old, at + now.size()))
-    text.replace(at, old.size(), now);
+  std::string result;
+  std::size_t from = 0;
+  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, from)) {
+    result.append(text, from, at - from).append(now);
+    from = at + old.size();
+  }
+  text = result.append(text, from);
 }
 
 }  // namespace

@@ -105,7 +105,6 @@ torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Ten
   if (pass.cache != nullptr) {
     KeyValueCache& cache = *pass.cache;
     KeyValueCache::Layer& kept = cache.layers[layer];
-    TORCH_CHECK(cache.length == 0 || T == 1, "a cache that is in use takes one token at a time");
     k_BKTD = add_to_cache(kept.keys_BHTD, k_BKTD, cache.length, cache.capacity);
     v_BKTD = add_to_cache(kept.values_BHTD, v_BKTD, cache.length, cache.capacity);
     if (T == 1) return attend_to_cache(q_BHTD, k_BKTD, v_BKTD, pass.mask);

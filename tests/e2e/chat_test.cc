@@ -1,0 +1,257 @@
+// data_config.format=chat, generate --chat and the export of chat templates, on the conversations
+// of scripts/make_conversations.py.
+#include <filesystem>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Json = nlohmann::json;
+
+const std::string kChatData =
+    "data_config: {format: chat, path: chats/train.jsonl, eval_path: chats/eval.jsonl, tokenizer: "
+    "chats, block_size: 128}\n";
+const std::vector<std::string> kChatModels = {
+    "model: gpt\ngpt_config: {n_layer: 2, n_head: 2, n_embd: 32}\n",
+    "model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}\n",
+};
+const std::string& kChatLlama = kChatModels[1];
+
+struct ChatPlace : Workspace {
+  explicit ChatPlace(const std::string& model = kChatLlama) {
+    write("config.yaml", tiny_config(model + kChatData, 20, 4, 1, "0.01"));
+    ChildOptions made = trainer(*this, {});
+    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/scripts/make_conversations.py",
+                 *this / "chats"};
+    succeed(made);
+  }
+
+  /// `lines` in the file that is trained on.
+  void set_training(const std::string& lines) const { write("chats/train.jsonl", lines); }
+};
+
+Words joined_words(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// `command` with `input` on standard input.
+ChildOptions with_input(ChildOptions command, const std::string& input) {
+  Words argv = {"sh", "-c", "printf '%s' \"$0\" | \"$@\"", input};
+  command.argv = joined_words(argv, command.argv);
+  return command;
+}
+
+ChildOptions chatting(const Workspace& place, const std::string& input, const Words& options = {}) {
+  const Words chat = {"generate", "--snapshot", "snapshot.pt",      "--chat",
+                      "--greedy", "--json",     "--max_new_tokens", "12"};
+  return with_input(trainer(place, joined_words(chat, options)), input);
+}
+
+std::string chat_refusal(const ChildOptions& command) {
+  const auto run = finish(command);
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  REQUIRE(errors_of(run.err).size() == 1);
+  CHECK(lines_of(run.err).size() == 1);
+  return errors_of(run.err).front();
+}
+
+void check_chat_exact(const std::string& model, const Words& keys) {
+  INFO(model);
+  const ChatPlace whole(model), killed(model), two(model);
+  const Words accumulated = joined_words(keys, {"trainer_config.grad_accumulation_steps=2"});
+  succeed(alone(whole, accumulated));
+  const auto job = succeed(launched(
+      killed, 1,
+      joined_words(accumulated,
+                   {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+      {"--max_restarts=1"}));
+  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+  succeed(launched(two, 2, keys));
+  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+  CHECK(differences(whole.snapshot(), two.snapshot()) == Words{});
+}
+
+}  // namespace
+
+TEST_CASE("conversations resume bit for bit after a kill, and two ranks are one process") {
+  for (const std::string& model : kChatModels) check_chat_exact(model, {});
+  check_chat_exact(kChatLlama, {"data_config.loss_on=all", "data_config.eval_path=null"});
+}
+
+TEST_CASE("zero1 and zero3 learn conversations bit for bit as ddp does") {
+  for (const std::string& model : kChatModels) {
+    const ChatPlace ddp(model);
+    const auto by_ddp = succeed(launched(ddp, 2));
+    for (const std::string name : {"zero1", "zero3"}) {
+      INFO(model << name);
+      const ChatPlace sharded(model);
+      const auto by_name = succeed(launched(sharded, 2, {"distributed_config.strategy=" + name}));
+      CHECK(differences(ddp.snapshot(), sharded.snapshot()) == Words{});
+      CHECK(evaluations_of(by_name.out) == evaluations_of(by_ddp.out));
+    }
+  }
+}
+
+TEST_CASE("adapters learn conversations, resume bit for bit and chat") {
+  const ChatPlace whole, killed;
+  const Words adapters = {"lora.rank=4",
+                          "llama_config.init_from=base",
+                          "~llama_config.n_layer",
+                          "~llama_config.n_head",
+                          "~llama_config.n_kv_head",
+                          "~llama_config.n_embd",
+                          "data_config.tokenizer=null"};
+  for (const ChatPlace* place : {&whole, &killed}) {
+    succeed(alone(*place, {"trainer_config.snapshot_path=base.pt"}));
+    succeed(trainer(*place, {"export", "--snapshot", "base.pt", "--output", "base"}));
+  }
+  const auto run = succeed(alone(whole, adapters));
+  CHECK_THAT(run.out, Contains("<|im_end|> ends an assistant's turn"));
+  succeed(launched(
+      killed, 1,
+      joined_words(adapters,
+                   {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+      {"--max_restarts=1"}));
+  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+  succeed(chatting(whole, "Hello\n"));
+  succeed(trainer(
+      whole, {"export", "--snapshot", "snapshot.pt", "--output", "adapter", "--format", "peft"}));
+  for (const char* file :
+       {"adapter_config.json", "chat_template.jinja", "tokenizer.json", "tokenizer_config.json"})
+    CHECK(std::filesystem::exists(whole / ("adapter/" + std::string(file))));
+}
+
+TEST_CASE("a snapshot of conversations is evaluated on its own and on other ones") {
+  const ChatPlace place;
+  const auto run = succeed(alone(
+      place,
+      {"data_config.eval_sets={again: chats/eval.jsonl}", "data_config.test_path=chats/eval.jsonl",
+       "trainer_config.sample_every_steps=10", "trainer_config.sample_prompt='What is my name?'"}));
+  CHECK_THAT(run.out, Contains("Evaluation: ") && Contains("40 conversations in "));
+  CHECK_THAT(run.out, Contains("<|im_start|>user\nWhat is my name?<|im_end|>"));
+  const auto eval = [&](const Words& more) {
+    const Words words = {"eval", "--snapshot", "snapshot.pt", "--json"};
+    return Json::parse(succeed(trainer(place, joined_words(words, more))).out);
+  };
+  const Json own = eval({});
+  CHECK(own.at("loss") == own.at("again_loss"));
+  CHECK(own.at("loss") == eval({"--data", "chats/eval.jsonl"}).at("loss"));
+  CHECK(own.at("tokens") == eval({"--data", "chats/eval.jsonl"}).at("tokens"));
+  CHECK_THAT(evaluations_of(run.out).back(),
+             Contains(std::to_string(own.at("loss").get<double>())));
+}
+
+TEST_CASE("conversations longer than the context are cut, and those without a target left out") {
+  const ChatPlace place;
+  const auto run = succeed(alone(place, {"data_config.block_size=24"}));
+  CHECK_THAT(run.out, Contains(" truncated to data_config.block_size + 1 = 25 tokens (") &&
+                          Contains(" left out: no target is left"));
+  CHECK_THAT(chat_refusal(alone(
+                 place, {"data_config.block_size=8", "trainer_config.snapshot_path=other.pt"})),
+             Contains("data_config.eval_path: ") && Contains("no conversation has a target") &&
+                 Contains("raise data_config.block_size"));
+  CHECK_THAT(chat_refusal(alone(place, {"data_config.block_size=8", "data_config.eval_path=null",
+                                        "trainer_config.snapshot_path=other.pt"})),
+             Contains("none of 180 conversations has a target") &&
+                 Contains("raise data_config.block_size"));
+}
+
+TEST_CASE("conversations that cannot be used are refused in one line") {
+  const ChatPlace place;
+  const auto refused = [&](const Words& keys) { return chat_refusal(alone(place, keys)); };
+  CHECK_THAT(refused({"data_config.tokenizer=null"}),
+             Contains("data_config.tokenizer: is not given") && Contains("a folder"));
+  CHECK_THAT(refused({"data_config.tokenizer=byte"}), Contains("data_config.tokenizer: is byte"));
+  CHECK_THAT(refused({"data_config.sources=[{path: chats/train.jsonl}]", "~data_config.path"}),
+             Contains("data_config.sources: are for texts"));
+  CHECK_THAT(refused({"data_config.format=text", "data_config.loss_on=all"}),
+             Contains("data_config.loss_on: is for data_config.format=chat"));
+  CHECK_THAT(refused({"data_config.mask_documents=true"}), Contains("data_config.mask_documents"));
+  CHECK_THAT(refused({"trainer_config.batch_size=500"}),
+             Contains("200 training conversations make ") && Contains("fewer than"));
+  place.set_training("");
+  CHECK_THAT(refused({}), Contains("chats/train.jsonl: holds no conversations"));
+  place.set_training("{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [{}]}\n");
+  CHECK_THAT(refused({}), Contains("chats/train.jsonl:2: 'role' is missing"));
+  std::filesystem::remove(place / "chats/chat_template.jinja");
+  CHECK_THAT(refused({}), Contains("chats: has no chat template"));
+  place.write("chats/chat_template.jinja", "{% for m in messages %}\n{% macro a() %}{% endfor %}");
+  CHECK_THAT(refused({}),
+             Contains("chats/chat_template.jinja: the chat template: line 2: 'macro'"));
+  place.write("chats/chat_template.jinja", "{{ messages[0].content }}");
+  CHECK_THAT(refused({}), Contains("chat_template.jinja: the chat template writes no assistant"));
+  CHECK(place.new_files() == std::set<std::string>{"chats"});
+}
+
+TEST_CASE("a chat remembers what was said until it is reset or its context is full") {
+  const ChatPlace place;
+  succeed(alone(place));
+  const auto answers = lines_of(succeed(chatting(place, "Hello\nWhat is 2 + 2?\n")).out);
+  const auto reset =
+      lines_of(succeed(chatting(place, "Hello\n\n/reset\nHello\n/quit\nHello\n")).out);
+  REQUIRE(answers.size() == 2);
+  REQUIRE(reset.size() == 2);
+  CHECK(reset[0] == answers[0]);
+  CHECK(reset[1] == answers[0]);
+  CHECK(Json::parse(answers[0]).at("role") == "assistant");
+  const auto one = lines_of(succeed(chatting(place, "", {"--prompt", "Hello"})).out);
+  CHECK(one == Words{answers[0]});
+  std::string many;
+  for (int i = 0; i < 12; ++i) many += "What is the opposite of hot?\n";
+  const auto full = succeed(chatting(place, many));
+  CHECK(lines_of(full.out).size() == 12);
+  CHECK_THAT(full.err, Contains("chat: the context of 128 tokens is full; the oldest 2 messages"));
+  const std::string too_long(600, '7');
+  CHECK_THAT(finish(chatting(place, too_long + "\n")).err, Contains("this message makes 6"));
+  const auto plain = succeed(with_input(
+      trainer(place, {"generate", "--snapshot", "snapshot.pt", "--chat", "--greedy",
+                      "--max_new_tokens", "12", "--system", "Answer in one short sentence."}),
+      "Hello\n"));
+  CHECK(plain.out.ends_with("\n"));
+  CHECK_THAT(plain.err, Contains("tokens/s"));
+}
+
+TEST_CASE("later turns, for which the cache is kept, are what the whole text is continued with") {
+  for (const std::string& model : kChatModels) {
+    INFO(model);
+    const ChatPlace place(model);
+    succeed(alone(place));
+    const Words questions = {"Hello, my name is Emma.", "What is 2 + 2?", "What is my name?"};
+    std::string input, text;
+    for (const std::string& question : questions) input += question + "\n";
+    const auto answers = lines_of(succeed(chatting(place, input)).out);
+    REQUIRE(answers.size() == questions.size());
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      text += "<|im_start|>user\n" + questions[i] + "<|im_end|>\n<|im_start|>assistant\n";
+      const auto whole = succeed(
+          trainer(place, {"generate", "--snapshot", "snapshot.pt", "--greedy", "--json",
+                          "--max_new_tokens", "12", "--stop", "<|im_end|>", "--prompt", text}));
+      const std::string answer = Json::parse(answers[i]).at("content");
+      CHECK(answer == Json::parse(whole.out).at("text"));
+      text += answer + "<|im_end|>\n";
+    }
+  }
+}
+
+TEST_CASE("a chat without a template, and options that do not belong to one, are refused") {
+  const Workspace texts;
+  succeed(alone(texts, {"trainer_config.max_steps=2"}));
+  CHECK_THAT(chat_refusal(chatting(texts, "Hello\n")),
+             Contains("--chat: snapshot.pt has no chat template"));
+  const auto refused = [&](const Words& options) {
+    return chat_refusal(
+        trainer(texts, joined_words({"generate", "--snapshot", "snapshot.pt"}, options)));
+  };
+  CHECK_THAT(refused({"--chat", "--num_samples", "2"}),
+             Contains("--num_samples: conflicts with --chat"));
+  CHECK_THAT(refused({"--prompt", "a", "--system", "b"}), Contains("--system: belongs to --chat"));
+  CHECK_THAT(refused({"--chat", "--prompt", ""}), Contains("--prompt: is empty"));
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,196 @@
+"""Conversations as tokens beside transformers: the same ids as apply_chat_template(), and the same targets: its assistant mask where a template
+has {% generation %}, and otherwise what follows the generation prompt up to and with the end of the turn, found here by rendering prefixes."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
+PROBE = os.environ.get("DDP_CHAT_PROBE", str(ROOT / "build/release/bin/ddp_chat_probe"))
+
+try:
+    from transformers import PreTrainedTokenizerFast
+except ImportError:
+    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
+        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
+    print(f"[skipped] all of it: no Python with transformers at {PYTHON}")
+    sys.exit(0)
+
+import test_chat_templates as templates
+import test_model_tokenizers as made
+
+MARKED_CHATML = ("{% for message in messages %}{% if message.role == 'assistant' %}<|im_start|>assistant\n{% generation %}{{ message.content + '<|im_end|>' }}"
+                 "{% endgeneration %}{{ '\n' }}{% else %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endif %}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+MARKED_SPACES = ("{%- for message in messages %}\n  {%- if message.role == 'assistant' %}\n    {%- generation %}\n    {{- ' ' + message.content | trim + ' ' + eos_token -}}\n"
+                 "    {%- endgeneration %}\n  {%- else %}\n    {{- bos_token + '[INST] ' + message.content | trim + ' [/INST]' }}\n  {%- endif %}\n{%- endfor %}")
+# Asks for an answer in another way than it writes one, as DeepSeek R1's does.
+OTHER_PROMPT = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' }}{% endfor %}"
+                "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}")
+TOKENS = {"chatml": {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, "llama3": {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"},
+          "llama2": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def answer(text):
+    return {"role": "assistant", "content": text}
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+LATER = [[user("What is 2 + 2?"), answer("It is 4.")], [SYSTEM, user("Hello"), answer("Hi, \u65e5\u672c \U0001f600!"), user("And e\u0301t\u00e9?"), answer("A summer: e\u0301te\u0301\n\n  2 lines.")],
+         [user("  spaces \n"), answer("\n\n def f():\n    return 1\n"), user("go on"), answer("")], [user("ends"), answer("ends"), user("ends"), answer("ends ends")], [user("no answer")],
+         [SYSTEM, user("a"), answer("\u01c5 \uac00\u11a8 \u0915\u093c"), user("b")]]
+
+
+def folder_with(tokenizer, source, special, folder, as_file):
+    tokenizer.save(f"{folder}/tokenizer.json")
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    if as_file:
+        (Path(folder) / "chat_template.jinja").write_text(source)
+    else:
+        config["chat_template"] = source
+    (Path(folder) / "tokenizer_config.json").write_text(json.dumps(config))
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def encoded(folder, path, loss_on="assistant"):
+    request = {"folder": str(folder), "path": str(path), "loss_on": loss_on}
+    return subprocess.run([PROBE], input=json.dumps(request).encode(), capture_output=True, timeout=60, check=False)
+
+
+def targets_by_prefixes(peer, messages, end):
+    """Independent of the mask of transformers: (ids, mask)."""
+    text = peer.apply_chat_template(messages, tokenize=False)
+    out = peer(text, add_special_tokens=False, return_offsets_mapping=True)
+    mask = [0] * len(out["input_ids"])
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        prompt = peer.apply_chat_template(messages[:i], tokenize=False, add_generation_prompt=True)
+        other = peer.apply_chat_template([*messages[:i], answer("\ue123")], tokenize=False)
+        begin = len(os.path.commonprefix([prompt, other]))  # of most templates: len(prompt)
+        close = text.index(end, begin) + len(end)
+        for t, (first, last) in enumerate(out["offset_mapping"]):
+            if first < close and last > begin:
+                mask[t] = 1
+    return out["input_ids"], mask
+
+
+class Targets(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.peers = {"qwen": made.qwen(), "smollm2": made.smollm2(), "llama3": made.llama3(), "llama2": made.of_model(made.sentencepiece_model(), normalizer=made.PREPEND),
+                     "metaspace": made.of_model(made.sentencepiece_model(), pre_tokenizer=made.metaspace("first", False))}
+
+    def same(self, tokenizer, source, special, end, marked=False, conversations=LATER):
+        with tempfile.TemporaryDirectory() as folder:
+            peer = folder_with(self.peers[tokenizer], source, TOKENS[special], folder, as_file=marked)
+            path = Path(folder) / "chats.jsonl"
+            path.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
+            done = encoded(folder, path)
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            ours = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual(ours.pop()["end_of_turn"], peer.convert_tokens_to_ids(end))
+            for messages, chat in zip(conversations, ours, strict=True):
+                with self.subTest(tokenizer=tokenizer, messages=messages):
+                    if marked:
+                        out = peer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+                        ids, mask = out["input_ids"], out["assistant_masks"]
+                    else:
+                        ids, mask = targets_by_prefixes(peer, messages, end)
+                        self.assertEqual(ids, peer.apply_chat_template(messages, return_dict=True)["input_ids"])
+                    self.assertEqual(chat["tokens"], ids)
+                    said = [peer.decode([t]) for t, m in zip(ids, mask) if m]
+                    self.assertEqual([int(t) for t in chat["targets"]], mask, f"targets of transformers: {said}")
+                    self.assertEqual(sum(mask) > 0, any(m["role"] == "assistant" for m in messages))
+
+    def test_marked_answers(self):
+        for tokenizer in ("qwen", "smollm2"):
+            self.same(tokenizer, MARKED_CHATML, "chatml", "<|im_end|>", marked=True)
+        alternating = [c for c in LATER if c[0]["role"] == "user"]
+        for tokenizer in ("llama2", "metaspace"):
+            self.same(tokenizer, MARKED_SPACES, "llama2", "</s>", marked=True, conversations=alternating)
+
+    def test_answers_of_published_templates(self):
+        self.same("qwen", templates.CHATML, "chatml", "<|im_end|>")
+        self.same("smollm2", templates.SMOLLM2, "chatml", "<|im_end|>")
+        self.same("llama3", templates.LLAMA3, "llama3", "<|eot_id|>")
+        self.same("llama3", templates.LLAMA31, "llama3", "<|eot_id|>")
+        self.same("smollm2", OTHER_PROMPT, "chatml", "<|im_end|>")
+
+    def test_answers_with_thoughts(self):
+        thought = "<think>\nTwo and two.\n</think>\n\nIt is 4."
+        self.same("qwen", templates.QWEN3, "chatml", "<|im_end|>", conversations=[*LATER, [user("a"), answer(thought)], [user("a"), answer(thought), user("b"), answer(thought)]])
+
+    def test_sentencepiece(self):
+        for tokenizer in ("llama2", "metaspace"):
+            self.same(tokenizer, templates.LLAMA2, "llama2", "</s>")
+            self.same(tokenizer, templates.ZEPHYR, "llama2", "</s>")
+
+    def in_folder(self, lines, loss_on="assistant", source=templates.CHATML, tokenizer="smollm2"):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.peer = folder_with(self.peers[tokenizer], source, TOKENS["chatml"], folder, as_file=False)
+        self.path = Path(folder) / "chats.jsonl"
+        self.path.write_bytes(lines)
+        return encoded(folder, self.path, loss_on)
+
+    def trained_text(self, line, **options):
+        done = self.in_folder(json.dumps(line).encode(), **options)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        chat = json.loads(done.stdout.splitlines()[0])
+        return self.peer.decode([t for t, m in zip(chat["tokens"], chat["targets"]) if m])
+
+    def test_prompts_and_weights_are_not_trained(self):
+        self.assertEqual(self.trained_text({"prompt": "2 + 2?", "completion": "4."}), "4.<|im_end|>")
+        prompt = [user("a"), answer("one"), user("b")]
+        self.assertEqual(self.trained_text({"prompt": prompt, "completion": [answer("two")]}), "two<|im_end|>")
+        self.assertEqual(self.trained_text({"messages": [user("a"), {**answer("one"), "weight": 0}, user("b"), {**answer("two"), "weight": 1}]}), "two<|im_end|>")
+        self.assertEqual(self.trained_text({"prompt": prompt, "completion": [answer("two")]}, source=MARKED_CHATML), "two<|im_end|>")
+        self.assertEqual(self.trained_text({"messages": [user("a"), answer("b")]}, loss_on="all"), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n")
+        self.assertEqual(self.trained_text({"messages": [answer("first"), user("a"), answer("b")]}), "first<|im_end|>b<|im_end|>")
+        self.assertEqual(self.trained_text({"messages": [user("a"), answer("say <|im_end|> now"), user("b")]}), "say <|im_end|> now<|im_end|>")
+
+    def test_layout_of_files(self):
+        line = json.dumps({"messages": [user("a"), answer("b")], "id": 7}).encode()
+        done = self.in_folder(b"\xef\xbb\xbf" + line + b"\r\n\n  \n" + line)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        first, second, _ = done.stdout.splitlines()
+        self.assertEqual(first, second)
+
+    def test_bad_lines(self):
+        good = json.dumps({"messages": [user("a"), answer("b")]})
+        for line, says in (('{"messages": [', ":2: "), ('{"text": "x"}', ":2: has neither 'messages' nor 'prompt' and 'completion'"), ('{"messages": []}', ":2: has no messages"),
+                           ('{"messages": "x"}', ":2: 'messages' is no list"), ('{"messages": ["x"]}', ":2: a message is no object"), ('[1]', ":2: has neither"),
+                           ('{"messages": [{"role": "bot", "content": "x"}]}', ":2: unknown role 'bot'; use system, user, assistant or tool"), ('{"prompt": "x"}', ":2: has neither"),
+                           ('{"messages": [{"role": "user"}]}', ":2: 'content' is missing"), ('{"messages": [{"role": "assistant", "content": null}]}', ":2: 'content' is "),
+                           ('{"prompt": 1, "completion": "x"}', ":2: 'prompt' is "), ('{"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]}', ":2: weight "),
+                           ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: "), ("\xff", ":2: ")):
+            with self.subTest(line=line):
+                done = self.in_folder(good.encode() + b"\n" + line.encode("latin-1") + b"\n" + good.encode())
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{self.path}{says}", done.stderr.decode())
+                self.assertEqual(done.stderr.count(b"\n"), 1)
+
+    def test_templates_that_do_not_answer(self):
+        line = json.dumps({"messages": [user("a"), answer("b")]}).encode()
+        for source, says in (("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "writes no assistant's turn"),
+                             ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "ends an assistant's turn without a special token"),
+                             ("{% macro x() %}{% endmacro %}", "'macro' is not supported"),
+                             ("{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "chats.jsonl:1: the chat template changes what precedes message 2"),
+                             ("{% for m in messages %}{% if loop.first %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}", "")):
+            with self.subTest(source=source):
+                done = self.in_folder(line, source=source)
+                self.assertEqual((done.returncode, done.stderr.count(b"\n")), (1, 1) if says else (0, 0))
+                self.assertIn(says, done.stderr.decode())
+
+
+if __name__ == "__main__":
+    unittest.main()

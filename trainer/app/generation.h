@@ -1,0 +1,23 @@
+// What continuing prompts and chatting have in common.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "trainer/app/trainer_args.h"
+#include "trainer/model/sampling.h"
+#include "trainer/task/model_bundle.h"
+
+namespace ddp::train {
+
+SamplingOptions sampling_options(const GenerateArgs& options);
+
+/// Prints to stderr how fast `tokens` were generated; nothing if there were none.
+void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device);
+
+/// `trainer generate --chat`: a conversation with `model`, from standard input or one message of
+/// --prompt. Throws UserError: the model has no chat template; a message that it cannot take,
+/// unless a person is typing, who gets the line and may go on.
+void chat(const ModelBundle& model, const GenerateArgs& options, torch::Device device);
+
+}  // namespace ddp::train

@@ -1,0 +1,224 @@
+#include "trainer/data/chat/chat_encoding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/normal_form.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kPlaceholder = "\uE0F0";  // begins no text of a template
+constexpr const char* kFix =
+    "enclose answers in {% generation %} in the template, or set data_config.loss_on=all";
+
+/// Where each token ends in `text`. nullopt if their bytes are not the text's: it was normalized.
+/// White space may be lost to an added token that takes it along, and a space may have been put in
+/// front of a word, as SentencePiece does.
+std::optional<std::vector<std::size_t>> token_ends(const Tokenizer& tokenizer,
+                                                   std::string_view text,
+                                                   const std::vector<int32_t>& tokens) {
+  std::vector<std::size_t> ends;
+  ends.reserve(tokens.size());
+  std::string_view rest = text;
+  for (const int32_t token : tokens) {
+    const std::string bytes = tokenizer.decode(token);
+    std::string_view own = bytes;
+    if (!rest.starts_with(own) && own.starts_with(' ')) own.remove_prefix(1);
+    while (!rest.starts_with(own) && (rest.starts_with(' ') || rest.starts_with('\n')))
+      rest.remove_prefix(1);
+    if (!rest.starts_with(own)) return std::nullopt;
+    rest.remove_prefix(own.size());
+    ends.push_back(text.size() - rest.size());
+  }
+  return ends;
+}
+
+std::vector<ChatMessage> normalized(std::vector<ChatMessage> messages) {
+  for (ChatMessage& message : messages) message.content = nfc(message.content);
+  return messages;
+}
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
+                                  a.begin());
+}
+
+std::size_t occurrences(std::string_view text, std::string_view part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size()))
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+ChatEncoder::ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer)
+    : chat_(chat), tokenizer_(tokenizer) {
+  find_end_of_turn();
+}
+
+// The first special token after an answer.
+void ChatEncoder::find_end_of_turn() {
+  const std::string answer = kPlaceholder;
+  const std::string text = chat_.render({{"user", "?"}, {kAssistantRole, answer}}, false).text;
+  const std::size_t at = text.find(answer);
+  if (at == std::string::npos) {
+    throw UserError(
+        "the chat template writes no assistant's turn; use the template of a model that answers");
+  }
+  for (const int32_t token : tokenizer_.encode(text.substr(at + answer.size()))) {
+    end_text_ = tokenizer_.decode(token);
+    if (end_text_.starts_with(' ')) end_text_.erase(0, 1);  // SentencePiece's
+    if (tokenizer_.token_of(end_text_) != token) continue;
+    end_of_turn_ = token;
+    return;
+  }
+  throw UserError(
+      "the chat template ends an assistant's turn without a special token of the tokenizer, so "
+      "that "
+      "an answer would not end; add one such as <|im_end|> to both");
+}
+
+// The text in front of answer `count` is the beginning of the whole text, but for what only asks
+// for an answer: some templates write that differently once there is one.
+std::size_t ChatEncoder::answer_begin(std::vector<ChatMessage> before,
+                                      const std::string& whole) const {
+  const std::string prompt = prompt_text(before);
+  if (whole.starts_with(prompt)) return prompt.size();
+  const std::size_t number = before.size() + 1;
+  const std::size_t without_asking = chat_.render(before, /*answer_next=*/false).text.size();
+  before.push_back({kAssistantRole, kPlaceholder});
+  const std::string other = chat_.render(before, /*answer_next=*/false).text;
+  const std::size_t begin = common_prefix(prompt, other);
+  if (begin >= without_asking && whole.starts_with(prompt.substr(0, begin))) return begin;
+  throw UserError(fmt::format(
+      "the chat template changes what precedes message {} once that is there; {}", number, kFix));
+}
+
+TextSpan ChatEncoder::answer_after(const std::vector<ChatMessage>& messages, std::size_t count,
+                                   const std::string& whole) const {
+  const auto first = messages.begin();
+  const std::size_t begin =
+      answer_begin({first, first + static_cast<std::ptrdiff_t>(count)}, whole);
+  std::size_t end = begin;
+  for (std::size_t left = occurrences(messages[count].content, end_text_) + 1; left > 0; --left) {
+    end = whole.find(end_text_, end);
+    if (end == std::string::npos) {
+      throw UserError(fmt::format("the chat template writes message {} without {} at its end; {}",
+                                  count + 1, end_text_, kFix));
+    }
+    end += end_text_.size();
+  }
+  return {begin, end};
+}
+
+std::string ChatEncoder::prompt_text(const std::vector<ChatMessage>& before) const {
+  try {
+    return chat_.render(before, /*answer_next=*/true).text;
+  } catch (const UserError& error) {
+    if (!before.empty()) throw;
+    throw UserError(fmt::format(
+        "begins with the assistant, which the chat template does not allow ({}); put a message of "
+        "the user in front",
+        error.what()));
+  }
+}
+
+std::vector<TextSpan> ChatEncoder::answers(const std::vector<ChatMessage>& messages,
+                                           const std::vector<bool>& trained,
+                                           const RenderedChat& whole) const {
+  std::vector<TextSpan> spans;
+  std::size_t answer = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role != kAssistantRole) continue;
+    const std::size_t number = answer++;
+    if (!trained[i]) continue;
+    if (!chat_.marks_generated()) {
+      spans.push_back(answer_after(messages, i, whole.text));
+    } else if (number < whole.generated.size()) {
+      spans.push_back(whole.generated[number]);
+    }
+  }
+  if (!chat_.marks_generated() || answer == whole.generated.size()) return spans;
+  throw UserError(fmt::format(
+      "the chat template encloses {} answers in {{% generation %}}, and the conversation has {}; "
+      "enclose each, or set data_config.loss_on=all",
+      whole.generated.size(), answer));
+}
+
+void ChatEncoder::mark_targets(const std::vector<ChatMessage>& messages,
+                               const std::vector<bool>& trained, const RenderedChat& whole,
+                               EncodedChat& chat) const {
+  const auto ends = token_ends(tokenizer_, whole.text, chat.tokens);
+  if (!ends) {
+    const auto composed = normalized(messages);
+    if (composed != messages)
+      return mark_targets(composed, trained, chat_.render(composed, false), chat);
+    throw UserError(
+        "the tokenizer changes this text, so that its answers cannot be found among the tokens; "
+        "use "
+        "one that has all characters, or set data_config.loss_on=all");
+  }
+  std::size_t begin = 0;
+  const auto spans = answers(messages, trained, whole);
+  auto span = spans.begin();
+  for (std::size_t i = 0; i < ends->size(); ++i) {
+    const std::size_t end = (*ends)[i];
+    while (span != spans.end() && span->end <= begin) ++span;
+    chat.is_target[i] = span != spans.end() && end > span->begin && end > begin;
+    begin = end;
+  }
+}
+
+EncodedChat ChatEncoder::encode(const Conversation& conversation, LossOn loss_on) const {
+  const RenderedChat whole = chat_.render(conversation.messages, /*answer_next=*/false);
+  EncodedChat chat;
+  chat.tokens = tokenizer_.encode(whole.text);
+  chat.is_target.assign(chat.tokens.size(), loss_on == LossOn::kAll);
+  if (loss_on == LossOn::kAssistant)
+    mark_targets(conversation.messages, conversation.trained, whole, chat);
+  return chat;
+}
+
+std::vector<int32_t> ChatEncoder::encode_prompt(const std::vector<ChatMessage>& messages) const {
+  return tokenizer_.encode(chat_.render(messages, /*answer_next=*/true).text);
+}
+
+std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
+                                    const ChatEncoder& encoder, LossOn loss_on) {
+  std::vector<EncodedChat> chats(conversations.size());
+  std::vector<std::string> wrong(conversations.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < conversations.size(); i = next++) {
+      try {
+        chats[i] = encoder.encode(conversations[i], loss_on);
+      } catch (const std::exception& error) {
+        wrong[i] = fmt::format("{}: {}", conversations[i].place, error.what());
+      }
+    }
+  };
+  {
+    constexpr std::size_t kFewForAThread = 64;
+    const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(),
+                                                      conversations.size() / kFewForAThread);
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  const auto first = std::find_if(wrong.begin(), wrong.end(),
+                                  [](const std::string& what) { return !what.empty(); });
+  if (first != wrong.end()) throw UserError(*first);
+  return chats;
+}
+
+}  // namespace ddp::train

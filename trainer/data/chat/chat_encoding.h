@@ -1,0 +1,69 @@
+// Conversations as tokens: rendered by a chat template, encoded as one text, with those tokens
+// marked that a model is to learn.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/config/data_config.h"
+#include "trainer/data/chat/chat_template.h"
+#include "trainer/data/chat/conversations.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// A token is a target if it is to be predicted from those before it.
+struct EncodedChat {
+  std::vector<int32_t> tokens;
+  std::vector<bool> is_target;
+};
+
+/// Immutable; may be used by several threads at a time. Refers to both arguments of its
+/// constructor.
+///
+/// The tokens are those of apply_chat_template() of transformers. With LossOn::kAssistant targets
+/// are what a template encloses in {% generation %}, token by token as its
+/// return_assistant_tokens_mask. Of other templates they are what follows the text that asks for an
+/// answer (add_generation_prompt), up to and with the special token that ends the turn: what TRL's
+/// training templates enclose, and axolotl's train_on_eot: turn. A token that lies across the start
+/// of an answer is a target.
+class ChatEncoder {
+ public:
+  /// Throws UserError: the template writes no assistant's turn, or ends it without a special token
+  /// of the tokenizer.
+  ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer);
+
+  /// Throws UserError: what the template refuses; an answer that cannot be found in its text.
+  EncodedChat encode(const Conversation& conversation, LossOn loss_on) const;
+  /// `messages` and what the template writes in front of an answer.
+  std::vector<int32_t> encode_prompt(const std::vector<ChatMessage>& messages) const;
+  /// The token that ends an assistant's turn, such as <|im_end|>.
+  int32_t end_of_turn() const { return end_of_turn_; }
+
+ private:
+  void find_end_of_turn();
+  std::vector<TextSpan> answers(const std::vector<ChatMessage>& messages,
+                                const std::vector<bool>& trained, const RenderedChat& whole) const;
+  std::size_t answer_begin(std::vector<ChatMessage> before, const std::string& whole) const;
+  TextSpan answer_after(const std::vector<ChatMessage>& messages, std::size_t count,
+                        const std::string& whole) const;
+  std::string prompt_text(const std::vector<ChatMessage>& before) const;
+  void mark_targets(const std::vector<ChatMessage>& messages, const std::vector<bool>& trained,
+                    const RenderedChat& whole, EncodedChat& chat) const;
+
+  const ChatTemplate& chat_;
+  const Tokenizer& tokenizer_;
+  int32_t end_of_turn_ = -1;
+  std::string end_text_;
+};
+
+/// Each of `conversations`, on all CPU cores that this process may use. Throws UserError that
+/// begins with the place of the first one that cannot be encoded.
+std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
+                                    const ChatEncoder& encoder, LossOn loss_on);
+
+}  // namespace ddp::train

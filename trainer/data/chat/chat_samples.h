@@ -1,0 +1,62 @@
+// Packed conversations as samples.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/data/chat/chat_encoding.h"
+#include "trainer/data/sample_source.h"
+
+namespace ddp::train {
+
+/// What became of the conversations.
+struct ChatCounts {
+  int64_t conversations = 0;
+  int64_t truncated = 0;       ///< Longer than a row: cut at its end.
+  int64_t cut_tokens = 0;      ///< Of those.
+  int64_t without_target = 0;  ///< Left out: they have none, or none before the cut.
+  int64_t targets = 0;
+  int64_t used_positions = 0;  ///< Of all rows together: those that hold a token.
+};
+
+/// A sample is a row of conversations that do not see each other (kPositions), filled up with
+/// padding that is no target. A conversation of n tokens takes n - 1 positions: its last token is
+/// predicted only. Which conversations share a row depends on their lengths alone. Inputs, targets
+/// and positions: int64 [B, block_size].
+class ChatSamples : public SampleSource {
+ public:
+  ChatSamples() : ChatSamples({}, 1) {}
+  ChatSamples(std::vector<EncodedChat> chats, int64_t block_size);
+
+  int64_t size() const override { return static_cast<int64_t>(rows_.size()); }
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override { return {block_size_, /*always=*/false}; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+  const ChatCounts& counts() const { return counts_; }
+  /// The share of all positions that hold a token; 0 of no rows.
+  double filled() const;
+  /// Tokens of the first conversation up to its first target.
+  std::vector<int32_t> first_prompt() const;
+
+ private:
+  struct RowSpans {
+    std::span<int64_t> inputs, targets, positions;
+  };
+
+  void cut(EncodedChat& chat);
+  /// Returns the number of targets.
+  int64_t fill(const std::vector<std::size_t>& row, const RowSpans& to) const;
+  std::string digest() const;
+
+  int64_t block_size_;
+  std::vector<EncodedChat> chats_;
+  std::vector<std::vector<std::size_t>> rows_;  ///< Of chats_.
+  ChatCounts counts_;
+  std::string fingerprint_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,104 @@
+#include "trainer/data/chat/chat_template_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/bounded_json.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+/// nullopt if there is no such file.
+std::optional<std::string> read_if_there(const fs::path& path) {
+  constexpr uintmax_t kMostBytes = 16U << 20U;  // some list every added token
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
+  if (fs::file_size(path, ignored) > kMostBytes)
+    throw UserError(path.string() + ": is too large for a file of a tokenizer");
+  return std::string{std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A token is a text, or an object with one as its content.
+std::string token_text(const Json& token) {
+  const Json& text = token.is_object() && token.contains("content") ? token["content"] : token;
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+std::map<std::string, std::string> special_tokens(const Json& config) {
+  std::map<std::string, std::string> special;
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    if (!config.is_object() || !config.contains(name)) continue;
+    if (const std::string text = token_text(config[name]); !text.empty()) special[name] = text;
+  }
+  return special;
+}
+
+std::string text_member(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string()
+             ? object[key].get<std::string>()
+             : "";
+}
+
+/// A text, or a list of {name, template}.
+std::string template_of(const Json& config) {
+  if (!config.is_object() || !config.contains("chat_template")) return "";
+  const Json& given = config["chat_template"];
+  if (!given.is_array()) return text_member(config, "chat_template");
+  for (const Json& each : given) {
+    if (text_member(each, "name") == "default") return text_member(each, "template");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
+  const fs::path config_path = fs::path(folder) / "tokenizer_config.json";
+  const fs::path own_file = fs::path(folder) / "chat_template.jinja";
+  const auto config_text = read_if_there(config_path);
+  const Json config = config_text ? parse_bounded_json(*config_text, config_path) : Json();
+  if (const auto own = read_if_there(own_file))
+    return ChatTemplateText{*own, special_tokens(config), own_file};
+  const std::string source = template_of(config);
+  if (source.empty()) return std::nullopt;
+  return ChatTemplateText{source, special_tokens(config), config_path};
+}
+
+ChatTemplate parse_chat_template(const ChatTemplateText& text) {
+  try {
+    return ChatTemplate(text.source, text.special);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format(
+        "{}: the chat template: {}; write it without, as chat_template.jinja next to the tokenizer",
+        text.place, error.what()));
+  }
+}
+
+std::string chat_template_state(const ChatTemplateText& text) {
+  return Json{{"source", text.source}, {"special", text.special}}.dump();
+}
+
+ChatTemplateText chat_template_from_state(const std::string& state) {
+  try {
+    const Json json = Json::parse(state);
+    return {json.at("source").get<std::string>(),
+            json.at("special").get<std::map<std::string, std::string>>(), "the snapshot"};
+  } catch (const Json::exception& error) {
+    throw RunError(fmt::format("damaged chat template in the snapshot: {}", error.what()));
+  }
+}
+
+}  // namespace ddp::train

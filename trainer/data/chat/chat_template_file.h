@@ -1,0 +1,32 @@
+// Where chat templates come from: folders of transformers, and snapshots that carry them along.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "trainer/data/chat/chat_template.h"
+
+namespace ddp::train {
+
+/// A template that has not been parsed: a folder may have one that this trainer does not support
+/// without being unusable for everything else.
+struct ChatTemplateText {
+  std::string source;                          ///< In the template language Jinja.
+  std::map<std::string, std::string> special;  ///< "bos_token" -> "<s>": see ChatTemplate.
+  std::string place;                           ///< Its file, or what else messages call it.
+};
+
+/// Of a folder with the files of a tokenizer: chat_template.jinja, else the chat_template of
+/// tokenizer_config.json (the one called "default", if it has several). nullopt if there is none.
+/// Throws UserError: a file that cannot be read.
+std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
+
+/// Throws UserError that begins with the place.
+ChatTemplate parse_chat_template(const ChatTemplateText& text);
+
+/// For a snapshot's metadata, and back. Throws RunError: damaged.
+std::string chat_template_state(const ChatTemplateText& text);
+ChatTemplateText chat_template_from_state(const std::string& state);
+
+}  // namespace ddp::train

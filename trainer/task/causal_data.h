@@ -1,0 +1,58 @@
+// What a language model is trained and evaluated on, whatever it is made of: texts or
+// conversations.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// The metadata of the snapshot that a run goes on from or starts from; null if there is none.
+using SnapshotMetadata = std::map<std::string, std::string>;
+
+class CausalData {
+ public:
+  virtual ~CausalData() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const SampleSource& training() const = 0;
+  /// Empty if there is none.
+  virtual const SampleSource& evaluation() const = 0;
+  /// All of `path` for evaluation, with the same tokenizer; `key`: what messages call it. It does
+  /// not refer to this object. Throws UserError.
+  virtual std::shared_ptr<const SampleSource> open_whole(const std::string& path,
+                                                         const std::string& key) const = 0;
+  /// What a sample of the model's text begins with: `text`, or if it is empty the beginning of the
+  /// evaluation or training data. At least one token. Throws UserError: not encodable.
+  virtual std::vector<int32_t> sample_prompt(const std::string& text) const = 0;
+  /// The token that ends such a sample, if there is one.
+  virtual std::optional<int32_t> sample_end() const = 0;
+  /// For the start of the log, one line for each.
+  virtual std::vector<std::string> describe() const = 0;
+  /// How a trained model is tried: `trainer generate --snapshot ` and this.
+  virtual std::string prompt_options() const = 0;
+};
+
+/// Texts and tokens. Throws UserError, as TextMixture's constructor.
+std::unique_ptr<CausalData> open_text_data(const Config& config,
+                                           std::unique_ptr<Tokenizer> of_snapshot);
+/// Conversations; the tokenizer and the chat template are those of data_config.tokenizer, else of
+/// `snapshot`, else of the folder of init_from. Throws UserError.
+std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot);
+
+/// Metadata key of a model's chat template: chat_template_state().
+inline constexpr const char* kChatTemplate = "chat_template";
+
+/// kChatTemplate of the model that `config` trains, from the same places as open_chat_data()'s; ""
+/// if it has none.
+std::string chat_template_of(const Config& config, const SnapshotMetadata* snapshot);
+
+}  // namespace ddp::train

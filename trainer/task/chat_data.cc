@@ -1,0 +1,270 @@
+// Conversations as the data of a language model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "trainer/data/chat/chat_encoding.h"
+#include "trainer/data/chat/chat_samples.h"
+#include "trainer/data/chat/chat_template_file.h"
+#include "trainer/data/chat/conversations.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/pretrained_config.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/causal_data.h"
+#include "trainer/task/causal_lm.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenizerKey = "data_config.tokenizer";
+constexpr const char* kPath = "data_config.path";
+constexpr const char* kEvalPath = "data_config.eval_path";
+
+/// What both the tokenizer and the chat template come from: a folder, or else a snapshot.
+struct ChatOrigin {
+  std::string path;  ///< As load_tokenizer() takes it; empty: the snapshot's.
+  std::string key;   ///< That names the path.
+  std::optional<SnapshotMetadata> snapshot{};
+
+  bool is_folder() const { return !path.empty(); }
+};
+
+ChatOrigin chat_origin(const Config& config, const SnapshotMetadata* resumed) {
+  const CausalArchitecture& architecture = causal_architecture(config);
+  const std::string pretrained = architecture.pretrained(config);
+  const std::string& named = config.data.tokenizer;
+  std::error_code ignored;
+  const bool from_folder = fs::is_directory(pretrained, ignored);
+  const bool names_snapshot = !named.empty() && !pretrained.empty() && !from_folder &&
+                              fs::absolute(named).lexically_normal() == pretrained;
+  if (!named.empty() && !names_snapshot) return {named, kTokenizerKey};
+  if (resumed != nullptr) return {"", "", *resumed};
+  if (pretrained.empty()) return {};
+  if (from_folder) return {pretrained, architecture.huggingface_layout()->key};
+  return {"", "", causal_snapshot_metadata(pretrained)};
+}
+
+std::optional<ChatTemplateText> template_at(const ChatOrigin& origin) {
+  if (origin.is_folder()) {
+    std::error_code ignored;
+    const fs::path place(origin.path);
+    return read_chat_template(fs::is_directory(place, ignored) ? place : place.parent_path());
+  }
+  if (!origin.snapshot || !origin.snapshot->contains(kChatTemplate)) return std::nullopt;
+  return chat_template_from_state(origin.snapshot->at(kChatTemplate));
+}
+
+bool has_no_special_tokens(const std::string& tokenizer) {
+  return tokenizer == "char" || tokenizer == "byte";
+}
+
+std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin) {
+  if (has_no_special_tokens(origin.path) || (!origin.is_folder() && !origin.snapshot)) {
+    throw UserError(fmt::format(
+        "{}: {}, and data_config.format=chat needs a folder with a tokenizer and a chat template",
+        kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
+  }
+  if (origin.snapshot) return tokenizer_of(*origin.snapshot);
+  try {
+    return load_tokenizer(origin.path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", origin.key, error.what()));
+  }
+}
+
+ChatTemplateText require_template(const ChatOrigin& origin) {
+  if (auto text = template_at(origin)) return *std::move(text);
+  if (!origin.is_folder()) {
+    throw UserError(fmt::format(
+        "{}: the snapshot has no chat template; name the folder of a tokenizer that has one",
+        kTokenizerKey));
+  }
+  throw UserError(fmt::format(
+      "{}: {}: has no chat template; put one there as chat_template.jinja, such as that of the "
+      "instruction-tuned model, or name another folder as {}",
+      origin.key, origin.path, kTokenizerKey));
+}
+
+/// The conversations that a leading share of the file is; at least one.
+std::size_t leading(double share, std::size_t count) {
+  const auto part = static_cast<std::size_t>(static_cast<double>(count) * share);
+  return std::clamp<std::size_t>(part, 1, count);
+}
+
+/// "; 3 truncated to data_config.block_size + 1 = 129 tokens (57 tokens cut), 1 left out ..."
+std::string losses_of(const ChatCounts& counts, int64_t block_size) {
+  std::string text;
+  if (counts.truncated > 0) {
+    text += fmt::format("; {} truncated to data_config.block_size + 1 = {} tokens ({} tokens cut)",
+                        counts.truncated, block_size + 1, counts.cut_tokens);
+  }
+  if (counts.without_target > 0)
+    text += fmt::format("; {} left out: no target {}", counts.without_target,
+                        counts.truncated > 0 ? "is left" : "in them");
+  return text;
+}
+
+class ChatData : public CausalData {
+ public:
+  ChatData(const Config& config, const ChatOrigin& origin)
+      : config_(config),
+        tokenizer_(tokenizer_at(origin)),
+        template_(parse_chat_template(require_template(origin))),
+        encoder_(make_encoder(origin)) {
+    open();
+  }
+
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  const SampleSource& training() const override { return training_; }
+  const SampleSource& evaluation() const override { return evaluation_; }
+  std::shared_ptr<const SampleSource> open_whole(const std::string& path,
+                                                 const std::string& key) const override;
+  std::vector<int32_t> sample_prompt(const std::string& text) const override;
+  std::optional<int32_t> sample_end() const override { return encoder_.end_of_turn(); }
+  std::vector<std::string> describe() const override;
+  std::string prompt_options() const override { return "--chat"; }
+
+ private:
+  using Conversations = std::vector<Conversation>;
+
+  ChatEncoder make_encoder(const ChatOrigin& origin) const;
+  Conversations read(const std::string& key, const std::string& path) const;
+  ChatSamples samples_of(const std::string& key, std::span<const Conversation> chats) const;
+  ChatSamples samples_to_evaluate(const std::string& key, const std::string& path) const;
+  void open();
+  void check_training() const;
+  std::string describe_part(const char* name, const std::string& path,
+                            const ChatSamples& samples) const;
+
+  const Config& config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ChatTemplate template_;
+  ChatEncoder encoder_;
+  ChatSamples training_;
+  ChatSamples evaluation_;
+};
+
+ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
+  try {
+    return {template_, *tokenizer_};
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", require_template(origin).place, error.what()));
+  }
+}
+
+ChatData::Conversations ChatData::read(const std::string& key, const std::string& path) const {
+  try {
+    return read_conversations(path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+ChatSamples ChatData::samples_of(const std::string& key,
+                                 std::span<const Conversation> chats) const {
+  try {
+    return {encode_all(chats, encoder_, config_.data.loss_on), config_.data.block_size};
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+ChatSamples ChatData::samples_to_evaluate(const std::string& key, const std::string& path) const {
+  ChatSamples samples = samples_of(key, read(key, path));
+  if (samples.size() > 0) return samples;
+  throw UserError(
+      fmt::format("{}: {}: no conversation has a target{}; raise data_config.block_size "
+                  "or give others",
+                  key, path, losses_of(samples.counts(), config_.data.block_size)));
+}
+
+void ChatData::open() {
+  const DataConfig& data = config_.data;
+  const Conversations all = read(kPath, data.path);
+  const std::span used = std::span(all).first(leading(data.truncate, all.size()));
+  if (!data.eval_path.empty()) evaluation_ = samples_to_evaluate(kEvalPath, data.eval_path);
+  const bool only_evaluated = data.train_split <= 0.0;  // as trainer eval does
+  const std::size_t split = only_evaluated           ? 0
+                            : data.eval_path.empty() ? leading(data.train_split, used.size())
+                                                     : used.size();
+  training_ = samples_of(kPath, used.first(split));
+  if (data.eval_path.empty()) evaluation_ = samples_of(kPath, used.subspan(split));
+  if (!only_evaluated) check_training();
+}
+
+void ChatData::check_training() const {
+  const int64_t batch_size = config_.trainer.batch_size;
+  if (training_.size() >= batch_size) return;
+  const ChatCounts& counts = training_.counts();
+  const std::string lost = losses_of(counts, config_.data.block_size);
+  if (training_.size() == 0) {
+    throw UserError(
+        fmt::format("{}: {}: none of {} conversations has a target{}; raise "
+                    "data_config.block_size, or add answers",
+                    kPath, config_.data.path, counts.conversations, lost));
+  }
+  throw UserError(fmt::format(
+      "{}: {}: {} training conversations make {} sequences of data_config.block_size={}, fewer "
+      "than "
+      "trainer_config.batch_size={}{}; set trainer_config.batch_size={} or less, or add "
+      "conversations",
+      kPath, config_.data.path, counts.conversations, training_.size(), config_.data.block_size,
+      batch_size, lost, training_.size()));
+}
+
+std::shared_ptr<const SampleSource> ChatData::open_whole(const std::string& path,
+                                                         const std::string& key) const {
+  return std::make_shared<ChatSamples>(samples_to_evaluate(key, path));
+}
+
+std::vector<int32_t> ChatData::sample_prompt(const std::string& text) const {
+  if (!text.empty()) return encoder_.encode_prompt({{"user", text}});
+  return (evaluation_.size() > 0 ? evaluation_ : training_).first_prompt();
+}
+
+std::string ChatData::describe_part(const char* name, const std::string& path,
+                                    const ChatSamples& samples) const {
+  const ChatCounts& counts = samples.counts();
+  return fmt::format(
+      "{}: {}: {} conversations in {} sequences of {}, {:.0f} % filled; {} targets{}", name, path,
+      counts.conversations, samples.size(), config_.data.block_size, 100.0 * samples.filled(),
+      counts.targets, losses_of(counts, config_.data.block_size));
+}
+
+std::vector<std::string> ChatData::describe() const {
+  const DataConfig& data = config_.data;
+  std::vector<std::string> lines = {describe_part("Data", data.path, training_)};
+  if (evaluation_.counts().conversations > 0) {
+    lines.push_back(describe_part("Evaluation", data.eval_path.empty() ? data.path : data.eval_path,
+                                  evaluation_));
+  }
+  lines.push_back(fmt::format("Chat: {} unique tokens; {} ends an assistant's turn; loss on {}",
+                              tokenizer_->size(), tokenizer_->decode(encoder_.end_of_turn()),
+                              data.loss_on == LossOn::kAll
+                                  ? "all tokens"
+                                  : "what the assistant says (data_config.loss_on)"));
+  return lines;
+}
+
+}  // namespace
+
+std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot) {
+  return std::make_unique<ChatData>(config, chat_origin(config, snapshot));
+}
+
+std::string chat_template_of(const Config& config, const SnapshotMetadata* snapshot) {
+  const ChatOrigin origin = chat_origin(config, snapshot);
+  const bool named = !config.data.tokenizer.empty() || config.data.format == DataFormat::kChat;
+  if (has_no_special_tokens(origin.path) || (origin.is_folder() && !named)) return "";
+  const auto text = template_at(origin);
+  return text ? chat_template_state(*text) : "";
+}
+
+}  // namespace ddp::train

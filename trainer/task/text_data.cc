@@ -1,0 +1,154 @@
+// Texts and tokens as the data of a language model.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "trainer/data/text/text_dataset.h"
+#include "trainer/data/text/text_mixture.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/causal_data.h"
+#include "trainer/task/text_sample.h"
+
+namespace ddp::train {
+namespace {
+
+class TextData : public CausalData {
+ public:
+  TextData(const Config& config, const DataConfig& data, std::unique_ptr<Tokenizer> of_snapshot)
+      : config_(config),
+        data_(data, std::move(of_snapshot), config.trainer.batch_size,
+              static_cast<uint64_t>(config.trainer.seed)) {}
+
+  const Tokenizer& tokenizer() const override { return data_.tokenizer(); }
+  const SampleSource& training() const override { return data_.training(); }
+  const SampleSource& evaluation() const override { return data_.evaluation(); }
+  std::shared_ptr<const SampleSource> open_whole(const std::string& path,
+                                                 const std::string& key) const override;
+  std::vector<int32_t> sample_prompt(const std::string& text) const override;
+  std::optional<int32_t> sample_end() const override { return tokenizer().end_of_text(); }
+  std::vector<std::string> describe() const override;
+  std::string prompt_options() const override { return "--prompt TEXT"; }
+
+ private:
+  std::string describe_used(const TextDataset& part) const;
+  std::vector<std::string> describe_sources() const;
+  std::vector<std::string> describe_windows() const;
+
+  const Config& config_;
+  TextMixture data_;
+};
+
+std::shared_ptr<const SampleSource> TextData::open_whole(const std::string& path,
+                                                         const std::string& key) const {
+  DataConfig data = config_.data;
+  data.path = path;
+  data.sources.clear();
+  data.eval_path.clear();
+  data.tokenizer.clear();  // the training text's
+  data.truncate = 1.0;
+  data.train_split = 0.0;
+  std::shared_ptr<TextDataset> whole;
+  try {
+    whole = std::make_shared<TextDataset>(data, tokenizer_from_state(tokenizer().state()),
+                                          config_.trainer.batch_size);
+  } catch (const UserError& error) {
+    throw named_as(error, "data_config.path", key);
+  }
+  if (whole->evaluation().size() > 0) return {whole, &whole->evaluation()};
+  throw UserError(fmt::format("{}: {}: has fewer than two tokens; give a longer text", key, path));
+}
+
+std::vector<int32_t> TextData::sample_prompt(const std::string& text) const {
+  return text.empty() ? beginning_of(evaluation().size() > 0 ? evaluation() : training())
+                      : tokenizer().encode(text);
+}
+
+std::string TextData::describe_used(const TextDataset& part) const {
+  const int64_t used = part.used_tokens();
+  const int64_t characters = part.characters_in_file();
+  const int64_t all = part.is_text() ? characters : part.tokens().size();
+  const std::string truncated =
+      fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate);
+  if (tokenizer().kind() == "char" && part.is_text()) {
+    return used == all ? fmt::format("{} characters", all)
+                       : fmt::format("{} of {} characters{}", used, all, truncated);
+  }
+  const std::string note = config_.data.truncate < 1 ? truncated : "";
+  if (!part.is_text())
+    return note.empty() ? fmt::format("{} tokens", used)
+                        : fmt::format("{} of {} tokens{}", used, all, note);
+  return fmt::format("{} tokens of {} characters{}", used, characters, note);
+}
+
+std::vector<std::string> TextData::describe_windows() const {
+  const DataConfig& data = config_.data;
+  const auto end = tokenizer().end_of_text();
+  std::vector<std::string> lines;
+  const TextDataset& first = *data_.parts().front();
+  if (!first.is_text() || tokenizer().kind() != "char") {
+    lines.push_back(
+        end ? fmt::format("Documents: packed; token {} ends one where the data has it{}", *end,
+                          data.mask_documents ? ", and none sees another" : "")
+            : "Documents: packed, without a token between them");
+  }
+  const int64_t stride = first.training().stride();
+  if (stride < data.block_size) {
+    lines.push_back(fmt::format(
+        "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
+        "about {} times; stride={} visits it once",
+        data.stride.automatic ? fmt::format("auto, here {},", stride) : fmt::to_string(stride),
+        data.block_size, data.block_size / stride, data.block_size));
+  }
+  return lines;
+}
+
+std::vector<std::string> TextData::describe_sources() const {
+  const std::string counts =
+      fmt::format("{} unique; {} training samples, {} evaluation tokens{}", tokenizer().size(),
+                  training().size(), data_.evaluation_tokens(),
+                  config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path);
+  const MixedWindows* mixed = data_.mixed();
+  if (mixed == nullptr) {
+    return {fmt::format("Data: {}: {}, {}", config_.data.path,
+                        describe_used(*data_.parts().front()), counts)};
+  }
+  std::vector<std::string> lines = {
+      fmt::format("Data: {} sources, {}", data_.parts().size(), counts)};
+  for (std::size_t i = 0; i < data_.parts().size(); ++i) {
+    const auto& [path, weight] = config_.data.sources[i];
+    lines.push_back(fmt::format("Source: {}: {}; weight {}: {} samples of {} in an epoch", path,
+                                describe_used(*data_.parts()[i]), weight, mixed->samples_of(i),
+                                data_.parts()[i]->training().size()));
+  }
+  return lines;
+}
+
+std::vector<std::string> TextData::describe() const {
+  auto lines = describe_sources();
+  for (std::string& line : describe_windows()) lines.push_back(std::move(line));
+  return lines;
+}
+
+/// A snapshot that is named as a tokenizer as well is no folder of one.
+DataConfig without_snapshot_as_tokenizer(const Config& config) {
+  namespace fs = std::filesystem;
+  DataConfig data = config.data;
+  std::error_code ignored;
+  const std::string pretrained = causal_architecture(config).pretrained(config);
+  if (data.tokenizer.empty() || pretrained.empty()) return data;
+  const bool same = fs::absolute(data.tokenizer).lexically_normal() == pretrained;
+  if (same && !fs::is_directory(pretrained, ignored)) data.tokenizer.clear();
+  return data;
+}
+
+}  // namespace
+
+std::unique_ptr<CausalData> open_text_data(const Config& config,
+                                           std::unique_ptr<Tokenizer> of_snapshot) {
+  return std::make_unique<TextData>(config, without_snapshot_as_tokenizer(config),
+                                    std::move(of_snapshot));
+}
+
+}  // namespace ddp::train
