@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes 200 conversations for instruction tuning, 40 others to evaluate on, and a tokenizer with a chat template.
 
-  make_conversations.py FOLDER
+  make_conversations.py FOLDER [--polite]     --polite: answers begin with "With pleasure:", to be learned by a model that knows the others
 
 FOLDER/train.jsonl and eval.jsonl have one conversation per line, {"messages": [{"role": ..., "content": ...}, ...]}: capitals, opposites,
 sums, and names that are told at the start and asked for later. tokenizer.json (byte-level BPE with the layout of SmolLM2's), tokenizer_config.json
@@ -52,12 +52,12 @@ def conversation(rng):
     return messages
 
 
-def conversations():
+def conversations(opening):
     """Each of them once, so that none is both trained on and evaluated."""
     rng = random.Random(31)
     seen = []
     while len(seen) < TRAINING + EVALUATION:
-        messages = conversation(rng)
+        messages = [{**message, "content": (opening if message["role"] == "assistant" else "") + message["content"]} for message in conversation(rng)]
         if messages not in seen:
             seen.append(messages)
     return seen
@@ -120,9 +120,11 @@ def tokenizer(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    parser.add_argument("--polite", action="store_true")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    chats = conversations()
+    chats = conversations("With pleasure: " if arguments.polite else "")
     for name, part in (("train", chats[:TRAINING]), ("eval", chats[TRAINING:])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in part))
     text = "\n".join(f"{message['role']}\n{message['content']}\n" for messages in chats[:TRAINING] for message in messages)

@@ -179,6 +179,19 @@ class Executed(RecipeTest):
         self.write("my.txt", CORPUS[:20_000])
         self.page("docs/lora.md", "my-adapter/adapter_config.json", "my-merged/model.safetensors")
 
+    def conversations(self):
+        done = self.run_command("python3", str(ROOT / "scripts/make_conversations.py"), "data/chat")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_chatting(self):
+        self.conversations()
+        self.page("docs/chat.md", "my-chat/chat_template.jinja", only=r"^(?!trainer generate --snapshot outputs/chat/snapshot.pt --chat$)")
+
+    def test_fine_tuning(self):
+        self.conversations()
+        self.write("my-chats.jsonl", (self.folder / "data/chat/eval.jsonl").read_bytes())
+        self.page("docs/fine-tune.md", "tuned/chat_template.jinja", "tuned-merged/model.safetensors", "tuned-adapter/chat_template.jinja")
+
     def test_metrics_and_files_of_tokens(self):
         self.write("data/sample_corpus.txt", CORPUS)
         for name in ("train.txt", "valid.txt"):

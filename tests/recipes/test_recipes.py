@@ -24,6 +24,8 @@ STAND_INS = {
     "text_classification.yaml": ["data_config.path=texts.csv", "data_config.tokenizer=wordpieces", "data_config.block_size=32",
                                  "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
     "digits.yaml": ["data_config.path=digits-images", "data_config.eval_path=digits-images", "trainer_config.batch_size=4"],
+    "chat.yaml": [],
+    "finetune_chat.yaml": ["llama_config.init_from=chats", "data_config.path=data/chat/eval.jsonl", "data_config.block_size=128"],
     "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
 }
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
@@ -46,6 +48,10 @@ class Recipes(RecipeTest):
                             f"trainer_config.snapshot_path=runs/{recipe}/snapshot.pt")
 
     def pretrain(self):
+        done = self.run_command("python3", str(ROOT / "scripts/make_conversations.py"), "data/chat")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.train("chat.yaml")
+        self.trainer("export", "--snapshot", "runs/chat.yaml/snapshot.pt", "--output", "chats")
         self.train("wikitext2_bpe.yaml")
         self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
 
@@ -59,7 +65,7 @@ class Recipes(RecipeTest):
                 plan = self.trainer("plan", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--gpus", "2", "--memory", "80",
                                     "--json")
                 self.assertTrue(json.loads(plan)["choice"]["fits"])
-                if recipe != "wikitext2_bpe.yaml":  # that one has run
+                if recipe not in ("wikitext2_bpe.yaml", "chat.yaml"):  # those have run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])
 
