@@ -59,6 +59,7 @@ ddp_torch_room(ddp_model
     model/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc
+    model/tensor_parallel.cc
     model/weight_copies.cc)
 
 # Found by their place, so that a new optimizer is not listed here as well.
@@ -128,6 +129,7 @@ ddp_torch_room(ddp_task
     task/masked_predictor.cc
     task/model_bundle.cc
     task/tasks.cc
+    task/tensor_ranks.cc
     task/text_classification.cc
     task/text_data.cc
     task/text_predictor.cc

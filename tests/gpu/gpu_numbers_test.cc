@@ -105,6 +105,24 @@ TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with
   }
 }
 
+TEST_CASE("two NCCL ranks that share layers train as one process on a CPU") {
+  if (!gpus_are_faked()) return;
+  const Workspace cpu;
+  const auto by_cpu = succeed(alone(cpu, kWithoutDropout));
+  for (const char* by_sequence : {"false", "true"}) {
+    INFO(by_sequence);
+    const Workspace gpus;
+    Words shared = kWithoutDropout;
+    shared.insert(shared.end(),
+                  {"distributed_config.tensor=2",
+                   std::string("distributed_config.sequence_parallel=") + by_sequence});
+    const auto by_gpus = succeed(on_gpus(gpus, 2, launched(gpus, 2, shared)));
+    CHECK_THAT(by_gpus.out, Contains("backend nccl") && Contains("2 ranks share each layer"));
+    check_near(losses_of(by_gpus.out), losses_of(by_cpu.out), 1e-4);
+    for (const auto& ledger : ledgers_of(gpus)) CHECK(ledger.at("missing").empty());
+  }
+}
+
 TEST_CASE("two ranks that share a GPU learn with zero1 what they learn with ddp") {
   if (!gpus_are_faked()) return;
   Words sharing = kWithoutDropout;

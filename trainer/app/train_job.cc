@@ -131,6 +131,14 @@ MeshShape mesh_shape(const DistributedConfig& config, int world_size) {
           static_cast<int>(config.tensor)};
 }
 
+void warn_of_far_neighbours(const DistributedConfig& config, const DistEnv& env, Log& log) {
+  if (env.single_node() || env.local_world_size % config.tensor == 0) return;
+  log.warning(fmt::format(
+      "distributed_config.tensor={}: ranks that share layers are on different machines, and wait "
+      "for each other four times per layer; use a divisor of the {} ranks per machine",
+      config.tensor, env.local_world_size));
+}
+
 /// From here on the run has a strategy, which its snapshots hold.
 void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, const DistEnv& env,
                       const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
@@ -237,6 +245,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   }
   hold_to_share(config.distributed, plan);
   load_gpu_kernels(config.trainer, plan, log);
+  warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
   const auto task = open_task(config, plan, resume.meta);
   try {

@@ -31,6 +31,7 @@ struct DistributedConfig {
   Strategy strategy = Strategy::kDdp;
   int64_t pipeline = 1;              ///< Stages that a copy of the model is cut into.
   int64_t tensor = 1;                ///< Ranks that share each layer.
+  bool sequence_parallel = false;    ///< They divide the rows between shared layers, too.
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;

@@ -42,6 +42,8 @@ class CausalArchitecture {
   /// Reduces `config` to a few narrow layers of the same operations, to warm up on.
   virtual void shrink(Config& /*config*/) const {}
 
+  /// Whether several ranks can share its layers, as layout() divides them.
+  virtual bool shares_layers() const { return false; }
   virtual WeightsLayout layout(const Config& config, int64_t vocab_size) const = 0;
 
   virtual std::vector<ParameterPart> parameter_parts(const Config& config,

@@ -7,10 +7,88 @@
 
 namespace ddp::train {
 
+CausalModel::CausalModel(Options options) : options_(std::move(options)) {
+  if (!options_.ranks) options_.layout.clear();
+}
+
+const WeightPlace& CausalModel::place_of(const std::string& weight) const {
+  const auto place = std::find_if(options_.layout.begin(), options_.layout.end(),
+                                  [&](const WeightPlace& each) { return each.name == weight; });
+  TORCH_CHECK(place != options_.layout.end(), "no place for ", weight);
+  return *place;
+}
+
+ParameterCut CausalModel::cut_of(const std::string& weight) const {
+  return ddp::train::cut_of(place_of(weight), options_.ranks->rank(), options_.ranks->size());
+}
+
+ParameterCuts CausalModel::parameter_cuts() const {
+  ParameterCuts cuts;
+  for (const WeightPlace& place : options_.layout) cuts.emplace(place.name, cut_of(place.name));
+  return cuts;
+}
+
+void CausalModel::draw(const std::string& name, torch::Tensor& weight,
+                       const std::function<void(torch::Tensor&)>& fill) {
+  if (!options_.ranks) return fill(weight);
+  const ParameterCut cut = cut_of(name);
+  auto whole = torch::empty(cut.shape, weight.options().requires_grad(false));
+  fill(whole);
+  weight.set_data(own_part(whole, cut));
+}
+
+void CausalModel::keep_own_parts() {
+  if (!options_.ranks) return;
+  const torch::NoGradGuard no_grad;
+  for (auto& item : named_parameters()) {
+    const ParameterCut cut = cut_of(item.key());
+    torch::Tensor& weight = item.value();
+    if (weight.sizes() != shape_of(cut)) weight.set_data(own_part(weight, cut));
+  }
+}
+
+void CausalModel::sum_partial_gradients() {
+  if (!options_.ranks) return;
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> partial;
+  for (auto& item : named_parameters()) {
+    const Split split = place_of(item.key()).split;
+    const bool is_partial = split == Split::kInEachPart ||
+                            (split == Split::kNone && options_.ranks->divides_sequence());
+    if (is_partial && item.value().grad().defined()) partial.push_back(item.value().grad());
+  }
+  if (partial.empty()) return;
+  std::vector<torch::Tensor> flat;
+  for (const auto& gradient : partial) flat.push_back(gradient.reshape({-1}));
+  const auto all = at::cat(flat);
+  options_.ranks->sum(all);
+  int64_t at = 0;
+  for (auto& gradient : partial) {
+    gradient.copy_(all.narrow(0, at, gradient.numel()).view_as(gradient));
+    at += gradient.numel();
+  }
+}
+
+CutRange CausalModel::own_tokens() const {
+  if (!options_.ranks) return {0, vocab_size()};
+  const int64_t rank = options_.ranks->rank(), ranks = options_.ranks->size();
+  return {vocab_size() * rank / ranks, vocab_size() * (rank + 1) / ranks};
+}
+
+/// [..., C] -> [..., V].
+torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
+  const auto own = torch::linear(x, head_weight());
+  if (!options_.ranks) return own;
+  auto shape = x.sizes().vec();
+  shape.back() = vocab_size();
+  return gather_logits(own.reshape({-1, own.size(-1)}), vocab_size(), vocabulary_share())
+      .view(shape);
+}
+
 torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT) {
   TORCH_CHECK(idx_BT.size(1) <= block_size(), "a sequence of ", idx_BT.size(1),
               " tokens is longer than block_size ", block_size());
-  return torch::linear(hidden_states(idx_BT, {nullptr, positions_BT}), head_weight());
+  return all_logits(hidden_states(idx_BT, {nullptr, positions_BT}));
 }
 
 KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) const {
@@ -20,7 +98,7 @@ KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) 
 torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
   TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size()),
               "no room for ", idx_BT.size(1), " tokens after ", cache.length);
-  return torch::linear(hidden_states(idx_BT, {&cache}).select(1, -1), head_weight());
+  return all_logits(hidden_states(idx_BT, {&cache}).select(1, -1));
 }
 
 // `auto`: on a GPU, because tensor cores want rows of a multiple of 64.
@@ -30,13 +108,14 @@ int64_t CausalModel::logits_padding() const {
   const int64_t automatic = head_weight().is_cuda() ? kOfGpu : 1;
   const auto multiple =
       padded_to.automatic ? automatic : std::max<int64_t>(1, static_cast<int64_t>(padded_to.value));
-  return (multiple - vocab_size() % multiple) % multiple;
+  return (multiple - own_tokens().size() % multiple) % multiple;
 }
 
-/// [..., C] -> [..., V].
+/// [..., C] -> [..., V], of this rank's tokens.
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
   const auto all = torch::linear(x, table_PC);
-  return table_PC.size(0) == vocab_size() ? all : all.narrow(-1, 0, vocab_size());
+  const int64_t own = own_tokens().size();
+  return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }
 
 // `auto`: as many rows of float32 logits as fit into 256 MiB.
@@ -45,8 +124,9 @@ int64_t CausalModel::rows_at_a_time(int64_t rows) const {
   constexpr int64_t kBytesPerLogit = 4;
   const AutoNumber& size = options_.loss_chunk_size;
   const int64_t chunk =
-      size.automatic ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * vocab_size()))
-                     : static_cast<int64_t>(size.value);
+      size.automatic
+          ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * own_tokens().size()))
+          : static_cast<int64_t>(size.value);
   return chunk == 0 ? rows : std::min(rows, chunk);
 }
 
@@ -55,14 +135,16 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
   const auto targets_N = targets_BT.reshape({-1});
   const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));
-  if (chunk == targets_N.size(0) && !is_cross_entropy_fused(head_weight(), logits_padding())) {
+  if (chunk == targets_N.size(0) && !options_.ranks &&
+      !is_cross_entropy_fused(head_weight(), logits_padding())) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
-    const auto logits_NV = logits(x_BTC, table_PC).view({-1, vocab_size()}).to(torch::kFloat32);
+    const auto logits_NV = wide(logits(x_BTC, table_PC).view({-1, vocab_size()}));
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
                                   /*ignore_index=*/-1);
   }
-  const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
-                                             targets_N, chunk, logits_padding());
+  const auto sum =
+      chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk,
+                                logits_padding(), vocabulary_share());
   return sum / targets_N.ne(-1).sum();
 }
 
@@ -78,18 +160,31 @@ torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
   for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
     const int64_t count = std::min(chunk, targets_N.size(0) - first);
     const auto targets_n = targets_N.narrow(0, first, count);
-    const auto logits_nV = logits(x_NC.narrow(0, first, count), table_PC);
-    const auto loss =
-        at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
-                               /*ignore_index=*/-1);
-    sums += torch::stack({loss, logits_nV.argmax(-1).eq(targets_n).sum().to(torch::kFloat32),
+    auto [loss, best_n] = loss_and_best(logits(x_NC.narrow(0, first, count), table_PC), targets_n);
+    sums += torch::stack({loss, best_n.eq(targets_n).sum().to(torch::kFloat32),
                           targets_n.ne(-1).sum().to(torch::kFloat32)});
   }
   return sums;
 }
 
+/// Sum of the losses, float32, and the most likely token of each row.
+std::pair<torch::Tensor, torch::Tensor> CausalModel::loss_and_best(
+    const torch::Tensor& logits_nV, const torch::Tensor& targets_n) const {
+  if (!options_.ranks) {
+    return {at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
+                                   /*ignore_index=*/-1),
+            logits_nV.argmax(-1)};
+  }
+  const torch::NoGradGuard no_grad;
+  const auto best_n = divided_argmax(logits_nV, vocabulary_share());
+  auto logits = wide(logits_nV).clone();
+  const auto losses_n = divided_cross_entropy_(logits, targets_n, vocabulary_share());
+  return {losses_n.sum().to(torch::kFloat32), best_n};
+}
+
 torch::Tensor CausalModel::target_losses(const torch::Tensor& idx_BT,
                                          const torch::Tensor& targets_BT) {
+  TORCH_CHECK(!options_.ranks, "losses of single targets need a whole model");
   const auto x_BTC = hidden_states(idx_BT, {});
   const auto all_N = targets_BT.reshape({-1});
   const auto rows_n = all_N.ne(-1).nonzero().squeeze(1);
@@ -126,6 +221,7 @@ std::vector<ModelParameter> CausalModel::model_parameters() const {
 }
 
 int64_t CausalModel::parameter_count() const {
+  if (options_.ranks) return elements_of(options_.layout);
   int64_t count = 0;
   for (const auto& tensor : parameters()) count += tensor.numel();
   return count;

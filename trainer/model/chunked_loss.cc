@@ -48,19 +48,24 @@ struct Gradients {
         weight_VC = at::mm(gradient_Vn, x_nC.to(type), torch::kFloat32);
       return;
     }
-    if (!weight_VC.defined())
-      weight_VC = torch::zeros({V, x_nC.size(1)}, x_nC.options().dtype(torch::kFloat32));
-    weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC.to(torch::kFloat32));
+    const auto x = wide(x_nC);
+    if (!weight_VC.defined()) weight_VC = torch::zeros({V, x.size(1)}, x.options());
+    weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x);
   }
 };
 
 /// Sum of the losses of one chunk; turns `logits_nP` into its gradient, whose columns beyond V are
 /// 0.
-torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& targets_n,
-                                int64_t V) {
+torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& targets_n, int64_t V,
+                                const VocabularyShare& share) {
+  if (share.ranks) {
+    logits_nP = wide(logits_nP);
+    auto own_nV = logits_nP.narrow(1, 0, V);
+    return divided_cross_entropy_(own_nV, targets_n, share).sum();
+  }
   if (gpu::takes_cross_entropy(logits_nP))
     return gpu::cross_entropy_(logits_nP, targets_n, V).sum();
-  logits_nP = logits_nP.to(torch::kFloat32);
+  logits_nP = wide(logits_nP);
   auto logits_nV = logits_nP.narrow(1, 0, V);
   const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
   const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
@@ -75,17 +80,18 @@ torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& t
 struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
-                               int64_t chunk, int64_t padding) {
+                               int64_t chunk, int64_t padding, const VocabularyShare& share) {
     const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
                                                              : padded_table(weight_VC, padding);
-    auto sum = torch::zeros({}, x_NC.options().dtype(torch::kFloat32));
+    const int64_t V = weight_VC.size(0);
+    auto sum = torch::zeros({}, wide(torch::empty({0}, weight_VC.options())).options());
     Gradients gradients{torch::empty_like(x_NC), {}};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
       auto logits_nP = at::linear(x_nC, table_PC);
-      sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), weight_VC.size(0)));
-      gradients.add(first, logits_nP, x_nC, table_PC, weight_VC.size(0));
+      sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share));
+      gradients.add(first, logits_nP, x_nC, table_PC, V);
     }
     context->save_for_backward({gradients.x_NC, gradients.weight_VC});
     return sum;
@@ -94,11 +100,15 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}};
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
+
+torch::Tensor wide(const torch::Tensor& x) {
+  return x.scalar_type() == torch::kFloat64 ? x : x.to(torch::kFloat32);
+}
 
 torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
   if (padding == 0) return weight_VC;
@@ -117,8 +127,8 @@ bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
 
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk,
-                                        int64_t padding) {
-  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding);
+                                        int64_t padding, const VocabularyShare& share) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share);
 }
 
 }  // namespace ddp::train

@@ -44,21 +44,25 @@ float* row_of(const torch::Tensor& sums, int64_t block) {
   return sums.mutable_data_ptr<float>() + block * sums.size(1);
 }
 
-cpu::Dropout drawn(double p) {
+cpu::Dropout drawn(double p, const Places& places = {}) {
   if (p <= 0.0) return {};
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
-  return {p, at::check_generator<at::CPUGeneratorImpl>(generator)->random64()};
+  return {p, at::check_generator<at::CPUGeneratorImpl>(generator)->random64(), places};
 }
 
 void save(AutogradContext* context, const cpu::Dropout& dropout) {
+  const Places& places = dropout.places;
   context->saved_data["p"] = dropout.p;
   context->saved_data["seed"] = static_cast<int64_t>(dropout.seed);
+  context->saved_data["places"] = std::vector<int64_t>{places.here, places.all, places.first};
 }
 
 cpu::Dropout saved_dropout(AutogradContext* context) {
+  const auto places = context->saved_data["places"].toIntVector();
   return {context->saved_data["p"].toDouble(),
-          static_cast<uint64_t>(context->saved_data["seed"].toInt())};
+          static_cast<uint64_t>(context->saved_data["seed"].toInt()),
+          {places[0], places[1], places[2]}};
 }
 
 torch::Tensor flat(const torch::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
@@ -169,9 +173,9 @@ struct Attention : Function<Attention> {
   }
 
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given, int64_t heads,
-                               double p) {
+                               double p, const Places& places) {
     const auto qkv = given.contiguous();
-    const cpu::Dropout dropout = drawn(p);
+    const cpu::Dropout dropout = drawn(p, places);
     const auto shape = shape_of(qkv, heads);
     const int64_t count = qkv.size(0) * heads;
     const auto y = torch::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
@@ -201,22 +205,29 @@ struct Attention : Function<Attention> {
           dy.const_data_ptr<float>(), qkv.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
           dqkv.mutable_data_ptr<float>(), scratch, dropout, shape, first, last);
     });
-    return {dqkv, torch::Tensor(), torch::Tensor()};
+    return {dqkv, torch::Tensor(), torch::Tensor(), torch::Tensor()};
   }
 };
 
+const float* data_of(const torch::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<float>() : nullptr;
+}
+
 struct DropoutAdd : Function<DropoutAdd> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
-                               const std::optional<torch::Tensor>& residual, double p) {
+                               const std::optional<torch::Tensor>& bias,
+                               const std::optional<torch::Tensor>& residual, double p,
+                               const Places& places) {
     const auto x = given.contiguous();
     const auto added = residual ? residual->contiguous() : torch::Tensor();
-    const cpu::Dropout dropout = drawn(p);
+    const float* const biases = bias ? data_of(*bias) : nullptr;
+    const cpu::Dropout dropout = drawn(p, places);
     const auto y = torch::empty_like(x);
     by_blocks(x, [&](cpu::Rows rows, int64_t) {
-      cpu::kernels().bias_dropout_add(x.const_data_ptr<float>(), nullptr,
-                                      added.defined() ? added.const_data_ptr<float>() : nullptr,
+      cpu::kernels().bias_dropout_add(x.const_data_ptr<float>(), biases, data_of(added),
                                       y.mutable_data_ptr<float>(), dropout, rows);
     });
+    context->saved_data["biased"] = biases != nullptr;
     context->saved_data["added"] = added.defined();
     save(context, dropout);
     return y;
@@ -226,12 +237,15 @@ struct DropoutAdd : Function<DropoutAdd> {
     const cpu::Dropout dropout = saved_dropout(context);
     const auto dy = gradients[0].contiguous();
     const auto dx = torch::empty_like(dy);
-    by_blocks(dy, [&](cpu::Rows rows, int64_t) {
+    const bool biased = context->saved_data["biased"].toBool();
+    const auto sums = biased ? sums_for(dy) : torch::Tensor();
+    by_blocks(dy, [&](cpu::Rows rows, int64_t block) {
       cpu::kernels().dropout_backward(dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
-                                      nullptr, dropout, rows);
+                                      biased ? row_of(sums, block) : nullptr, dropout, rows);
     });
     const bool added = context->saved_data["added"].toBool();
-    return {dx, added ? gradients[0] : torch::Tensor(), torch::Tensor()};
+    return {dx, biased ? sums.sum(0) : torch::Tensor(), added ? gradients[0] : torch::Tensor(),
+            torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -259,16 +273,24 @@ torch::Tensor linear_dropout_add(const torch::Tensor& x, const torch::Tensor& we
   return LinearDropoutAdd::apply(x, weight, bias, residual, p);
 }
 
-torch::Tensor causal_attention(const torch::Tensor& qkv, int64_t heads, double p) {
-  return Attention::apply(qkv, heads, p);
+torch::Tensor causal_attention(const torch::Tensor& qkv, int64_t heads, double p,
+                               const Places& places) {
+  return Attention::apply(qkv, heads, p, places);
 }
 
-torch::Tensor dropout(const torch::Tensor& x, double p) {
-  return p > 0.0 ? DropoutAdd::apply(x, std::optional<torch::Tensor>(), p) : x;
+torch::Tensor dropout(const torch::Tensor& x, double p, const Places& places) {
+  const std::optional<torch::Tensor> none;
+  return p > 0.0 ? DropoutAdd::apply(x, none, none, p, places) : x;
 }
 
 torch::Tensor dropout_add(const torch::Tensor& x, const torch::Tensor& residual, double p) {
-  return p > 0.0 ? DropoutAdd::apply(x, std::optional<torch::Tensor>(residual), p) : residual + x;
+  const std::optional<torch::Tensor> none;
+  return p > 0.0 ? DropoutAdd::apply(x, none, std::optional(residual), p, Places{}) : residual + x;
+}
+
+torch::Tensor bias_dropout_add(const torch::Tensor& x, const torch::Tensor& bias,
+                               const torch::Tensor& residual, double p, const Places& places) {
+  return DropoutAdd::apply(x, std::optional(bias), std::optional(residual), p, places);
 }
 
 }  // namespace ddp::train::fused

@@ -12,7 +12,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "trainer/model/cpu/kernels.h"
+
 namespace ddp::train::fused {
+
+using cpu::Places;
 
 /// Whether `x` can be an argument here: float32 on a CPU.
 bool takes(const torch::Tensor& x);
@@ -32,11 +36,18 @@ torch::Tensor linear_dropout_add(const torch::Tensor& x, const torch::Tensor& we
                                  const std::optional<torch::Tensor>& residual, double p);
 
 /// [B, T, 3 C], query, key and value in a row -> [B, T, C]; position t sees positions <= t only.
-torch::Tensor causal_attention(const torch::Tensor& qkv, int64_t heads, double p);
+/// `places`: of the heads.
+torch::Tensor causal_attention(const torch::Tensor& qkv, int64_t heads, double p,
+                               const Places& places = {});
 
-torch::Tensor dropout(const torch::Tensor& x, double p);
+/// `places`: of the rows.
+torch::Tensor dropout(const torch::Tensor& x, double p, const Places& places = {});
 
 /// residual + dropout(x).
 torch::Tensor dropout_add(const torch::Tensor& x, const torch::Tensor& residual, double p);
+
+/// residual + dropout(x + bias).
+torch::Tensor bias_dropout_add(const torch::Tensor& x, const torch::Tensor& bias,
+                               const torch::Tensor& residual, double p, const Places& places = {});
 
 }  // namespace ddp::train::fused

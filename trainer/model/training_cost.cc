@@ -9,6 +9,7 @@
 
 #include "trainer/model/lora.h"
 #include "trainer/model/memory_model.h"
+#include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -111,6 +112,16 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   return counts;
 }
 
+/// What a rank holds of parameters that `ranks` share.
+std::vector<ParameterShape> own_shapes(std::vector<ParameterShape> parameters,
+                                       const WeightsLayout& layout, int64_t ranks) {
+  for (ParameterShape& parameter : parameters) {
+    for (const WeightPlace& place : layout)
+      if (place.name == parameter.name) parameter.sizes = shape_of(cut_of(place, 0, ranks));
+  }
+  return parameters;
+}
+
 /// What a rank of ZeRO holds of gradients besides its shard: two tables that buckets travel in;
 /// full gradients until their bucket is packed, or all of them where ZeRO-1 accumulates
 /// micro-batches.
@@ -162,22 +173,32 @@ void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place) {
-  const StateCounts n = state_counts(config, parameters);
-  const bool alone = place.world_size == 1;
+  return state_items(config, parameters, place, {});
+}
+
+std::vector<MemoryItem> state_items(const Config& config,
+                                    const std::vector<ParameterShape>& parameters,
+                                    const ComputePlace& place, const WeightsLayout& layout) {
+  const int64_t tensor = config.distributed.tensor;
+  const StateCounts whole = state_counts(config, parameters);
+  const StateCounts n =
+      tensor > 1 ? state_counts(config, own_shapes(parameters, layout, tensor)) : whole;
+  const int64_t copies = std::max<int64_t>(1, place.world_size / tensor);  // of the model
+  const bool alone = copies == 1;
   const bool sharded = divides_state(config.distributed.strategy) && !alone;
-  const double ranks = sharded ? static_cast<double>(place.world_size) : 1.0;  // that share it
+  const double ranks = sharded ? static_cast<double>(copies) : 1.0;  // that share it
   const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
   const Collected of_units =
       units ? collected(unit_counts(config, parameters), place.cuda) : Collected{};
   // Of what a snapshot has, rank 0 copies all, or every rank its part.
   const AutoSwitch shards = config.trainer.snapshot_shards;
-  const bool parts =
-      !alone && (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));
-  const double state = kFloat * (n.all + n.states + n.averages) /
+  const bool parts = !alone && tensor == 1 &&
+                     (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));
+  const double state = kFloat * (whole.all + whole.states + whole.averages) /
                        (parts ? static_cast<double>(place.world_size) : 1.0);
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   double in_buckets = of_units.gradients;
-  if (sharded && !units) in_buckets = unsharded_gradients(config, n, place.world_size);
+  if (sharded && !units) in_buckets = unsharded_gradients(config, n, copies);
   return {{"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
           {"collected_weights", rounded(of_units.weights)},
           {"gradients", rounded(kFloat * n.trained / ranks)},

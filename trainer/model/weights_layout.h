@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "trainer/model/parameter_cut.h"
+
 namespace ddp::train {
 
 /// How ranks that share a layer divide a weight. Linear layers are [out, in].
 enum class Split {
   kNone,        ///< Each rank holds all of it: norms, positions, biases of row-parallel layers.
+  kInEachPart,  ///< So it does, and uses it within its part of a layer: norms of single heads.
   kVocabulary,  ///< Rows are tokens: token embedding and output layer.
   kColumns,     ///< By outputs, the first dimension; its bias likewise.
   kRows,        ///< By inputs, the second dimension; the ranks' products are summed.
@@ -33,5 +36,14 @@ struct WeightPlace {
 
 /// Every distinct weight once, in the order of the model's parameters.
 using WeightsLayout = std::vector<WeightPlace>;
+
+/// What rank `rank` of those that share a layer holds of a weight. Units go to the ranks in order,
+/// as evenly as they divide; of a weight that is not divided each rank has all, and rank 0's
+/// counts.
+ParameterCut cut_of(const WeightPlace& place, int64_t rank, int64_t ranks);
+/// The shape of such a part.
+std::vector<int64_t> shape_of(const ParameterCut& cut);
+/// Elements of all weights, each once.
+int64_t elements_of(const WeightsLayout& layout);
 
 }  // namespace ddp::train

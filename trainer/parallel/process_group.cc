@@ -173,12 +173,21 @@ std::string ProcessGroup::backend_text(const DevicePlan& plan) const {
   return plan.backend_name() + (shares_memory_ ? " with shared memory" : "");
 }
 
-void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
+void ProcessGroup::all_reduce(torch::Tensor tensor, c10d::ReduceOp operation) {
   if (!group_) return;
-  const auto options = options_of_awaited(tensor);
+  auto options = options_of_awaited(tensor);
+  options.reduceOp = std::move(operation);
   std::vector<torch::Tensor> tensors = {std::move(tensor)};
   const CollectiveWait waiting;
   group_->allreduce(tensors, options)->wait();
+}
+
+void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
+  all_reduce(std::move(tensor), c10d::ReduceOp::SUM);
+}
+
+void ProcessGroup::all_reduce_max(torch::Tensor tensor) {
+  all_reduce(std::move(tensor), c10d::ReduceOp::MAX);
 }
 
 void ProcessGroup::broadcast(const std::vector<torch::Tensor>& tensors) {

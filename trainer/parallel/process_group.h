@@ -66,6 +66,8 @@ class ProcessGroup {
 
   /// Sums `tensor` over all ranks, in place, on every rank.
   void all_reduce_sum(torch::Tensor tensor);
+  /// The largest of all ranks' values, element by element, in place, on every rank.
+  void all_reduce_max(torch::Tensor tensor);
   /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal
   /// shapes.
   void broadcast(const std::vector<torch::Tensor>& tensors);
@@ -100,6 +102,7 @@ class ProcessGroup {
   PendingMax all_reduce_max_async(const std::vector<int64_t>& values);
 
  private:
+  void all_reduce(torch::Tensor tensor, c10d::ReduceOp operation);
   void share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,
                     std::chrono::milliseconds timeout);
   void connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, const DevicePlan& plan,

@@ -17,8 +17,8 @@ int64_t norm_blocks(int64_t elements) { return (elements + kNormBlock - 1) / kNo
 }  // namespace
 
 ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
-                     Mesh& mesh)
-    : group_(mesh.model()) {
+                     ProcessGroup& group)
+    : group_(group) {
   std::string own;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterCut& cut = cuts.at(parameters[i].name);
@@ -38,7 +38,8 @@ ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCu
   }
   std::vector<int64_t> places;
   for (const std::size_t i : counted_) {
-    const int64_t first = first_of.at(parameters[i].name);
+    const auto& piece = parameters[i].piece;
+    const int64_t first = first_of.at(parameters[i].name) + (piece ? piece->begin / kNormBlock : 0);
     for (int64_t k = 0; k < norm_blocks(parameters[i].tensor.numel()); ++k)
       places.push_back(first + k);
   }

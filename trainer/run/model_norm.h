@@ -8,7 +8,7 @@
 
 #include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/process_group.h"
 
 namespace ddp::train {
 
@@ -18,11 +18,13 @@ namespace ddp::train {
 /// parameter that several ranks hold parts of, each rank has blocks of its own part.
 class ModelNorm {
  public:
-  /// `parameters`: those that this rank updates, each with a cut. A collective over mesh.model().
-  ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts, Mesh& mesh);
+  /// `parameters`: those that this rank updates, or pieces of them, each with a cut. `group`: the
+  /// ranks that together update each element of the model once. A collective over it.
+  ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
+            ProcessGroup& group);
 
   /// Of the parameters' gradients in their order; a float32 scalar on their device, the same on all
-  /// ranks of the model. A collective; no host sync.
+  /// ranks of the group. A collective; no host sync.
   torch::Tensor operator()(const std::vector<torch::Tensor>& gradients) const;
 
  private:

@@ -122,7 +122,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
   if (mesh.divides_model()) {
     const ParameterCuts cuts = task.parameter_cuts();
     cut_state_ = std::make_unique<CutState>(cuts, mesh);
-    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts, mesh);
+    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts,
+                                              shards_ == nullptr ? mesh.model() : world_);
   }
   if (meta) load(*meta, snapshot);
   task.join(data_, batch_plan_.micro_batches);
@@ -220,6 +221,7 @@ void Trainer::update(StepOutput& output) {
 }
 
 std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
+  task_.complete_gradients();
   const auto gradients = optimizer_->gradients();
   loss_weights_.correct(gradients, output.losses);
   auto found_inf = scaler_.unscale(gradients);

@@ -147,6 +147,8 @@ class Trainer {
   std::vector<NamedTensor> state() const;
   /// The same as a snapshot has it: on rank 0, and where nothing is divided.
   std::vector<NamedTensor> whole_state() const;
+  /// The state of this rank's part of the model: on data rank 0, and where nothing is sharded.
+  std::vector<NamedTensor> state_of_data_ranks() const;
   SnapshotMeta capture_meta() const;
   NamedTensor generator_state() const;
   /// state() without what is divided, or only that.

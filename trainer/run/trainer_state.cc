@@ -29,6 +29,24 @@ torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
 
 constexpr const char* kModel = "model.";
 
+/// The elements of a piece in the tensor that it is a piece of.
+torch::Tensor piece_in(const torch::Tensor& tensor, const NamedTensor& piece) {
+  return tensor.view(-1)
+      .narrow(0, piece.piece->begin, piece.tensor.numel())
+      .view(piece.tensor.sizes());
+}
+
+/// Where a tensor is a piece, the one that it is a piece of, on the host, with this piece's values.
+std::vector<NamedTensor> with_whole_tensors(std::vector<NamedTensor> tensors) {
+  for (NamedTensor& each : tensors) {
+    if (!each.piece) continue;
+    const auto whole = torch::zeros(each.piece->shape, each.tensor.scalar_type());
+    piece_in(whole, each).copy_(each.tensor);
+    each = {each.name, whole};
+  }
+  return tensors;
+}
+
 /// The place of a tensor's section in the order of Trainer::state().
 std::size_t section_of(std::string_view tensor) {
   constexpr std::array<std::string_view, 4> kSections = {"model.", "optimizer.", "buffer.", "ema."};
@@ -132,10 +150,15 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot)
 }
 
 void Trainer::deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before) {
-  const auto deal_out = [&](const std::vector<NamedTensor>& held) {
+  const auto deal_out = [&](const std::vector<NamedTensor>& own) {
+    const auto held = with_whole_tensors(own);
     cut_state_->deal_out(snapshot, held,
                          [&](const std::string& name) { return may_lack(before, name); });
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (own[i].piece) own[i].tensor.copy_(piece_in(held[i].tensor, own[i]));
+    }
   };
+  const torch::NoGradGuard no_grad;
   deal_out(weights());
   average_.restart();
   auto of_training = state();
@@ -169,7 +192,11 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
 
 // In the order of state().
 std::vector<NamedTensor> Trainer::whole_state() const {
-  if (cut_state_) return cut_state_->gather(state());
+  const auto own = state_of_data_ranks();
+  return cut_state_ ? cut_state_->gather(own) : own;
+}
+
+std::vector<NamedTensor> Trainer::state_of_data_ranks() const {
   if (shards_ == nullptr) return state();
   auto tensors = state_where(/*divided=*/false);
   auto gathered = sharded_state_->gather(state_where(/*divided=*/true));
@@ -261,13 +288,12 @@ std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())
     gradients.push_back({p.name, p.tensor.grad(), p.piece});
-  if (cut_state_) {
-    for (auto& each : gradients) each.name.insert(0, kModel);
-    gradients = cut_state_->gather(gradients);
-    for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
-    return gradients;
-  }
-  return shards_ == nullptr ? gradients : sharded_state_->gather(gradients);
+  if (shards_ != nullptr) gradients = sharded_state_->gather(gradients);
+  if (!cut_state_) return gradients;
+  for (auto& each : gradients) each.name.insert(0, kModel);
+  gradients = cut_state_->gather(gradients);
+  for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
+  return gradients;
 }
 
 }  // namespace ddp::train

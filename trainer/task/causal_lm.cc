@@ -15,6 +15,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/task/evaluator.h"
+#include "trainer/task/tensor_ranks.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
@@ -118,13 +119,55 @@ const SampleSource* CausalLm::evaluation() const {
 
 const SampleSource* CausalLm::test() const { return test_.get(); }
 
+// What cannot be divided is refused here, before a model is built.
+void CausalLm::divide(Mesh& mesh) {
+  if (mesh.shape().pipeline > 1) Task::divide(mesh);
+  if (mesh.shape().tensor == 1) return;
+  check_divisible(mesh.shape().tensor);
+  tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
+}
+
+void CausalLm::check_divisible(int64_t ranks) const {
+  const std::string key = fmt::format("distributed_config.tensor={}", ranks);
+  if (!architecture_.shares_layers()) {
+    throw UserError(
+        fmt::format("{}: divides model=gpt and llama, and this is model={}; use strategy=zero3, "
+                    "which divides any model",
+                    key, config_.model));
+  }
+  if (config_.lora.enabled())
+    throw UserError(key + ": does not divide adapters; remove lora.rank or tensor");
+  if (data_->tokenizer().size() < ranks)
+    throw UserError(fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key,
+                                data_->tokenizer().size()));
+  for (const WeightPlace& place : architecture_.layout(config_, data_->tokenizer().size())) {
+    if (place.split == Split::kInEachPart && config_.distributed.strategy == Strategy::kZero1)
+      throw UserError(
+          key + ": llama_config.qk_norm does not work with strategy=zero1 yet; remove strategy");
+    const bool divided = place.split == Split::kColumns || place.split == Split::kRows;
+    if (!divided || place.units % ranks == 0) continue;
+    throw UserError(
+        fmt::format("{}: {} has {} heads, which {} ranks cannot share evenly; use a "
+                    "divisor of {}",
+                    key, architecture_.name(), place.units, ranks, place.units));
+  }
+  if (!config_.distributed.sequence_parallel || config_.data.block_size % ranks == 0) return;
+  throw UserError(fmt::format(
+      "distributed_config.sequence_parallel: {} ranks cannot share the {} rows of a sequence "
+      "evenly; make data_config.block_size a multiple of {}, or remove sequence_parallel",
+      ranks, config_.data.block_size, ranks));
+}
+
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
-  model_ = make_causal_model(config_, data_->tokenizer().size(), seed);
   const std::string pretrained = architecture_.pretrained(config_);
+  const bool drawn = !tensor_ranks_ || pretrained.empty();
+  model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
+                             tensor_ranks_);
   if (config_.lora.enabled())
     base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
   else if (!resumed_ && !pretrained.empty())
     load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
+  model_->keep_own_parts();
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_->tokenizer());
@@ -176,7 +219,8 @@ torch::Tensor CausalLm::loss(const Batch& batch) {
 
 torch::Tensor CausalLm::smallest_loss() {
   const auto device = model_->parameters().front().device();
-  const auto tokens = torch::zeros({1, 1}, torch::TensorOptions(torch::kInt64).device(device));
+  const int64_t rows = tensor_ranks_ ? tensor_ranks_->size() : 1;
+  const auto tokens = torch::zeros({1, rows}, torch::TensorOptions(torch::kInt64).device(device));
   return model_->loss(tokens, tokens);
 }
 
@@ -249,12 +293,23 @@ void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
       data_->tokenizer().size()));
 }
 
+std::string CausalLm::describe_shares() const {
+  int64_t held = 0;
+  for (const auto& parameter : model_->parameters()) held += parameter.numel();
+  return fmt::format(
+      "Tensor parallel: {} ranks share each layer, rank 0 holds {} of {} parameters{}",
+      tensor_ranks_->size(), short_number(static_cast<double>(held)),
+      short_number(static_cast<double>(model_->parameter_count())),
+      tensor_ranks_->divides_sequence() ? "; sequence parallel between layers" : "");
+}
+
 std::vector<std::string> CausalLm::describe() const {
   std::vector<std::string> lines = {fmt::format(
       "Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
       short_number(static_cast<double>(model_->parameter_count())), model_->parameter_count())};
+  if (tensor_ranks_) lines.push_back(describe_shares());
   for (std::string& line : data_->describe()) lines.push_back(std::move(line));
-  if (const int64_t padding = model_->logits_padding(); padding > 0) {
+  if (const int64_t padding = model_->logits_padding(); padding > 0 && !tensor_ranks_) {
     lines.push_back(fmt::format(
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));

@@ -30,6 +30,9 @@ class CausalLm : public Task {
   std::vector<NamedSource> evaluation_sets() const override;
   const SampleSource* test() const override;
 
+  void divide(Mesh& mesh) override;
+  ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
+  void complete_gradients() override { model_->sum_partial_gradients(); }
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
@@ -66,6 +69,8 @@ class CausalLm : public Task {
 
  private:
   std::vector<NamedTensor> weights() const;
+  void check_divisible(int64_t ranks) const;
+  std::string describe_shares() const;
   void open_eval_sets();
   /// Throws UserError: the weights' embeddings are those of other tokens.
   void check_same_vocabulary() const;
@@ -80,6 +85,7 @@ class CausalLm : public Task {
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;
+  TensorRanksPtr tensor_ranks_;  ///< Null: this process holds the whole model.
   std::shared_ptr<CausalModel> model_;
   std::string base_digest_;  ///< Of the pretrained model below the adapters; else empty.
   torch::Tensor

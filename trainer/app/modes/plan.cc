@@ -14,6 +14,7 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
 #include "trainer/run/batch_plan.h"
+#include "trainer/runtime/error.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -34,6 +35,13 @@ std::string step_fact(const Config& config, const TaskCost& task, int64_t ranks)
 
 int run_plan(const TrainerArgs& args) {
   const Config config = load_config(args.config, args.overrides);
+  if (config.distributed.tensor > 1) {
+    throw UserError(
+        fmt::format("distributed_config.tensor={}: plan compares strategies that leave layers "
+                    "whole; remove it, "
+                    "or ask trainer estimate for the memory of this configuration",
+                    config.distributed.tensor));
+  }
   const PlanCluster described = plan_cluster(args.plan, config);
   Config of_data = config;
   of_data.trainer.batch_size = 1;  // data that are too few for training can be planned with

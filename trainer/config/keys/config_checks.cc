@@ -249,6 +249,42 @@ void check_strategy(const Config& config, const Given& given) {
   }
 }
 
+void check_tensor(const Config& config, const Given& given) {
+  const int64_t ranks = config.distributed.tensor;
+  if (ranks == 1) {
+    if (config.distributed.sequence_parallel) {
+      given.refuse("distributed_config.sequence_parallel",
+                   "belongs to ranks that share layers; set distributed_config.tensor, e.g. to 2");
+    }
+    return;
+  }
+  const auto refuse = [&](const std::string& what) {
+    given.refuse("distributed_config.tensor", what);
+  };
+  const Strategy strategy = config.distributed.strategy;
+  if (strategy != Strategy::kDdp && strategy != Strategy::kZero1) {
+    refuse(
+        fmt::format("{} ranks share layers with strategy=ddp and zero1 only; set strategy=zero1 "
+                    "instead of {}",
+                    ranks, name_of(strategy)));
+  }
+  if (strategy == Strategy::kZero1 && config.distributed.sequence_parallel) {
+    given.refuse("distributed_config.sequence_parallel",
+                 "does not work with strategy=zero1 yet; remove one of them");
+  }
+  if (config.optimizer.name == OptimizerName::kMuon) {
+    refuse(
+        fmt::format("{} ranks hold parts of matrices, and optimizer_config.name=muon needs "
+                    "whole ones; use name=adamw",
+                    ranks));
+  }
+  if (config.trainer.ram_snapshots) {
+    refuse(
+        "gathers snapshots on rank 0, and trainer_config.ram_snapshots needs a part of each "
+        "rank; remove ram_snapshots");
+  }
+}
+
 void check_devices(const DistributedConfig& config, const Given& given) {
   if (config.ranks_per_device.value_or(1) == 1 || config.backend != Backend::kNccl) return;
   given.refuse(
@@ -300,6 +336,7 @@ void complete_config(Config& config, const Given& given) {
   check_global_batch(config, given);
   check_optimizer(config, given);
   check_strategy(config, given);
+  check_tensor(config, given);
   check_devices(config.distributed, given);
   check_logging(config, given);
   check_profile(config, given);

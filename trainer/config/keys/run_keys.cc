@@ -11,6 +11,14 @@ std::vector<Field> distributed_fields() {
            "in every micro-batch; zero3: and of the weights, which are collected block by block; "
            "auto: what trainer plan would choose for this machine, kept "
            "by the run as long as its number of ranks stays. The numbers are those of ddp."},
+      {DDP_KEY(distributed, tensor), .range = Range{1, 1024}, .unit = "ranks",
+       .meaning =
+           "Tensor parallelism: ranks that share each layer of a language model, by heads, inner "
+           "features and vocabulary; neighbours, best on one machine. The number of ranks "
+           "is a multiple of it. 1: each rank computes whole layers."},
+      {DDP_KEY(distributed, sequence_parallel), .null_means = NullMeans::kOff,
+       .meaning = "With tensor above 1: norms, dropout and residuals work on each rank's share of "
+                  "a sequence's rows: less memory for activations, the same bytes sent."},
       {DDP_KEY(distributed, backend),
        .meaning = "auto: nccl on GPUs, gloo on CPUs, where the ranks of one machine reduce through "
                   "memory that they share; gloo: through sockets there, too."},

@@ -10,10 +10,20 @@
 
 namespace ddp::train::cpu {
 
+/// Where rows, or heads, are among those of all ranks: of every `all` of them, this one has `here`
+/// that follow each other, from the `first` on.
+struct Places {
+  int64_t here = 1;
+  int64_t all = 1;
+  int64_t first = 0;
+  constexpr int64_t of(int64_t i) const { return i / here * all + first + i % here; }
+};
+
 /// Each element is kept with probability 1 - p, 0 <= p < 1, and then divided by that.
 struct Dropout {
   double p = 0.0;
   uint64_t seed = 0;
+  Places places{};  ///< Of rows; in attention, of heads. Masks are those of one process.
 };
 
 /// Rows of a matrix that one call works on: [first, last) of [rows, columns], row-major.

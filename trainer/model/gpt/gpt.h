@@ -18,8 +18,10 @@
 #include "trainer/config/config.h"
 #include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/model_unit.h"
+#include "trainer/model/tensor_parallel.h"
 #include "trainer/model/token_context.h"
 
 namespace ddp::train {
@@ -35,11 +37,12 @@ struct CachedPositions {
 struct AttentionScope {
   const CachedPositions* cached = nullptr;  ///< Null: no earlier tokens.
   torch::Tensor mask{};                     ///< As TokenContext::mask().
+  fused::Places rows{};  ///< Of a sequence, that this rank holds between shared layers.
 };
 
 class CausalSelfAttentionImpl : public torch::nn::Module {
  public:
-  explicit CausalSelfAttentionImpl(const GptConfig& config);
+  CausalSelfAttentionImpl(const GptConfig& config, const TensorRanksPtr& ranks);
   /// [B, T, C] -> residual + [B, T, C]; position t sees positions <= t only, and those in
   /// `scope.cached`, to which this pass adds its own.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
@@ -50,11 +53,16 @@ class CausalSelfAttentionImpl : public torch::nn::Module {
  private:
   torch::Tensor heads(const torch::Tensor& x_BTC, const AttentionScope& scope);
   torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const AttentionScope& scope) const;
+  torch::Tensor attend_with_masks_of_all(const std::vector<torch::Tensor>& qkv,
+                                         const torch::Tensor& mask) const;
 
   AdaptableLinear c_attn{nullptr};  // query, key and value in one projection
   AdaptableLinear c_proj{nullptr};
   torch::nn::Dropout resid_dropout{nullptr};
-  int64_t n_head_;
+  TensorRanksPtr ranks_;
+  int64_t n_head_;         // of this rank
+  fused::Places heads_{};  // among those of all ranks
+  int64_t head_dim_;
   double attn_pdrop_;
   bool fused_;
 };
@@ -62,11 +70,12 @@ TORCH_MODULE(CausalSelfAttention);
 
 class MlpImpl : public torch::nn::Module {
  public:
-  explicit MlpImpl(const GptConfig& config);
+  MlpImpl(const GptConfig& config, const TensorRanksPtr& ranks);
   /// [B, T, C] -> residual + [B, T, C].
-  torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC);
+  torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
+                        const fused::Places& rows);
   /// The same without the residual.
-  torch::Tensor branch(const torch::Tensor& x_BTC);
+  torch::Tensor branch(const torch::Tensor& x_BTC, const fused::Places& rows);
 
  private:
   torch::Tensor inner(const torch::Tensor& x_BTC);
@@ -74,6 +83,7 @@ class MlpImpl : public torch::nn::Module {
   AdaptableLinear c_fc{nullptr};
   AdaptableLinear c_proj{nullptr};
   torch::nn::Dropout dropout{nullptr};
+  TensorRanksPtr ranks_;
   std::string gelu_approximation_;
   bool fused_;
 };
@@ -81,7 +91,7 @@ TORCH_MODULE(Mlp);
 
 class BlockImpl : public ModelUnit {
  public:
-  explicit BlockImpl(const GptConfig& config);
+  BlockImpl(const GptConfig& config, const TensorRanksPtr& ranks);
   torch::Tensor forward(const torch::Tensor& x_BTC, const AttentionScope& scope);
 
  private:
@@ -95,17 +105,23 @@ TORCH_MODULE(Block);
 /// Embeddings, blocks and final norm: the part whose names start with `transformer.`.
 class TransformerImpl : public torch::nn::Module {
  public:
-  TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size);
-  /// int64 [B, T] -> [B, T, C].
-  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context);
+  TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
+                  const TensorRanksPtr& ranks);
+  /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of wte.
+  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
+                        const CutRange& tokens);
 
   torch::nn::Embedding wte{nullptr};
 
  private:
+  fused::Places rows_in_pass(int64_t length, const TokenContext& context) const;
+  torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
+                      const CutRange& tokens, const fused::Places& rows);
   torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC,
-                              const torch::Tensor& mask);
+                              const AttentionScope& scope);
   torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache, const torch::Tensor& mask);
 
+  TensorRanksPtr ranks_;
   bool checkpointed_;
   bool fused_;
   torch::nn::Embedding wpe{nullptr};
@@ -119,15 +135,15 @@ class GPTImpl : public CausalModel {
  public:
   /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2
   /// n_layer)), biases 0, norms 1. Without one they are undefined, for a caller that loads them
-  /// all.
+  /// all. `ranks`: they share its layers; the weights are parts of those of one process.
   GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
-          std::optional<uint64_t> seed);
+          std::optional<uint64_t> seed, const TensorRanksPtr& ranks = {});
 
   const torch::Tensor& head_weight() const override;
 
  protected:
   torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
-    return transformer(idx_BT, context);
+    return transformer(idx_BT, context, own_tokens());
   }
   int64_t cached_layers() const override { return n_layer_; }
 
@@ -142,6 +158,6 @@ TORCH_MODULE(GPT);
 
 /// See MakeCausalModel.
 std::shared_ptr<CausalModel> make_gpt(const Config& config, int64_t vocab_size,
-                                      std::optional<uint64_t> seed);
+                                      std::optional<uint64_t> seed, const TensorRanksPtr& ranks);
 
 }  // namespace ddp::train

@@ -114,8 +114,9 @@ class GptArchitecture : public CausalArchitecture {
     config.gpt.init_from.clear();
   }
 
+  bool shares_layers() const override { return true; }
   WeightsLayout layout(const Config& config, int64_t vocab_size) const override {
-    return GptLayout(config.gpt, vocab_size, config.data.block_size).places;
+    return gpt_layout(config.gpt, vocab_size, config.data.block_size);
   }
 
   std::vector<ParameterPart> parameter_parts(const Config& config,
@@ -198,6 +199,10 @@ const PretrainedLayout kGpt2Layout = {
     "wpe.weight",
     "wte.weight",
     "a pytorch_model.bin or ckpt.pt is turned into such a folder by scripts/convert_checkpoint.py"};
+
+WeightsLayout gpt_layout(const GptConfig& gpt, int64_t vocab_size, int64_t block_size) {
+  return GptLayout(gpt, vocab_size, block_size).places;
+}
 
 std::unique_ptr<const CausalArchitecture> gpt_architecture() {
   return std::make_unique<GptArchitecture>();

@@ -12,6 +12,9 @@ namespace ddp::train {
 
 std::unique_ptr<const CausalArchitecture> gpt_architecture();
 
+/// See CausalArchitecture::layout().
+WeightsLayout gpt_layout(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
+
 /// The sizes that gpt_config.model_type names.
 const std::vector<ModelPreset>& gpt_presets();
 

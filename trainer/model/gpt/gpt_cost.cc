@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "trainer/model/cpu/kernels.h"
+#include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -28,7 +30,12 @@ struct GptSizes {
         fused_attention(fused && cpu::takes_attention(
                                      config.data.block_size,
                                      config.gpt.n_embd / std::max<int64_t>(1, config.gpt.n_head))),
-        noise(fused ? 0.0 : (place.cuda ? kMask : kFloatSize)) {}
+        noise(fused ? 0.0 : (place.cuda ? kMask : kFloatSize)),
+        shared(static_cast<double>(config.distributed.tensor)),
+        by_rows(config.distributed.sequence_parallel ? shared : 1.0) {
+    heads /= shared;
+    vocab_size = std::ceil(vocab_size / shared);
+  }
 
   /// Attention scores of a block: [B, H, T, T].
   double scores() const { return tokens * heads * length; }
@@ -42,28 +49,34 @@ struct GptSizes {
   double compute;  ///< Bytes of an element in matrix products.
   bool fused;      ///< gpt_config.fused_cpu_kernels is at work: masks are made again.
   bool fused_attention;
-  double noise;  ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
+  double noise;    ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
+  double shared;   ///< Ranks that share each layer; heads and vocab_size are those of one.
+  double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
 
 /// What the backward pass of one block needs, bytes.
 double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   const double row = s.tokens * s.width;
-  double bytes = 2 * row * kFloatSize;             // the inputs of both norms
-  bytes += (2 + 3 + 1 + 4 + 4) * row * s.compute;  // norms' outputs, q k v, y, around the GELU
-  bytes += s.tokens * (4 + s.heads) * kFloatSize;  // statistics of norms and of the softmax
-  if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise;
+  double bytes = 2 * row * kFloatSize / s.by_rows;        // the inputs of both norms
+  bytes += 2 * row * s.compute;                           // their outputs, as layers get them
+  bytes += (3 + 1 + 4 + 4) * row / s.shared * s.compute;  // q k v, y, around the GELU
+  bytes += s.tokens * (4 + s.heads) * kFloatSize;         // statistics of norms and of the softmax
+  if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise / s.by_rows;
   if (s.fused_attention) {  // probabilities; q, k and v in float32
-    return bytes + s.scores() * kFloatSize + (s.compute < kFloatSize ? 3 * row * kFloatSize : 0.0);
+    return bytes + s.scores() * kFloatSize +
+           (s.compute < kFloatSize ? 3 * row / s.shared * kFloatSize : 0.0);
   }
   // No fused attention with dropout there: q, k and v once more, then softmax, noise and product.
-  if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * row * s.compute + 3 * s.scores() * kFloatSize;
+  if (gpt.attn_pdrop > 0 && !cuda) {
+    bytes += 3 * row / s.shared * s.compute + 3 * s.scores() * kFloatSize;
+  }
   return bytes;
 }
 
 /// What exists besides while the last block is computed backward: around the GELU first; then, when
 /// the MLP's part is gone, the gradients of the attention scores.
 double block_workspace(const GptSizes& s, const GptConfig& gpt, bool cuda) {
-  const double row = s.tokens * s.width * s.compute;
+  const double row = s.tokens * s.width * s.compute / s.shared;
   const double scores =
       gpt.attn_pdrop > 0 && !cuda && !s.fused_attention ? 2 * s.scores() * kFloatSize : 0.0;
   constexpr double kRows = 14;  // measured on CPUs; 9 of them are the gradients around the GELU
@@ -76,10 +89,11 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   double bytes = s.layers * block;
   if (gpt.activation_checkpointing) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
-    bytes = (s.layers + 2) * row * kFloatSize + block + 12 * s.width * s.width * kFloatSize;
+    bytes = (s.layers + 2) * row * kFloatSize / s.by_rows + block +
+            12 * s.width * s.width / s.shared * kFloatSize;
   }
-  bytes += row * kFloatSize + row * s.compute;  // around the last norm
-  if (gpt.embd_pdrop > 0) bytes += row * s.noise;
+  bytes += row * kFloatSize / s.by_rows + row * s.compute;  // around the last norm
+  if (gpt.embd_pdrop > 0) bytes += row * s.noise / s.by_rows;
   return bytes;
 }
 
@@ -153,7 +167,8 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
   const double adapters = adapter_activation_bytes(config, parameters, place) /
                           (gpt.activation_checkpointing ? sizes.layers : 1.0);
-  return with_items(state_items(config, parameters, place),
+  const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
+  return with_items(state_items(config, parameters, place, layout),
                     {{"activations",
                       whole_bytes(activation_bytes(sizes, gpt, place.cuda) + workspace + adapters)},
                      {"logits", whole_bytes(logits)}});

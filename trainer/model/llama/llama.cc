@@ -5,6 +5,8 @@
 #include <string>
 
 #include "trainer/model/activation_checkpoint.h"
+#include "trainer/model/chunked_loss.h"
+#include "trainer/model/llama/llama_cost.h"
 #include "trainer/model/undrawn_layers.h"
 
 namespace ddp::train {
@@ -68,7 +70,7 @@ RmsNormImpl::RmsNormImpl(int64_t width, double eps) : eps_(eps) {
 }
 
 torch::Tensor RmsNormImpl::forward(const torch::Tensor& x) const {
-  return at::rms_norm(x.to(torch::kFloat32), {weight.size(0)}, weight, eps_).to(x.scalar_type());
+  return at::rms_norm(wide(x), {weight.size(0)}, weight, eps_).to(x.scalar_type());
 }
 
 LlamaAttentionImpl::LlamaAttentionImpl(const LlamaShape& shape) : head_dim_(shape.head_dim) {
@@ -83,8 +85,9 @@ LlamaAttentionImpl::LlamaAttentionImpl(const LlamaShape& shape) : head_dim_(shap
   k_norm = register_module("k_norm", RmsNorm(head_dim_, shape.norm_eps));
 }
 
-torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
+torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& input, const LlamaPass& pass,
                                           std::size_t layer) {
+  const auto x_BTC = pass.enter(input);
   const int64_t B = x_BTC.size(0);
   const int64_t T = x_BTC.size(1);
   const auto heads = [&](AdaptableLinear& projection) {
@@ -95,7 +98,7 @@ torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& x_BTC, const Llam
   const auto y_BHTD =
       attend(rotated(q_BTHD.transpose(1, 2), pass), rotated(k_BTKD.transpose(1, 2), pass),
              heads(v_proj).transpose(1, 2), pass, layer);
-  return o_proj(y_BHTD.transpose(1, 2).reshape({B, T, -1}));
+  return pass.leave(o_proj(y_BHTD.transpose(1, 2).reshape({B, T, -1})));
 }
 
 torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD,
@@ -125,8 +128,9 @@ LlamaMlpImpl::LlamaMlpImpl(const LlamaShape& shape) {
   down_proj = register_module("down_proj", AdaptableLinear(I, C, /*bias=*/false));
 }
 
-torch::Tensor LlamaMlpImpl::forward(const torch::Tensor& x_BTC) {
-  return down_proj(at::silu(gate_proj(x_BTC)) * up_proj(x_BTC));
+torch::Tensor LlamaMlpImpl::forward(const torch::Tensor& input, const LlamaPass& pass) {
+  const auto x_BTC = pass.enter(input);
+  return pass.leave(down_proj(at::silu(gate_proj(x_BTC)) * up_proj(x_BTC)));
 }
 
 LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
@@ -144,15 +148,18 @@ torch::Tensor LlamaBlockImpl::forward(const torch::Tensor& x_BTC, const LlamaPas
       const auto before = gpu::add_norm(x, {}, input_layernorm->weights());
       const auto attended = gpu::add_norm(before.sum, self_attn(before.y, pass, layer),
                                           post_attention_layernorm->weights());
-      return attended.sum + mlp(attended.y);
+      return attended.sum + mlp(attended.y, pass);
     }
     const auto attended_BTC = x + self_attn(input_layernorm(x), pass, layer);
-    return attended_BTC + mlp(post_attention_layernorm(attended_BTC));
+    return attended_BTC + mlp(post_attention_layernorm(attended_BTC), pass);
   });
 }
 
-LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size)
-    : checkpointed_(config.activation_checkpointing), frequencies_(rotary_frequencies(config)) {
+LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size,
+                               const TensorRanksPtr& ranks)
+    : ranks_(ranks),
+      checkpointed_(config.activation_checkpointing),
+      frequencies_(rotary_frequencies(config)) {
   embed_tokens = register_module("embed_tokens", undrawn_embedding(vocab_size, config.n_embd));
   layers = register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < config.n_layer; ++i) layers->push_back(LlamaBlock(config));
@@ -164,15 +171,20 @@ LlamaPass LlamaStackImpl::pass_of(const torch::Tensor& idx_BT, const TokenContex
   const auto positions = context.positions(idx_BT);
   auto angles = positions.to(torch::kFloat32).unsqueeze(-1) * frequencies_;
   if (angles.dim() == 3) angles = angles.unsqueeze(1);  // [B, 1, T, D / 2]: the same for each head
-  return {angles.cos(), angles.sin(), context.cache, context.mask(idx_BT)};
+  const bool by_rows =
+      context.cache == nullptr && divides_rows(ranks_, idx_BT.size(1), is_training());
+  return {angles.cos(), angles.sin(), context.cache, context.mask(idx_BT), ranks_, by_rows};
 }
 
-torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context) {
+torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context,
+                                      const CutRange& tokens) {
   const auto pass = pass_of(idx_BT, context);
-  auto x_BTC = embed_tokens(idx_BT);
+  auto x_BTC =
+      ranks_ ? pass.leave(lookup_own(idx_BT, embed_tokens->weight, tokens)) : embed_tokens(idx_BT);
   for (std::size_t i = 0; i < layers->size(); ++i) x_BTC = through_block(i, x_BTC, pass);
   if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, norm->weights()).y : norm(x_BTC);
+  return pass.enter(gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, norm->weights()).y
+                                           : norm(x_BTC));
 }
 
 torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
@@ -186,11 +198,11 @@ torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tens
 }
 
 LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
-                     std::optional<uint64_t> seed)
-    : CausalModel(
-          {vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of}),
+                     std::optional<uint64_t> seed, const TensorRanksPtr& ranks)
+    : CausalModel({vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of,
+                   ranks, llama_layout(config, vocab_size)}),
       n_layer_(config.n_layer) {
-  model = register_module("model", LlamaStack(config, vocab_size));
+  model = register_module("model", LlamaStack(config, vocab_size, ranks));
   if (!config.tie_weights)
     lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
   if (seed) initialise(*seed);
@@ -203,14 +215,15 @@ void LlamaImpl::initialise(uint64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   for (auto& item : named_parameters()) {
     const std::string& name = item.key();
-    torch::Tensor& tensor = item.value();
     const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
-    if (name.ends_with(".bias"))
-      tensor.zero_();
-    else if (tensor.dim() == 1)
-      tensor.fill_(1.0);
-    else
-      tensor.normal_(0.0, residual ? residual_std : kStd, generator);
+    draw(name, item.value(), [&](torch::Tensor& tensor) {
+      if (name.ends_with(".bias"))
+        tensor.zero_();
+      else if (tensor.dim() == 1)
+        tensor.fill_(1.0);
+      else
+        tensor.normal_(0.0, residual ? residual_std : kStd, generator);
+    });
   }
 }
 
@@ -219,8 +232,8 @@ const torch::Tensor& LlamaImpl::head_weight() const {
 }
 
 std::shared_ptr<CausalModel> make_llama(const Config& config, int64_t vocab_size,
-                                        std::optional<uint64_t> seed) {
-  return Llama(llama_of(config), vocab_size, config.data.block_size, seed).ptr();
+                                        std::optional<uint64_t> seed, const TensorRanksPtr& ranks) {
+  return Llama(llama_of(config), vocab_size, config.data.block_size, seed, ranks).ptr();
 }
 
 }  // namespace ddp::train

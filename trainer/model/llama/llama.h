@@ -42,6 +42,15 @@ struct LlamaPass {
   torch::Tensor cos, sin;          ///< Of the positions, [.., T, D / 2].
   KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
   torch::Tensor mask{};            ///< As TokenContext::mask().
+  TensorRanksPtr ranks{};          ///< Null: the layers are not shared.
+  bool by_rows = false;            ///< This rank holds rows between them; see divides_rows().
+
+  torch::Tensor enter(const torch::Tensor& x) const {
+    return ranks ? enter_layers(x, ranks, by_rows) : x;
+  }
+  torch::Tensor leave(const torch::Tensor& product) const {
+    return ranks ? leave_layers(product, ranks, by_rows) : product;
+  }
 };
 
 class LlamaAttentionImpl : public torch::nn::Module {
@@ -64,7 +73,7 @@ TORCH_MODULE(LlamaAttention);
 class LlamaMlpImpl : public torch::nn::Module {
  public:
   explicit LlamaMlpImpl(const LlamaShape& shape);
-  torch::Tensor forward(const torch::Tensor& x_BTC);
+  torch::Tensor forward(const torch::Tensor& x_BTC, const LlamaPass& pass);
 
  private:
   AdaptableLinear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
@@ -87,9 +96,10 @@ TORCH_MODULE(LlamaBlock);
 /// Embedding, blocks and final norm: the part whose names start with `model.`.
 class LlamaStackImpl : public torch::nn::Module {
  public:
-  LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size);
-  /// int64 [B, T] -> [B, T, C].
-  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context);
+  LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size, const TensorRanksPtr& ranks);
+  /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of embed_tokens.
+  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
+                        const CutRange& tokens);
 
   torch::nn::Embedding embed_tokens{nullptr};
 
@@ -97,6 +107,7 @@ class LlamaStackImpl : public torch::nn::Module {
   LlamaPass pass_of(const torch::Tensor& idx_BT, const TokenContext& context);
   torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC, const LlamaPass& pass);
 
+  TensorRanksPtr ranks_;
   bool checkpointed_;
   torch::nn::ModuleList layers{nullptr};
   RmsNorm norm{nullptr};
@@ -110,13 +121,13 @@ class LlamaImpl : public CausalModel {
   /// n_layer)), biases 0, norms 1. Without one they are undefined, for a caller that loads them
   /// all.
   LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
-            std::optional<uint64_t> seed);
+            std::optional<uint64_t> seed, const TensorRanksPtr& ranks = {});
 
   const torch::Tensor& head_weight() const override;
 
  protected:
   torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
-    return model(idx_BT, context);
+    return model(idx_BT, context, own_tokens());
   }
   int64_t cached_layers() const override { return n_layer_; }
 
@@ -131,7 +142,7 @@ TORCH_MODULE(Llama);
 
 /// See MakeCausalModel.
 std::shared_ptr<CausalModel> make_llama(const Config& config, int64_t vocab_size,
-                                        std::optional<uint64_t> seed);
+                                        std::optional<uint64_t> seed, const TensorRanksPtr& ranks);
 
 /// Radians by which a position turns each pair of a head's numbers, float32 [D / 2]; as in
 /// transformers, to the bit.

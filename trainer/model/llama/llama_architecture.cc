@@ -44,6 +44,7 @@ class LlamaArchitecture : public CausalArchitecture {
     llama.init_from.clear();
   }
 
+  bool shares_layers() const override { return true; }
   WeightsLayout layout(const Config& config, int64_t vocab_size) const override {
     return llama_layout(llama_of(config), vocab_size);
   }

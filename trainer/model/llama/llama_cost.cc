@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trainer/model/lora.h"
+#include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -42,8 +43,8 @@ class LlamaLayout {
     add(name + "o_proj.weight", {width_, shape_.n_head * shape_.head_dim}, Split::kRows,
         shape_.n_head);
     if (!shape_.qk_norm) return;
-    add(name + "q_norm.weight", {shape_.head_dim});
-    add(name + "k_norm.weight", {shape_.head_dim});
+    add(name + "q_norm.weight", {shape_.head_dim}, Split::kInEachPart);
+    add(name + "k_norm.weight", {shape_.head_dim}, Split::kInEachPart);
   }
   void add_block() {
     const std::string block = fmt::format("model.layers.{}.", block_);
@@ -77,27 +78,37 @@ struct LlamaSizes {
         keys(tokens * static_cast<double>(shape.n_kv_head * shape.head_dim)),
         inner(tokens * static_cast<double>(shape.intermediate)),
         vocab_size(static_cast<double>(vocab)),
-        compute(config.trainer.use_amp ? 2.0 : 4.0) {}
+        compute(config.trainer.use_amp ? 2.0 : 4.0),
+        heads(static_cast<double>(shape.n_head)),
+        by_rows(config.distributed.sequence_parallel
+                    ? static_cast<double>(config.distributed.tensor)
+                    : 1.0) {
+    const auto shared = static_cast<double>(config.distributed.tensor);
+    for (double* const part : {&queries, &keys, &inner, &heads}) *part /= shared;
+    vocab_size = std::ceil(vocab_size / shared);
+  }
 
   const LlamaConfig& shape;
   double tokens;
   double row;      ///< Elements of a hidden state.
-  double queries;  ///< Of all query heads.
-  double keys;     ///< Of all key heads, as of all value heads.
-  double inner;    ///< Of the feed-forward layer.
+  double queries;  ///< Of the rank's query heads.
+  double keys;     ///< Of its key heads, as of its value heads.
+  double inner;    ///< Of its part of the feed-forward layer.
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
+  double heads;
+  double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
 
 constexpr double kLlamaFloat = 4.0;
 
 /// What the backward pass of one block needs, bytes.
 double llama_block_activations(const LlamaSizes& s) {
-  double bytes = 2 * s.row * kLlamaFloat + 2 * s.row * s.compute;  // around both norms
-  bytes += 2 * s.row * kLlamaFloat;                                // normalized, before the weight
+  double bytes = 2 * s.row * kLlamaFloat / s.by_rows + 2 * s.row * s.compute;  // around both norms
+  bytes += 2 * s.row * kLlamaFloat / s.by_rows;  // normalized, before the weight
   bytes += 5 * s.queries * s.compute;  // q; k and v, repeated for each query head; y twice
   bytes += 4 * s.inner * s.compute;    // gate, silu(gate), up, their product
-  bytes += s.tokens * (2 + static_cast<double>(s.shape.n_head)) * kLlamaFloat;  // statistics
+  bytes += s.tokens * (2 + s.heads) * kLlamaFloat;  // statistics
   if (s.shape.qk_norm) bytes += 2 * (s.queries + s.keys) * kLlamaFloat;
   return bytes;
 }
@@ -168,7 +179,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
                           : 1.0;
   const double activations = llama_activation_bytes(sizes) + workspace +
                              kept * adapter_activation_bytes(config, parameters, place);
-  return with_items(state_items(config, parameters, place),
+  return with_items(state_items(config, parameters, place, llama_layout(sizes.shape, vocab_size)),
                     {{"activations", static_cast<int64_t>(std::llround(activations))},
                      {"logits", static_cast<int64_t>(std::llround(logits))}});
 }

@@ -1,0 +1,221 @@
+// distributed_config.tensor: ranks that share the layers of a model learn what one process learns.
+#include "tests/support/catch.h"
+
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+/// Four heads of 16. Gradients decide the updates' size, as with SGD: Adam makes whole steps of
+/// rounding errors where a gradient is 0, as that of the keys' biases is.
+const Words kModel = {"gpt_config.n_head=4",
+                      "gpt_config.n_embd=64",
+                      "optimizer_config.name=sgd",
+                      "optimizer_config.momentum=0.9",
+                      "optimizer_config.learning_rate=0.05",
+                      "trainer_config.max_steps=8",
+                      "trainer_config.save_every_steps=4",
+                      "trainer_config.eval_every_steps=4",
+                      "trainer_config.global_batch_size=16",
+                      "trainer_config.batch_size=4"};
+
+struct Way {
+  int ranks = 1;
+  int tensor = 1;
+  bool by_sequence = false;
+};
+
+std::string text_of(const Way& way) {
+  return std::to_string(way.ranks) + " ranks, tensor=" + std::to_string(way.tensor) +
+         (way.by_sequence ? ", by sequence" : "");
+}
+
+Words words_of(const Way& way) {
+  Words words = {"distributed_config.tensor=" + std::to_string(way.tensor)};
+  if (way.by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
+  return words;
+}
+
+Finished run(const Workspace& place, const Way& way, const Words& overrides) {
+  return succeed(launched(place, way.ranks, overrides + words_of(way)));
+}
+
+std::vector<double> losses_of(const std::string& output) {
+  static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
+  std::vector<double> losses;
+  for (std::sregex_iterator it(output.begin(), output.end(), loss), end; it != end; ++it)
+    losses.push_back(std::stod((*it)[1]));
+  return losses;
+}
+
+void check_near(const std::vector<double>& some, const std::vector<double>& others, double margin) {
+  REQUIRE(!some.empty());
+  REQUIRE(some.size() == others.size());
+  for (std::size_t i = 0; i < some.size(); ++i) CHECK(std::abs(some[i] - others[i]) <= margin);
+}
+
+/// Each way, with dropout, learns what one process learns.
+void check_like_one(const std::vector<Way>& ways, const Words& overrides, double margin) {
+  const Workspace one;
+  const auto by_one = succeed(alone(one, overrides));
+  for (const Way& way : ways) {
+    INFO(text_of(way));
+    const Workspace shared;
+    const auto by_ranks = run(shared, way, overrides);
+    CHECK_THAT(by_ranks.out, Contains("Tensor parallel: " + std::to_string(way.tensor) +
+                                      " ranks share each layer"));
+    check_near(losses_of(by_ranks.out), losses_of(by_one.out), margin);
+    CHECK(largest_parameter_distance(shared.snapshot(), one.snapshot()) < margin);
+  }
+}
+
+/// Without metadata and the state of the generator, which belong to the step.
+Words changed_tensors(const Workspace& some, const Workspace& others) {
+  Words changed = differences(some.snapshot(), others.snapshot());
+  std::erase_if(changed, [](const std::string& name) {
+    return !name.starts_with("model.") && !name.starts_with("optimizer.") &&
+           !name.starts_with("ema.");
+  });
+  return changed;
+}
+
+void copy_snapshot(const Workspace& from, const Workspace& to) {
+  fs::copy_file(from.snapshot(), to.snapshot());
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share layers learn what one process learns, with its dropout masks") {
+  check_like_one({{2, 2}, {4, 2}, {4, 4}, {2, 2, true}, {4, 2, true}},
+                 kModel + Words{"trainer_config.ema_decay=0.9",
+                                "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"},
+                 1e-4);
+}
+
+TEST_CASE("they learn it with a tied head, blocks computed again and a loss in chunks") {
+  check_like_one(
+      {{2, 2}, {2, 2, true}},
+      kModel + Words{"gpt_config.tie_weights=true", "gpt_config.activation_checkpointing=true",
+                     "gpt_config.loss_chunk_size=24", "gpt_config.fused_cpu_kernels=false"},
+      1e-4);
+}
+
+TEST_CASE("in 16 bits ranks that share layers learn about what one process learns") {
+  for (const char* type : {"bf16", "fp16"}) {
+    INFO(type);
+    check_like_one({{2, 2}, {2, 2, true}},
+                   kModel + Words{"trainer_config.use_amp=true",
+                                  std::string("trainer_config.amp_dtype=") + type},
+                   0.05);
+  }
+}
+
+TEST_CASE("a run that is saved under any division of the model goes on under any other") {
+  const std::vector<Way> ways = {{1, 1}, {2, 1}, {2, 2}, {4, 2}, {4, 4}, {4, 2, true}};
+  const Words options =
+      kModel + Words{"optimizer_config.name=adamw", "trainer_config.ema_decay=0.9",
+                     "optimizer_config.momentum=auto", "optimizer_config.learning_rate=0.001"};
+  std::vector<double> next_loss;
+  for (const Way& before : ways) {
+    const Workspace saved;
+    run(saved, before, options + Words{"trainer_config.max_steps=3"});
+    for (const Way& after : ways) {
+      INFO(text_of(before) << ", then " << text_of(after));
+      const Workspace place;
+      copy_snapshot(saved, place);
+      // A step without an update leaves the state as it was loaded.
+      const auto same = run(place, after,
+                            options + Words{"trainer_config.max_steps=4",
+                                            R"(trainer_config.fault_plan=["step=4 kind=nan"])"});
+      CHECK(order_of_steps(same.out) == std::vector<int>{4});
+      CHECK(changed_tensors(place, saved) == Words{});
+      const auto learned = run(place, after, options + Words{"trainer_config.max_steps=5"});
+      const auto losses = losses_of(learned.out);
+      REQUIRE(!losses.empty());
+      next_loss.push_back(losses.front());
+    }
+  }
+  for (const double loss : next_loss) CHECK(std::abs(loss - next_loss.front()) < 1e-3);
+}
+
+TEST_CASE("zero1 divides the optimizer's state of ranks that share layers, and learns the same") {
+  const Words adamw =
+      kModel + Words{"optimizer_config.name=adamw", "optimizer_config.momentum=auto",
+                     "trainer_config.ema_decay=0.9"};
+  const Workspace ddp, zero, resumed;
+  const auto by_ddp = run(ddp, {4, 2}, adamw);
+  const auto by_zero = run(zero, {4, 2}, adamw + under("zero1"));
+  CHECK(differences(zero.snapshot(), ddp.snapshot()) == Words{});
+  CHECK(content_sha256(zero) == content_sha256(ddp));
+  CHECK(steps_of(by_zero.out) == steps_of(by_ddp.out));
+  run(resumed, {4, 2}, adamw + Words{"trainer_config.max_steps=5"});
+  run(resumed, {4, 2}, adamw + under("zero1"));
+  CHECK(content_sha256(resumed) == content_sha256(ddp));
+}
+
+TEST_CASE("a killed rank of those that share layers costs nothing: the run ends as without") {
+  const Words options =
+      kModel + Words{"optimizer_config.name=adamw", "optimizer_config.momentum=auto"};
+  const Workspace unbroken;
+  run(unbroken, {4, 2}, options);
+  for (const char* phase : {"forward", "backward", "optimizer"}) {
+    INFO(phase);
+    const Workspace killed;
+    const std::string fault = std::string("rank=1 step=6 phase=") + phase + " kind=kill";
+    succeed(launched(
+        killed, 4,
+        options + words_of({4, 2}) + Words{"trainer_config.fault_plan=[\"" + fault + "\"]"},
+        {"--max_restarts=1"}));
+    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+    CHECK(content_sha256(killed) == content_sha256(unbroken));
+  }
+}
+
+TEST_CASE("what ranks that share layers have learned is evaluated, sampled and exported by one") {
+  const Workspace shared, one;
+  const Words sampled =
+      kModel + Words{"trainer_config.sample_every_steps=8", "trainer_config.sample_tokens=20"};
+  run(shared, {2, 2, true}, sampled);
+  succeed(alone(one, sampled));
+  // Sampled from the weights of the end, which are one process's but for rounding.
+  const auto text_in = [](const Workspace& place) {
+    return nlohmann::json::parse(read_bytes(place / "samples.jsonl")).at("text");
+  };
+  CHECK(text_in(shared) == text_in(one));
+  const auto evaluated = succeed(trainer(shared, {"eval", "--snapshot", "snapshot.pt"}));
+  CHECK_THAT(evaluated.out, Contains("perplexity"));
+  succeed(trainer(shared, {"generate", "--snapshot", "snapshot.pt", "--prompt", "the",
+                           "--max_new_tokens", "5"}));
+  succeed(trainer(shared, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+}
+
+TEST_CASE("what ranks cannot share is refused in one line that names the way out") {
+  const auto refused = [](int ranks, const Words& overrides, const std::string& what) {
+    const Workspace place;
+    const auto run = finish(launched(place, ranks, overrides));
+    CHECK(run.exit != 0);
+    CHECK_THAT(run.err, Contains(what));
+  };
+  refused(3, {"distributed_config.tensor=3"},
+          "distributed_config.tensor=3: gpt has 2 heads, which 3 ranks cannot share evenly; use a "
+          "divisor of 2");
+  refused(3, {"distributed_config.tensor=2"}, "3 ranks are not a multiple of it");
+  refused(2, {"distributed_config.tensor=2", "distributed_config.strategy=zero3"},
+          "strategy=ddp and zero1 only; set strategy=zero1 instead of zero3");
+  refused(2, {"distributed_config.tensor=2", "optimizer_config.name=muon"}, "use name=adamw");
+  refused(2, {"distributed_config.sequence_parallel=true"}, "set distributed_config.tensor");
+  refused(2,
+          {"distributed_config.tensor=2", "distributed_config.sequence_parallel=true",
+           "data_config.block_size=31"},
+          "make data_config.block_size a multiple of 2");
+}
+
+}  // namespace ddp::test

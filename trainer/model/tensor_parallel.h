@@ -1,0 +1,88 @@
+// Layers that several ranks share: each holds some of the heads, of the inner features and of the
+// vocabulary, and the ranks' products are summed where the shared layers end.
+//
+// After Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
+// parallelism" (2019), whose f and g are copy_to_ranks() and sum_over_ranks(), and Korthikanti et
+// al., "Reducing activation recomputation in large transformer models" (2022), for rows divided by
+// sequence. Shape suffixes: B batch, T sequence, S = T / ranks, C width, N = B T, V vocabulary.
+#pragma once
+
+#include <torch/custom_class.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "trainer/model/parameter_cut.h"
+
+namespace ddp::train {
+
+/// The collectives of the ranks that share layers. All ranks call them alike and in the same order,
+/// with contiguous tensors; results are the same bits on each. Backward passes call them from
+/// autograd's threads.
+class TensorRanks : public torch::CustomClassHolder {
+ public:
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  /// Whether each rank holds S of a sequence's T rows between shared layers.
+  virtual bool divides_sequence() const = 0;
+  /// Sum of all ranks' `x`, in place.
+  virtual void sum(const torch::Tensor& x) = 0;
+  /// Largest of all ranks' `x`, element by element, in place.
+  virtual void largest(const torch::Tensor& x) = 0;
+  /// Row `rank` of `table` [size, n] is filled in; the others' rows are on return.
+  virtual void all_gather(const torch::Tensor& table) = 0;
+  /// `own` [n] becomes the sum of all ranks' row `rank` of `table` [size, n].
+  virtual void reduce_scatter(const torch::Tensor& table, const torch::Tensor& own) = 0;
+};
+
+/// Null: the model is not divided.
+using TensorRanksPtr = c10::intrusive_ptr<TensorRanks>;
+
+/// `x` as the input of shared layers; backward, the gradients of all ranks are summed.
+torch::Tensor copy_to_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks);
+/// The sum of all ranks' `x`, which the rest of the model uses on each; backward, every rank's
+/// gradient as it is. 16-bit products on a CPU are summed in float32.
+torch::Tensor sum_over_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks);
+
+/// The sequence of which this rank holds rows: [B, S, C] -> [B, T, C], as the input of shared
+/// layers; backward, the sum over the ranks of this rank's rows.
+torch::Tensor gather_sequence(const torch::Tensor& x_BSC, const TensorRanksPtr& ranks);
+/// This rank's rows of the sum of all ranks' `x_BTC`, [B, S, C]; backward, the gradients of all
+/// rows. Types as in sum_over_ranks().
+torch::Tensor scatter_sequence(const torch::Tensor& x_BTC, const TensorRanksPtr& ranks);
+
+/// Whether this rank holds S of the `length` rows of a sequence between shared layers in a pass
+/// that is not one of a cache. Throws for a training step whose rows do not divide.
+bool divides_rows(const TensorRanksPtr& ranks, int64_t length, bool is_training);
+/// The input of shared layers: gather_sequence() or, of a sequence that is not divided,
+/// copy_to_ranks().
+torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks, bool divided);
+/// The output: scatter_sequence() or sum_over_ranks() of this rank's product.
+torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& ranks, bool divided);
+
+/// Rows [tokens.begin, tokens.end) of a table that is divided by tokens: [B, T] -> [B, T, C], zeros
+/// for the tokens of other ranks. Its sum over the ranks is the embedding.
+torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,
+                         const CutRange& tokens);
+
+/// A rank's part of `whole`, in memory of its own.
+torch::Tensor own_part(const torch::Tensor& whole, const ParameterCut& cut);
+
+/// A vocabulary that is divided between ranks, in the loss.
+struct VocabularyShare {
+  TensorRanksPtr ranks;
+  CutRange tokens;  ///< Of this rank.
+};
+
+/// Of logits of this rank's tokens, [n, V'] in float32 or float64: the negative log-likelihoods of
+/// `targets_n`, 0 where a target is negative; turns `logits` into the gradient of their sum. No
+/// rank sees other ranks' logits: 3 n numbers travel.
+torch::Tensor divided_cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets_n,
+                                     const VocabularyShare& share);
+/// The most likely token of each row, of all ranks' logits; the first of several.
+torch::Tensor divided_argmax(const torch::Tensor& logits, const VocabularyShare& share);
+/// The logits of all tokens, [n, V], from those of this rank's, on each rank.
+torch::Tensor gather_logits(const torch::Tensor& logits, int64_t vocab_size,
+                            const VocabularyShare& share);
+
+}  // namespace ddp::train
