@@ -1,4 +1,6 @@
 // Conversations in rows: which go together, what is a target, and that they do not see each other.
+#include <torch/torch.h>  // first: it has a CHECK of its own
+
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -22,7 +24,7 @@ EncodedChat chat_of(int32_t first, std::size_t length, std::size_t targets) {
   return chat;
 }
 
-std::vector<int64_t> numbers(const torch::Tensor& row) {
+std::vector<int64_t> row_numbers(const torch::Tensor& row) {
   const auto* first = row.contiguous().const_data_ptr<int64_t>();
   return {first, first + row.numel()};
 }
@@ -55,9 +57,9 @@ TEST_CASE("a row holds conversations with positions of their own and padding beh
   const ChatSamples samples({chat_of(10, 4, 2), chat_of(20, 3, 1)}, 8);
   REQUIRE(samples.size() == 1);
   const Batch batch = batch_of(samples, 0, 1);
-  CHECK(numbers(batch[kInputs][0]) == std::vector<int64_t>{10, 11, 12, 20, 21, 0, 0, 0});
-  CHECK(numbers(batch[kTargets][0]) == std::vector<int64_t>{-1, 12, 13, -1, 22, -1, -1, -1});
-  CHECK(numbers(batch[kPositions][0]) == std::vector<int64_t>{0, 1, 2, 0, 1, 0, 1, 2});
+  CHECK(row_numbers(batch[kInputs][0]) == std::vector<int64_t>{10, 11, 12, 20, 21, 0, 0, 0});
+  CHECK(row_numbers(batch[kTargets][0]) == std::vector<int64_t>{-1, 12, 13, -1, 22, -1, -1, -1});
+  CHECK(row_numbers(batch[kPositions][0]) == std::vector<int64_t>{0, 1, 2, 0, 1, 0, 1, 2});
   CHECK(batch.target_count == 3);
   CHECK(samples.filled() == 5.0 / 8.0);
   CHECK(samples.first_prompt() == std::vector<int32_t>{10, 11});
@@ -74,7 +76,7 @@ TEST_CASE("what lies beyond a row is cut, and a conversation without a target is
   CHECK(counts.without_target == 2);
   CHECK(counts.targets == 3 + 8);
   CHECK(samples.size() == 2);
-  CHECK(numbers(batch_of(samples, 0, 1)[kTargets][0]) ==
+  CHECK(row_numbers(batch_of(samples, 0, 1)[kTargets][0]) ==
         std::vector<int64_t>{-1, -1, -1, -1, -1, 16, 17, 18});
 }
 
