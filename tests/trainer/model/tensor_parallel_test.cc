@@ -229,6 +229,28 @@ TEST_CASE("initial weights of ranks that share layers are parts of those of one 
   }
 }
 
+TEST_CASE("an estimate counts the weights, gradients and optimizer state that rank 0 holds") {
+  for (const auto& change : {std::function<void(Config&)>([](Config&) {}), llama("qwen3")}) {
+    const Case each{"", 2, 65, change};
+    Config config = config_of(each);
+    int64_t held = 0;
+    test::ThreadRanks threads(each.ranks);
+    threads.run([&](const TensorRanksPtr& ranks) {
+      if (ranks->rank() > 0) return;
+      for (const auto& weight : make_causal_model(config, each.vocab_size, 5, ranks)->parameters())
+        held += weight.numel();
+    });
+    config.distributed.tensor = each.ranks;
+    std::map<std::string, int64_t> bytes;
+    for (const auto& item :
+         causal_architecture(config).memory_items(config, each.vocab_size, {false, each.ranks}))
+      bytes[item.name] = item.bytes;
+    CHECK(bytes.at("weights") == 4 * held);
+    CHECK(bytes.at("gradients") == 4 * held);
+    CHECK(bytes.at("optimizer") == 8 * held);
+  }
+}
+
 TEST_CASE("a step takes four sums per layer, and no rank sees the logits of all tokens") {
   const Case each{"", 2, 4096,
                   [](Config& config) {
