@@ -77,10 +77,10 @@ int EtcdClient::send(std::string path, std::string body, bool stream) {
 
 void EtcdClient::take_addresses() {
   std::string unknown;
-  for (const auto& [endpoint, addresses] : lookup_->results()) {
-    for (const std::string& address : addresses)
-      servers_.push_back({endpoint.host, address, endpoint.port});
-    if (addresses.empty()) unknown = endpoint.host;
+  for (const ResolvedEndpoint& one : lookup_->results()) {
+    for (const std::string& address : one.addresses)
+      servers_.push_back({one.endpoint.host, address, one.endpoint.port});
+    if (one.addresses.empty()) unknown = one.endpoint.host;
   }
   lookup_.reset();
   current_ = 0;

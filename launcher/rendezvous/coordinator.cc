@@ -61,6 +61,11 @@ void Coordinator::hear(const Status& status) {
     superseded_by_ = status;
 }
 
+long long Coordinator::later_epoch() const {
+  const bool lost = superseded_by_ && !superseded_by_->has_host();
+  return std::max(membership_.later_epoch(), lost ? superseded_by_->epoch : -1);
+}
+
 bool Coordinator::has_lost_mandate() const {
   if (retired_) return false;
   return (superseded_by_ && !over()) || membership_.has_lost_mandate(Clock::now());

@@ -26,7 +26,7 @@ bool EndpointLookup::done() const {
 std::vector<ResolvedEndpoint> EndpointLookup::results() const {
   std::vector<ResolvedEndpoint> results;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    results.push_back({endpoints_[i], lookups_[i]->addresses()});
+    results.push_back({endpoints_[i], lookups_[i]->addresses(), lookups_[i]->lacks_getent()});
     // Debian's /etc/hosts gives a machine's own name an address of the loopback.
     auto& addresses = results.back().addresses;
     if (!is_localhost(endpoints_[i].host))

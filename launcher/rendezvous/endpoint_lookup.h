@@ -19,6 +19,7 @@ namespace ddp::launch {
 struct ResolvedEndpoint {
   Endpoint endpoint;
   std::vector<std::string> addresses{};
+  bool lacks_getent = false;  // names other than localhost cannot be resolved
   bool operator==(const ResolvedEndpoint& other) const {
     return endpoint.host == other.endpoint.host && endpoint.port == other.endpoint.port &&
            addresses == other.addresses;

@@ -39,18 +39,16 @@ void GroupRendezvous::ask_around() {
 std::vector<Lead> GroupRendezvous::leads() const {
   std::vector<Lead> leads;
   const auto add = [&](const Place& place, bool precedes) {
-    const auto same = [&](const auto& one) {
-      return one.address == place.address && one.port == place.port;
-    };
-    const auto& own = search_.own_places();
+    const auto& own = search_.own().places();
     const bool known = std::any_of(leads.begin(), leads.end(),
                                    [&](const Lead& lead) { return lead.place == place; });
-    if (!known && std::none_of(own.begin(), own.end(), same)) leads.push_back({place, precedes});
+    if (!known && std::find(own.begin(), own.end(), place) == own.end())
+      leads.push_back({place, precedes});
   };
   const auto& endpoints = watch_.endpoints();
   for (std::size_t i = 0; at_endpoint_ && i < endpoints.size(); ++i) {
     for (const std::string& address : endpoints[i].addresses)
-      add({address, endpoints[i].endpoint.port}, i < search_.own_rank());
+      add({address, endpoints[i].endpoint.port}, i < search_.own().rank());
   }
   for (const Place& place : last_members_.places) add(place, /*precedes=*/false);
   return leads;
@@ -77,7 +75,7 @@ void GroupRendezvous::decide() {
   if (step.kind == Newcomer::Step::Kind::Host && unknown.empty()) return host_at_endpoint();
   if (step.kind != Newcomer::Step::Kind::Connect) return note_standing(now, unknown);
   stage_ = Stage::Searching;
-  search_.follow({{step.place.address, step.place.port}}, patience_);
+  search_.follow({step.place}, patience_);
   take_search_results();
 }
 
@@ -90,7 +88,7 @@ void GroupRendezvous::heed_members() {
   candidacy_->all_heard = step.kind == Newcomer::Step::Kind::Host;
   if (search_.follows() || candidacy_->all_heard) return;
   if (step.kind == Newcomer::Step::Kind::Connect) {
-    search_.follow({{step.place.address, step.place.port}}, patience_);
+    search_.follow({step.place}, patience_);
   } else {
     search_.postpone();
     note_standing(now, "");
@@ -143,12 +141,12 @@ void GroupRendezvous::host_at_endpoint() {
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   next_visit_ = Clock::now();
   stage_ = Stage::Searching;
-  search_.connect_to_self(search_.own_places().front());
+  search_.connect_to_self(search_.own().places().front());
   take_search_results();
 }
 
 void GroupRendezvous::note_missing_token() {
-  const auto& own = search_.own_places();
+  const auto& own = search_.own().places();
   const bool in_reach = std::any_of(own.begin(), own.end(),
                                     [](const auto& one) { return !is_loopback(one.address); });
   if (!settings_.token.empty() || !in_reach || settings_.rules.max_nodes < 2) return;
@@ -159,7 +157,7 @@ void GroupRendezvous::note_missing_token() {
 
 void GroupRendezvous::remember(const Round& round) {
   LastMembers members{.epoch = epoch_};
-  if (!coordinator_) members.places.push_back({search_.present().address, search_.present().port});
+  if (!coordinator_) members.places.push_back(search_.present());
   for (const Successor& one : round.successors) {
     if (one.node != own_node_ && one.port > 0) members.places.push_back({one.address, one.port});
   }
@@ -192,7 +190,7 @@ void GroupRendezvous::visit_endpoint() {
     for (const std::string& address : one.addresses) places.push_back({address, one.endpoint.port});
   }
   if (at_endpoint_) {
-    for (const auto& own : search_.own_places()) std::erase(places, Place{own.address, own.port});
+    for (const auto& own : search_.own().places()) std::erase(places, own);
   }
   visit_.emplace(places, hosts ? coordinator_->status() : status(), settings_.token, patience_);
 }

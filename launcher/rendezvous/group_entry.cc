@@ -26,7 +26,7 @@ void GroupRendezvous::connect() {
 void GroupRendezvous::join() {
   wants_round_ = true;
   join_is_due_ = false;
-  if (stage_ == Stage::Member) return send_join();
+  if (has_host()) return send_join();
   connect();
 }
 
@@ -82,7 +82,6 @@ void GroupRendezvous::seek() {
   seeking_ = true;
   std::optional<Authority::Loss> loss;
   if (last_round_) {
-    const auto& present = search_.present();
     // What was read just after this process had been suspended may be old.
     const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
     loss = {.round = *last_round_,
@@ -92,7 +91,7 @@ void GroupRendezvous::seek() {
             .patience = patience_,
             .fresh_until = fresh ? heard_ + patience_ * 3 / 4 : Clock::time_point{},
             .text = lost_text_};
-    if (host_id_ != id_) loss->host = Place{present.address, present.port};
+    if (host_id_ != id_) loss->host = search_.present();
   }
   authority_->seek(std::move(loss), status());
 }
@@ -124,11 +123,11 @@ void GroupRendezvous::find_host() {
   prepare_place();
   const auto step = authority_->next({.now = now, .own = place(), .followers = electors()});
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
-  if (step.kind == Authority::Step::Kind::Host) return take_over();
+  if (step.kind == Authority::Step::Kind::Host && now >= rests_until_) return take_over();
   if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
-  if (step.kind == Authority::Step::Kind::Wait) return;
+  if (step.kind != Authority::Step::Kind::Connect) return;
   stage_ = Stage::Searching;
-  search_.follow({{step.place.address, step.place.port}}, patience_);
+  search_.follow({step.place}, patience_);
   take_search_results();
 }
 
@@ -149,13 +148,12 @@ void GroupRendezvous::leave_candidate(const std::string& why) {
   channel_.reset();
   stage_ = Stage::Searching;
   if (seeking_) {
-    authority_->avoid({search_.present().address, search_.present().port});
+    authority_->avoid(search_.present());
     stage_ = Stage::Seeking;
     return;
   }
   if (candidacy_) {
-    candidacy_->newcomer.avoid({search_.present().address, search_.present().port},
-                               Clock::now() + kAvoided);
+    candidacy_->newcomer.avoid(search_.present(), Clock::now() + kAvoided);
   }
   if (candidacy_ && holds_endpoint_) {
     stage_ = Stage::Standing;
@@ -169,7 +167,7 @@ void GroupRendezvous::take_search_results() {
   constexpr std::chrono::milliseconds kRetry{20};
   if (stage_ != Stage::Searching) return;
   if (auto listeners = search_.take_listeners(); !listeners.empty()) {
-    if (settings_.local_addr.empty()) settings_.local_addr = search_.hosts_elsewhere();
+    if (settings_.local_addr.empty()) settings_.local_addr = search_.own().elsewhere();
     at_endpoint_ = true;
     return stand(std::move(listeners));
   }
@@ -200,7 +198,7 @@ void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
 }
 
 void GroupRendezvous::take_over() {
-  JobHistory history{.epoch = epoch_};
+  JobHistory history{.epoch = epoch_, .unused = unused_epoch_};
   if (last_round_) {
     history.rounds = last_round_->info.restart_count + 1;
     history.tally = last_round_->tally;
@@ -228,6 +226,8 @@ void GroupRendezvous::take_over() {
 // Its sockets stay open to redirect nodes to the host.
 void GroupRendezvous::step_down(const std::string& why) {
   const auto later = coordinator_->superseded_by();
+  unused_epoch_ = coordinator_->later_epoch();  // unless a node of the last round knows better
+  rests_until_ = Clock::now() + heartbeat_;     // two hosts would depose each other in turn
   const auto listeners = coordinator_->take_listeners();
   if (!listeners.empty()) succession_port_ = port_of(listeners.front());
   signpost_.listen(listeners);
@@ -268,7 +268,7 @@ std::string GroupRendezvous::reach() const {
 
 // Where the others reach this node.
 std::string GroupRendezvous::own_address() const {
-  return settings_.local_addr.empty() ? channel_->local_address() : settings_.local_addr;
+  return settings_.local_addr.empty() ? own_numeric_ : settings_.local_addr;
 }
 
 void GroupRendezvous::say_hello() {

@@ -149,6 +149,7 @@ void GroupRendezvous::receive(const Round& round) {
   round_node_ = own_node_;
   proposed_ = true;
   epoch_ = round.info.epoch;
+  unused_epoch_ = -1;
   last_members_ = {};
   returned_ = false;
   remember(round);  // on disk before the vote is given
@@ -324,6 +325,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   };
   consider(signpost_.deadline());
   consider(retry_at_);
+  if (stage_ == Stage::Seeking && rests_until_ > awake_) consider(rests_until_);
   consider(authority_->deadline());
   if (candidacy_) {
     consider(candidacy_->inquiry.deadline());

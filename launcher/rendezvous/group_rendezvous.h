@@ -167,6 +167,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::optional<Round> last_round_;  // that this node accepted, or saw as a spare node
   bool proposed_ = false;            // last_round_ has not begun here
   long long epoch_ = -1;             // of the last accepted round
+  long long unused_epoch_ = -1;      // JobHistory::unused of the next tenure
+  Clock::time_point rests_until_{};  // does not host before, after it has stepped down
   int own_node_ = 0;
   int round_node_ = 0;  // own_node_ in last_round_
   NodeEnd last_end_;

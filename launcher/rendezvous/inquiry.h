@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,15 +12,9 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/place.h"
 
 namespace ddp::launch {
-
-/// Where an agent listens.
-struct Place {
-  std::string address;  // numeric
-  int port = 0;
-  auto operator<=>(const Place&) const = default;
-};
 
 class Inquiry : public PollHandler {
  public:

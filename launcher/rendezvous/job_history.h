@@ -24,6 +24,9 @@ struct JobHistory {
   int dead = 0;
   bool hosted = false;  // this agent hosted it
   bool alone = false;   // no mandate is needed for the next round
+  /// Epoch of a later round that never ran, as no member of the last round knows it; epochs go on
+  /// from there.
+  long long unused = -1;
 };
 
 }  // namespace ddp::launch

@@ -31,8 +31,8 @@ long long tenure_after(long long epoch, const std::string& host_id) {
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
     : rules_(std::move(rules)),
       history_(std::move(history)),
-      epoch_(history_.epoch),
-      tenure_(tenure_after(history_.epoch, rules_.host_id)),
+      epoch_(std::max(history_.epoch, history_.unused)),
+      tenure_(tenure_after(epoch_, rules_.host_id)),
       gathering_since_(now),
       reunion_until_(now +
                      (history_.expected > 0 ? rules_.patience() : std::chrono::milliseconds(0))),
@@ -109,9 +109,7 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                      : electors_.count(hello.id) > 0;
   take_older_epoch(hello);
   if (rules_.epochs_are_granted) epoch_ = std::max(epoch_, hello.epoch);
-  behind_ =
-      behind_ || (hello.epoch > history_.epoch && hello.epoch < tenure_) || hello.epoch > epoch_;
-  behind_ = behind_ && !rules_.epochs_are_granted;
+  note_later_epoch(hello.epoch, peer.elector);
   const auto known = history_.order.find({address, hello.port});
   peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
   peers_[node] = peer;
@@ -123,6 +121,16 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                      .heartbeat = rules_.heartbeat,
                      .patience = rules_.patience(),
                      .session = rules_.host_id});
+}
+
+// A node that accepted a later round than this host's last one: its job may have gone on without
+// this host. Unless it is a stranger to the last round, whose members this host has asked since.
+void Membership::note_later_epoch(long long epoch, bool elector) {
+  const auto last = elector ? history_.epoch : std::max(history_.epoch, history_.unused);
+  const bool later = (epoch > last && epoch < tenure_) || epoch > epoch_;
+  if (!later || rules_.epochs_are_granted) return;
+  behind_ = true;
+  later_epoch_ = std::max(later_epoch_, epoch);
 }
 
 // A new job of nodes whose last one is gone: its epochs go on from there.

@@ -56,6 +56,8 @@ class Membership {
   std::optional<std::vector<Hello>> awaits_epoch() const;
   /// Proposes that round, unless it cannot begin any more.
   void grant_epoch(long long epoch, Clock::time_point now);
+  /// The latest epoch of nodes that know a later round than this host; -1: none does.
+  long long later_epoch() const { return later_epoch_; }
   /// Epoch of the last proposed round.
   long long epoch() const { return epoch_; }
 
@@ -63,6 +65,7 @@ class Membership {
   enum class JobPhase { Gathering, Proposed, Running, Stopping, Over };
   std::string objection_to(const Hello& hello) const;
   void take_older_epoch(const Hello& hello);
+  void note_later_epoch(long long epoch, bool elector);
   void join(Node node, const Join& join, Clock::time_point now);
   void failed(Node node, const Failed& failed, Clock::time_point now);
   void ended(Node node, const Ended& ended, Clock::time_point now);
@@ -130,7 +133,8 @@ class Membership {
   std::set<std::string> electors_;  // Hello::ids of the last round's nodes; empty: see history_
   std::vector<Node> awaiting_;      // nodes of a round that needs an epoch
   std::optional<long long> granted_;
-  bool behind_ = false;         // a node knows a later round than this host
+  bool behind_ = false;  // a node knows a later round than this host
+  long long later_epoch_ = -1;
   Round round_{};               // the last proposed round
   Clock::time_point ticked_{};  // last tick()
   Clock::time_point gathering_since_;

@@ -55,7 +55,8 @@ NameLookup::NameLookup(const std::string& host) {
   pid_ = spawn_getent(host, ends[1]);
   ::close(ends[1]);
   fd_ = ends[0];
-  if (pid_ == 0 && is_localhost(host)) output_ = "127.0.0.1\n::1\n";  // there is no getent
+  lacks_getent_ = pid_ == 0;
+  if (lacks_getent_ && is_localhost(host)) output_ = "127.0.0.1\n::1\n";
   ::fcntl(fd_, F_SETFL, O_NONBLOCK);
 }
 

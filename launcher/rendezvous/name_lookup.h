@@ -22,10 +22,13 @@ class NameLookup {
   bool done() const { return fd_ < 0; }
   /// Numeric addresses in order of preference; empty: the name is unknown.
   std::vector<std::string> addresses() const;
+  /// Whether getent could not be started: only localhost is known then.
+  bool lacks_getent() const { return lacks_getent_; }
 
  private:
   int fd_ = -1;
   int pid_ = 0;
+  bool lacks_getent_ = false;
   std::string output_;
 };
 

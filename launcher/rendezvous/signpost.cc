@@ -20,7 +20,9 @@ void Signpost::say(const Status& status) {
 void Signpost::receive_newcomers() {
   for (Follower& follower : lobby_.take_arrivals()) {
     const bool room = followers_.size() < lobby_.descriptors_left();
-    if (status_.has_host() || !room) {
+    // It takes this agent for the host that it has lost the connection to, and is not to wait here.
+    const bool resumes = !follower.hello.session.empty();
+    if (status_.has_host() || resumes || !room) {
       lobby_.send_away(std::move(follower.channel), status_);
     } else {
       followers_.push_back(std::move(follower));

@@ -42,9 +42,11 @@ struct DebianCluster : Cluster {
   ChildProgram& add(Lines options) {
     ChildOptions child = stub_job(tmp, {}, {"env=MASTER_ADDR", "env=MASTER_PORT", "wait"});
     child.argv.insert(child.argv.begin() + 1, options.begin(), options.end());
-    child.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+    child.set["PATH"] = path;
     return start(child);
   }
+
+  std::string path = tmp.path() + ":/usr/bin:/bin";
 };
 
 TEST_CASE("a machine's own name that means its loopback is listened for on all addresses",
@@ -80,6 +82,24 @@ TEST_CASE("an address of the loopback that is given as such is kept", "[nodes]")
     host.wait_for("MASTER_ADDR=127.0.0.1");  // from there it connects to itself
     CHECK_FALSE(answers("127.0.0.1", std::stoi(job.port)));
     CHECK(host.err().find("/etc/hosts") == std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "without getent numeric addresses and localhost are known, and a line says why others are not",
+    "[nodes]") {
+  for (const char* name : {"127.0.0.1", "localhost", "own-name"}) {
+    DebianCluster job;
+    std::filesystem::remove(job.tmp / "getent");
+    job.path = job.tmp.path();
+    job.host = name;
+    ChildProgram& host =
+        job.add({"--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + job.endpoint()});
+    if (job.host == "own-name") {
+      host.wait_for("the name 'own-name' is not known, as getent is not on PATH here");
+    } else {
+      host.wait_for("MASTER_ADDR=127.0.0.1");
+    }
   }
 }
 

@@ -107,6 +107,39 @@ TEST_CASE("a host must not go on once a node knows a later round than it does") 
   CHECK(job.rounds(2) == 0);
 }
 
+TEST_CASE(
+    "a later round that no member of the last one knows has never run, and epochs go on from it") {
+  const long long later = 5LL << 36;
+  JobHistory history = after(3, {1, 2, 3}, 3, 1);
+  SECTION("a host hears of it, and makes way for it") {
+    Job job(elastic(1, 4), history);
+    job.come({1, 2, 3});
+    Hello hello = job.hello_of(4);
+    hello.epoch = later;
+    job.greet(4, hello);
+    CHECK(job.membership.has_lost_mandate(job.now));
+    CHECK(job.membership.later_epoch() == later);
+  }
+  history.unused = later;
+  SECTION("the last round's members have made it the host again") {
+    Job job(elastic(1, 4), history);
+    job.come({1, 2, 3});
+    Hello hello = job.hello_of(4);
+    hello.epoch = later;
+    job.greet(4, hello).join(4);
+    CHECK_FALSE(job.membership.has_lost_mandate(job.now));
+    CHECK(job.end_stopped({1, 2, 3}).join(1).join(2).join(3).pass(seconds(5)).order().size() == 4);
+    CHECK(job.last<Round>(1).info.epoch > later);
+  }
+  SECTION("one of them knows it after all") {
+    Job job(elastic(1, 4), history);
+    Hello hello = job.hello_of(2);
+    hello.epoch = later;
+    job.come({1}).greet(2, hello);
+    CHECK(job.membership.has_lost_mandate(job.now));
+  }
+}
+
 TEST_CASE("epochs grow with each round, and beyond all of the last host's") {
   Job first(elastic(1, 2));
   first.come({1}).pass(seconds(1));
