@@ -65,6 +65,21 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
   CHECK(ledgers_of(gpus).size() == 2);
 }
 
+TEST_CASE("a run on GPUs reports the peak of its tensors, which fits into what was allocated") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  const auto run = succeed(on_gpus(place, 2, launched(place, 2, {"trainer_config.max_steps=2"})));
+  CHECK_THAT(run.out, Contains("GPU memory: peak "));
+  const auto summary = nlohmann::json::parse(read_bytes(place / "run_summary.json"));
+  const auto& peaks = summary.at("peak_device_memory_bytes");
+  REQUIRE(peaks.size() == 2);
+  for (const auto& ledger : ledgers_of(place)) {
+    const auto peak = peaks.at(ledger.at("rank").get<std::size_t>()).get<int64_t>();
+    CHECK(peak > 1'000'000);
+    CHECK(peak < ledger.at("peak_bytes").get<int64_t>());
+  }
+}
+
 TEST_CASE(
     "two ranks that share a GPU, each with its part of the memory, train as two ranks on CPUs") {
   if (!gpus_are_faked()) return;

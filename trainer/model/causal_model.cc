@@ -6,6 +6,12 @@
 #include "trainer/model/chunked_loss.h"
 
 namespace ddp::train {
+namespace {
+
+constexpr int64_t kBytesOfHalf = 2;
+constexpr int64_t kBytesOfFloat = 4;
+
+}  // namespace
 
 CausalModel::CausalModel(Options options) : options_(std::move(options)) {
   if (!options_.ranks) options_.layout.clear();
@@ -118,25 +124,31 @@ torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& t
   return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }
 
-// `auto`: as many rows of float32 logits as fit into 256 MiB.
-int64_t CausalModel::rows_at_a_time(int64_t rows) const {
+// As many rows of logits as fit into 256 MiB.
+int64_t CausalModel::automatic_rows(int64_t bytes_per_logit) const {
   constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
-  constexpr int64_t kBytesPerLogit = 4;
+  return std::max<int64_t>(1, kAutomaticBytes / (bytes_per_logit * own_tokens().size()));
+}
+
+int64_t CausalModel::rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const {
   const AutoNumber& size = options_.loss_chunk_size;
   const int64_t chunk =
-      size.automatic
-          ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * own_tokens().size()))
-          : static_cast<int64_t>(size.value);
+      size.automatic ? automatic_rows(bytes_per_logit) : static_cast<int64_t>(size.value);
   return chunk == 0 ? rows : std::min(rows, chunk);
+}
+
+// Also where the loss takes all rows at once: here that would only cost memory.
+int64_t CausalModel::rows_in_evaluation(int64_t rows) const {
+  return std::min(rows_at_a_time(rows, kBytesOfFloat), automatic_rows(kBytesOfFloat));
 }
 
 torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT) {
   const auto targets_N = targets_BT.reshape({-1});
   const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
-  const int64_t chunk = rows_at_a_time(targets_N.size(0));
-  if (chunk == targets_N.size(0) && !options_.ranks &&
-      !is_cross_entropy_fused(head_weight(), logits_padding())) {
+  const bool fused = !options_.ranks && is_cross_entropy_fused(head_weight(), logits_padding());
+  const int64_t chunk = rows_at_a_time(targets_N.size(0), fused ? kBytesOfHalf : kBytesOfFloat);
+  if (chunk == targets_N.size(0) && !options_.ranks && !fused) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
     const auto logits_NV = wide(logits(x_BTC, table_PC).view({-1, vocab_size()}));
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
@@ -154,7 +166,7 @@ torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
   const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
   const auto targets_N = targets_BT.reshape({-1});
-  const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  const int64_t chunk = rows_in_evaluation(targets_N.size(0));
   const auto table_PC = padded_table(head_weight(), logits_padding());
   auto sums = torch::zeros({3}, x_NC.options().dtype(torch::kFloat32));
   for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
@@ -192,7 +204,7 @@ torch::Tensor CausalModel::target_losses(const torch::Tensor& idx_BT,
   const auto targets_n = all_N.index_select(0, rows_n);
   const auto table_PC = padded_table(head_weight(), logits_padding());
   auto losses_N = torch::zeros(all_N.sizes(), x_nC.options().dtype(torch::kFloat32));
-  const int64_t chunk = rows_at_a_time(std::max<int64_t>(1, rows_n.size(0)));
+  const int64_t chunk = rows_in_evaluation(std::max<int64_t>(1, rows_n.size(0)));
   for (int64_t first = 0; first < rows_n.size(0); first += chunk) {
     const int64_t count = std::min(chunk, rows_n.size(0) - first);
     const auto logits_cV = logits(x_nC.narrow(0, first, count), table_PC).to(torch::kFloat32);

@@ -99,7 +99,9 @@ class CausalModel : public torch::nn::Module {
   std::pair<torch::Tensor, torch::Tensor> loss_and_best(const torch::Tensor& logits_nV,
                                                         const torch::Tensor& targets_n) const;
   torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
-  int64_t rows_at_a_time(int64_t rows) const;
+  int64_t automatic_rows(int64_t bytes_per_logit) const;
+  int64_t rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const;
+  int64_t rows_in_evaluation(int64_t rows) const;
 
   Options options_;
 };

@@ -244,8 +244,10 @@ void RunAccount::write_json(const std::string& path, const RunEnding& ending) co
                          {"wall_seconds", unix_seconds() - totals_.job_began}};
   summary.update(json);
   for (const auto& [part, seconds] : ending.start_parts) summary["start_seconds"][part] = seconds;
-  for (const double peak : ending.peak_memory)
+  for (const double peak : ending.peak_memory.host)
     summary["peak_memory_bytes"].push_back(static_cast<int64_t>(peak));
+  for (const double peak : ending.peak_memory.device)
+    summary["peak_device_memory_bytes"].push_back(static_cast<int64_t>(peak));
   const std::string text = summary.dump(2) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());

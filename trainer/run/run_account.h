@@ -24,11 +24,17 @@ struct RestartRecord {
   std::optional<double> to_first_step;  ///< From there to the end of the first new step.
 };
 
+/// The most that the ranks have taken, bytes, by rank.
+struct PeakMemory {
+  std::vector<double> host{};
+  std::vector<double> device{};  ///< Of tensors on GPUs; empty on CPUs.
+};
+
 /// What is known at the end of a run besides.
 struct RunEnding {
   std::string outcome;                                        ///< "finished", "preempted"
   std::vector<std::pair<std::string, double>> start_parts{};  ///< Seconds, of this attempt's start.
-  std::vector<double> peak_memory{};                          ///< Bytes, by rank.
+  PeakMemory peak_memory{};
 };
 
 /// Kept by global rank 0. Survives a restart by ddp-run in the folder that DDP_SHM_DIR names;

@@ -9,6 +9,7 @@
 
 #include "trainer/metrics/memory.h"
 #include "trainer/parallel/collective_wait.h"
+#include "trainer/parallel/cuda_module.h"
 #include "trainer/run/run_end.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/runtime/error.h"
@@ -80,13 +81,23 @@ FitResult TrainingRun::fit() {
   if (stop_signal_ == 0 && !evaluated) perform(evaluation(), {});
   save_last();
   monitor_.enter_for(Phase::kEnd, 0);
-  const auto memory = group_.gather_doubles(static_cast<double>(memory_use().peak));
+  const auto memory = gather_peak_memory();
   group_.barrier();
   if (group_.is_main()) log_end(memory);
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
   run_test(/*trained=*/true);
   return result;
+}
+
+PeakMemory TrainingRun::gather_peak_memory() {
+  PeakMemory peaks{group_.gather_doubles(static_cast<double>(memory_use().peak))};
+  const torch::Device device = trainer_.device_plan().device;
+  if (device.is_cuda()) {
+    const auto peak = loaded_cuda_module()->peak_memory_bytes(device.index());
+    peaks.device = group_.gather_doubles(static_cast<double>(peak));
+  }
+  return peaks;
 }
 
 FitResult TrainingRun::result() const {

@@ -112,7 +112,8 @@ class TrainingRun {
   void record_evaluation(const char* split, const Evaluation& evaluation);
   void log_test(const Evaluation& evaluation, bool trained);
   void log_evaluation(const Evaluation& evaluation, bool made_before);
-  void log_end(const std::vector<double>& peak_memory);
+  PeakMemory gather_peak_memory();
+  void log_end(const PeakMemory& peak_memory);
   void record_step(const StepOutput& output, double grad_norm, double rate);
   void record_histograms();
   void record_sample();

@@ -244,7 +244,7 @@ RunFacts TrainingRun::facts() const {
   return facts;
 }
 
-void TrainingRun::log_end(const std::vector<double>& peak_memory) {
+void TrainingRun::log_end(const PeakMemory& peak_memory) {
   const auto& c = config_.trainer;
   const bool stopped_early = trainer_.early_stopping().stops();
   const std::string state = stop_signal_ == 0
@@ -266,7 +266,9 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
                                  : fmt::format("Last train loss {:.6f}", last_loss_));
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
-  log_.info("Memory: " + memory_text(peak_memory));
+  log_.info("Memory: " + memory_text(peak_memory.host));
+  if (!peak_memory.device.empty())
+    log_.info("GPU memory: " + memory_text(peak_memory.device) + ", of tensors");
   const std::string summary = config_.hydra.run_dir + "/run_summary.json";
   account_->count_saves(keeper_->counts());
   say_where_time_goes();

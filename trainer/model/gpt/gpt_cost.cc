@@ -104,6 +104,42 @@ ParameterRole role_of(std::string_view name, int64_t dimensions) {
   return name.starts_with("transformer.h.") ? ParameterRole::kHidden : ParameterRole::kLinear;
 }
 
+/// Whether the loss is computed by its kernel (trainer_config.fused_gpu_kernels).
+bool by_gpu_kernels(const Config& config, const ComputePlace& place) {
+  return place.cuda && config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
+         config.trainer.fused_gpu_kernels && config.distributed.tensor == 1;
+}
+
+/// Of the loss by one kernel: logits that become their gradient, and the head's gradient. What a
+/// step needs besides `activations`, or an evaluation without them, whose logits are float32.
+double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activations) {
+  constexpr double kAutomaticBytes = 256.0 * 1024 * 1024;
+  const double table = s.vocab_size * s.width * kFloatSize;
+  const double logits = s.tokens * s.vocab_size * s.compute;
+  const AutoNumber& size = gpt.loss_chunk_size;
+  const double chunk = size.automatic ? kAutomaticBytes : size.value * s.vocab_size * s.compute;
+  double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) + table;
+  if (gpt.activation_checkpointing)  // no block is computed again yet
+    in_training = std::max(table, in_training - block_activations(s, gpt, /*cuda=*/true));
+  // Logits, their float32 copy and its logarithms; the table in 16 bits, without and with padding.
+  const double in_evaluation = std::min(kAutomaticBytes / kFloatSize, s.tokens * s.vocab_size) *
+                                   (s.compute + 2 * kFloatSize) +
+                               table;
+  return std::max(in_training, in_evaluation - activations);
+}
+
+/// Of the matrices, which autocast and the kernels keep in 16 bits. Divided weights are converted
+/// where they are used.
+double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
+                         const ComputePlace& place) {
+  const bool divided = config.distributed.strategy == Strategy::kZero3 && place.world_size > 1;
+  if (!place.cuda || !config.trainer.use_amp || divided) return 0.0;
+  double elements = 0.0;
+  for (const ParameterShape& parameter : parameters)
+    if (parameter.sizes.size() > 1) elements += static_cast<double>(parameter.count());
+  return elements / static_cast<double>(config.distributed.tensor) * kFloatSize / 2;
+}
+
 int64_t whole_bytes(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 }  // namespace
@@ -161,17 +197,20 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const GptConfig& gpt = config.gpt;
   const GptSizes sizes(config, vocab_size, place);
   const auto parameters = gpt_parameter_shapes(gpt, vocab_size, config.data.block_size);
+  const double activations = activation_bytes(sizes, gpt, place.cuda);
+  const double logits = by_gpu_kernels(config, place)
+                            ? kernel_logit_bytes(sizes, gpt, activations)
+                            : logit_bytes({sizes.tokens, sizes.width, sizes.vocab_size,
+                                           sizes.compute, gpt.loss_chunk_size});
   // The logits are gone when the blocks are computed backward.
-  const double logits = logit_bytes(
-      {sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute, gpt.loss_chunk_size});
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
   const double adapters = adapter_activation_bytes(config, parameters, place) /
                           (gpt.activation_checkpointing ? sizes.layers : 1.0);
   const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
   return with_items(state_items(config, parameters, place, layout),
-                    {{"activations",
-                      whole_bytes(activation_bytes(sizes, gpt, place.cuda) + workspace + adapters)},
-                     {"logits", whole_bytes(logits)}});
+                    {{"activations", whole_bytes(activations + workspace + adapters)},
+                     {"logits", whole_bytes(logits)},
+                     {"weight_copies", whole_bytes(weight_copy_bytes(config, parameters, place))}});
 }
 
 }  // namespace ddp::train
