@@ -36,7 +36,8 @@ Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias);
 
-/// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation. N is a multiple of 8.
+/// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation. One pass backward if N is a
+/// multiple of 8.
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh);
 
