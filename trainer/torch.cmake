@@ -56,6 +56,7 @@ ddp_torch_room(ddp_model
     model/gpu_ops.cc
     model/image_network.cc
     model/key_value_cache.cc
+    model/layer_seeds.cc
     model/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc
@@ -87,6 +88,7 @@ ddp_torch_room(ddp_parallel
     parallel/local_address.cc
     parallel/mesh.cc
     parallel/page_lock.cc
+    parallel/pipeline_executor.cc
     parallel/peer_watch.cc
     parallel/process_group.cc
     parallel/row_collectives.cc
@@ -177,6 +179,7 @@ ddp_torch_room(ddp_run
     run/step_guard.cc
     run/step_profile.cc
     run/trainer.cc
+    run/trainer_pipeline.cc
     run/trainer_state.cc
     run/training_run.cc
     run/training_run_duties.cc

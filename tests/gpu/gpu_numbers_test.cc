@@ -80,6 +80,31 @@ TEST_CASE("a run on GPUs reports the peak of its tensors, which fits into what w
   }
 }
 
+// Each boundary is crossed by sends of NCCL; a tied table and its gradient are, too.
+TEST_CASE("a pipeline on GPUs learns bit for bit what one GPU learns") {
+  if (!gpus_are_faked()) return;
+  const Words deeper = {"gpt_config.n_layer=4", "trainer_config.grad_accumulation_steps=4",
+                        "trainer_config.max_steps=8", "trainer_config.eval_every_steps=4",
+                        "trainer_config.sample_every_steps=4"};
+  const Words untied = and_more(deeper, {"gpt_config.tie_weights=false"});
+  const Words pipeline = {"distributed_config.pipeline=2"};
+  const Workspace one, two, interleaved, tied, tied_one;
+  const auto by_one = succeed(on_gpus(one, 1, launched(one, 1, untied)));
+  const auto by_two = succeed(on_gpus(two, 2, launched(two, 2, and_more(untied, pipeline))));
+  CHECK_THAT(by_two.out, Contains("backend nccl") && Contains("Pipeline: 2 stages, 1f1b"));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  CHECK(steps_of(by_two.out) == steps_of(by_one.out));
+  const Words chunks = {"distributed_config.pipeline_schedule=interleaved",
+                        "distributed_config.pipeline_chunks=2"};
+  succeed(on_gpus(interleaved, 2,
+                  launched(interleaved, 2, and_more(and_more(untied, pipeline), chunks))));
+  CHECK(differences(interleaved.snapshot(), one.snapshot()) == Words{});
+  for (const auto& ledger : ledgers_of(two)) CHECK(ledger.at("nccl").at("send").at("calls") >= 32);
+  succeed(on_gpus(tied_one, 1, launched(tied_one, 1, deeper)));
+  succeed(on_gpus(tied, 2, launched(tied, 2, and_more(deeper, pipeline))));
+  CHECK(largest_parameter_distance(tied.snapshot(), tied_one.snapshot()) < 1e-4);
+}
+
 TEST_CASE(
     "two ranks that share a GPU, each with its part of the memory, train as two ranks on CPUs") {
   if (!gpus_are_faked()) return;
@@ -91,6 +116,11 @@ TEST_CASE(
   const auto by_cpus = succeed(launched(cpus, 2, kWithoutDropout));
   CHECK_THAT(by_gpu.out, Contains("Device: cuda:0, backend gloo"));
   check_near(losses_of(by_gpu.out), losses_of(by_cpus.out), 1e-5);
+  const Workspace stages;
+  Words cut = sharing;
+  cut.insert(cut.end(), {"distributed_config.pipeline=2", "trainer_config.global_batch_size=8"});
+  const auto by_stages = succeed(on_gpus(stages, 1, launched(stages, 2, cut)));
+  check_near(losses_of(by_stages.out), losses_of(by_cpus.out), 1e-5);
 }
 
 // The collectives of a step are one of each kind for each bucket.

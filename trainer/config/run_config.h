@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/pipeline_choice.h"
 #include "trainer/config/value_types.h"
 
 namespace ddp::train {
@@ -29,7 +30,9 @@ inline bool divides_state(Strategy strategy) {
 
 struct DistributedConfig {
   Strategy strategy = Strategy::kDdp;
-  int64_t pipeline = 1;              ///< Stages that a copy of the model is cut into.
+  int64_t pipeline = 1;  ///< Stages that a copy of the model is cut into.
+  PipelineSchedule pipeline_schedule = PipelineSchedule::k1f1b;
+  int64_t pipeline_chunks = 1;       ///< Stages of each rank.
   int64_t tensor = 1;                ///< Ranks that share each layer.
   bool sequence_parallel = false;    ///< They divide the rows between shared layers, too.
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.

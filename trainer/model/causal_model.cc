@@ -91,6 +91,17 @@ torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
       .view(shape);
 }
 
+torch::nn::ModuleList kept_layers(const torch::nn::ModuleListImpl& layers, const ModelPart& part) {
+  torch::nn::ModuleList kept;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (part.has(static_cast<int64_t>(i)))
+      kept->push_back(layers.ptr(i));
+    else
+      kept->push_back(std::make_shared<torch::nn::IdentityImpl>());
+  }
+  return kept;
+}
+
 torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT) {
   TORCH_CHECK(idx_BT.size(1) <= block_size(), "a sequence of ", idx_BT.size(1),
               " tokens is longer than block_size ", block_size());
@@ -104,14 +115,84 @@ KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) 
 torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
   TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size()),
               "no room for ", idx_BT.size(1), " tokens after ", cache.length);
-  return all_logits(hidden_states(idx_BT, {&cache}).select(1, -1));
+  const auto x_BTC = final_states(idx_BT, {&cache});
+  if (links_ == nullptr) return all_logits(x_BTC.select(1, -1));
+  auto logits_BV = torch::empty({idx_BT.size(0), vocab_size()}, parameters().front().options());
+  if (has_head()) logits_BV.copy_(all_logits(x_BTC.select(1, -1)));
+  links_->share(logits_BV);
+  return logits_BV;
+}
+
+torch::Tensor CausalModel::final_states(const torch::Tensor& idx_BT, const TokenContext& context) {
+  return part_ ? through_stages(idx_BT, context) : hidden_states(idx_BT, context);
+}
+
+torch::Tensor CausalModel::through_stages(const torch::Tensor& idx_BT,
+                                          const TokenContext& context) {
+  TORCH_CHECK(links_ != nullptr, "a part of a model cannot compute alone");
+  const auto options = parameters().front().options().requires_grad(false);
+  torch::Tensor x_BTC;
+  for (const LayerRange& layers : part_->stages) {
+    if (layers.begin > 0) {
+      x_BTC = torch::empty({idx_BT.size(0), idx_BT.size(1), width_}, options);
+      links_->receive(x_BTC);
+    }
+    x_BTC = stage(x_BTC, layers, idx_BT, context);
+    if (layers.end < part_->layers) links_->send(x_BTC.to(options.dtype()).contiguous());
+  }
+  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
+  return x_BTC;
+}
+
+torch::Tensor CausalModel::stage(const torch::Tensor& /*x_BTC*/, const LayerRange& /*layers*/,
+                                 const torch::Tensor& /*idx_BT*/, const TokenContext& /*context*/) {
+  TORCH_CHECK(false, "this model cannot be cut into stages");
+}
+
+void CausalModel::cut(ModelPart part, std::optional<uint64_t> seed) {
+  whole_ = whole_shapes();
+  width_ = head_weight().size(1);
+  keep(part);
+  part_ = std::move(part);
+  if (seed) draw_weights(*seed);
+}
+
+void CausalModel::draw_each(
+    const std::function<void(const std::string& name, torch::Tensor& tensor)>& value) {
+  auto own = named_parameters();
+  if (!part_) {
+    for (auto& item : own) {
+      draw(item.key(), item.value(), [&](torch::Tensor& tensor) { value(item.key(), tensor); });
+    }
+    return;
+  }
+  for (const auto& [name, sizes, role] : whole_) {
+    auto* const held = own.find(name);
+    auto tensor = held != nullptr ? *held : torch::empty(sizes);
+    value(name, tensor);
+  }
+}
+
+int64_t CausalModel::place_in_order(const std::string& parameter) const {
+  const auto found = std::find_if(whole_.begin(), whole_.end(),
+                                  [&](const auto& each) { return each.name == parameter; });
+  return found - whole_.begin();
+}
+
+bool CausalModel::is_borrowed(const torch::Tensor& parameter) const {
+  return part_ && !part_->has_first() && parameter.is_same(tied_table());
+}
+
+torch::Tensor CausalModel::shared_table() const {
+  const bool divided = part_ && part_->has_first() != part_->has_last();
+  return divided ? tied_table() : torch::Tensor();
 }
 
 // `auto`: on a GPU, because tensor cores want rows of a multiple of 64.
 int64_t CausalModel::logits_padding() const {
   constexpr int64_t kOfGpu = 64;
   const AutoNumber& padded_to = options_.pad_vocab_to_multiple_of;
-  const int64_t automatic = head_weight().is_cuda() ? kOfGpu : 1;
+  const int64_t automatic = parameters().front().is_cuda() ? kOfGpu : 1;
   const auto multiple =
       padded_to.automatic ? automatic : std::max<int64_t>(1, static_cast<int64_t>(padded_to.value));
   return (multiple - own_tokens().size() % multiple) % multiple;
@@ -144,8 +225,11 @@ int64_t CausalModel::rows_in_evaluation(int64_t rows) const {
 
 torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT) {
+  return loss_of(hidden_states(idx_BT, {nullptr, positions_BT}), targets_BT);
+}
+
+torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) {
   const auto targets_N = targets_BT.reshape({-1});
-  const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const bool fused = !options_.ranks && is_cross_entropy_fused(head_weight(), logits_padding());
   const int64_t chunk = rows_at_a_time(targets_N.size(0), fused ? kBytesOfHalf : kBytesOfFloat);
   if (chunk == targets_N.size(0) && !options_.ranks && !fused) {
@@ -163,7 +247,8 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
 torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
                                            const torch::Tensor& targets_BT,
                                            const torch::Tensor& positions_BT) {
-  const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
+  const auto x_BTC = final_states(idx_BT, {nullptr, positions_BT});
+  if (!has_head()) return torch::zeros({3}, torch::TensorOptions(idx_BT.device()));
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
   const auto targets_N = targets_BT.reshape({-1});
   const int64_t chunk = rows_in_evaluation(targets_N.size(0));
@@ -224,17 +309,29 @@ std::vector<ModelParameter> CausalModel::model_parameters() const {
     const auto is_this = [&parameter](const torch::Tensor& t) { return t.is_same(parameter); };
     if (std::any_of(tables.begin(), tables.end(), is_this)) return ParameterRole::kEmbedding;
     if (parameter.dim() < 2) return ParameterRole::kOther;
-    return is_this(head_weight()) ? ParameterRole::kLinear : ParameterRole::kHidden;
+    return has_head() && is_this(head_weight()) ? ParameterRole::kLinear : ParameterRole::kHidden;
   };
   std::vector<ModelParameter> result;
-  for (const auto& item : named_parameters())
-    result.push_back({item.key(), item.value(), role_of(item.value())});
+  for (const auto& item : named_parameters()) {
+    if (!is_borrowed(item.value()))
+      result.push_back({item.key(), item.value(), role_of(item.value())});
+  }
   return result;
+}
+
+std::vector<ParameterShape> CausalModel::whole_shapes() const {
+  if (part_) return whole_;
+  std::vector<ParameterShape> shapes;
+  for (const auto& [name, tensor, role] : model_parameters())
+    shapes.push_back({name, tensor.sizes().vec(), role});
+  return shapes;
 }
 
 int64_t CausalModel::parameter_count() const {
   if (options_.ranks) return elements_of(options_.layout);
   int64_t count = 0;
+  for (const auto& each : whole_) count += c10::multiply_integers(each.sizes);
+  if (part_) return count;
   for (const auto& tensor : parameters()) count += tensor.numel();
   return count;
 }

@@ -17,11 +17,17 @@
 #include "trainer/config/config.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/model_parameter.h"
+#include "trainer/model/model_part.h"
+#include "trainer/model/stage_links.h"
 #include "trainer/model/tensor_parallel.h"
 #include "trainer/model/token_context.h"
 #include "trainer/model/weights_layout.h"
 
 namespace ddp::train {
+
+/// `layers` without those that `part` lacks, in whose places are empty modules: the others keep
+/// their numbers.
+torch::nn::ModuleList kept_layers(const torch::nn::ModuleListImpl& layers, const ModelPart& part);
 
 class CausalModel : public torch::nn::Module {
  public:
@@ -59,8 +65,10 @@ class CausalModel : public torch::nn::Module {
   int64_t vocab_size() const { return options_.vocab_size; }
   /// Columns of zeros that the loss and evaluations compute after the logits and drop again.
   int64_t logits_padding() const;
-  /// Every distinct parameter once, in the order of registration.
+  /// Every distinct parameter once, in the order of registration; of a part those that it trains.
   std::vector<ModelParameter> model_parameters() const;
+  /// Those of the whole model.
+  std::vector<ParameterShape> whole_shapes() const;
   /// All parameters of the whole model, a tied matrix once.
   int64_t parameter_count() const;
   /// The output layer's matrix, [V, C], or the rows of this rank's tokens; a tied head's is the
@@ -77,6 +85,31 @@ class CausalModel : public torch::nn::Module {
   /// Replaces whole weights by this rank's parts of them. Of a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
   void keep_own_parts();
+  // Ranks that each have some of the layers.
+  /// The layers that the model can be cut between; 0: it cannot be cut.
+  virtual int64_t layers() const { return 0; }
+  /// Keeps what `part` has, under the names that it had. With a seed its weights are drawn: those
+  /// that they would be in the whole model. To be called at most once, before anything is computed.
+  void cut(ModelPart part, std::optional<uint64_t> seed);
+  /// None: this is the whole model.
+  const std::optional<ModelPart>& part() const { return part_; }
+  /// Of the residual stream, C.
+  int64_t width() const { return part_ ? width_ : head_weight().size(1); }
+  /// Of a parameter's name among those of the whole model, in the order of registration.
+  int64_t place_in_order(const std::string& parameter) const;
+  bool has_head() const { return !part_ || part_->has_last(); }
+  /// For next_logits() and evaluation_sums() of a part, which all its ranks call alike, without
+  /// gradients. `links` outlive the calls. The sums are 0 but on the last stage's rank.
+  void set_links(StageLinks* links) { links_ = links; }
+  /// The table of a tied head, where the first stage, which trains it, is on another rank than the
+  /// last one, which has a copy: on both of them. Elsewhere undefined.
+  torch::Tensor shared_table() const;
+  /// [B, T, C] through the layers of one stage, before the first of which the tokens are embedded
+  /// and after the last of which the final norm is applied. `x_BTC` is not used by the first stage.
+  virtual torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
+                              const torch::Tensor& idx_BT, const TokenContext& context);
+  /// loss() from what the last stage returns.
+  torch::Tensor loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT);
 
  protected:
   /// int64 [B, T] -> [B, T, C], what the output layer multiplies: the input of a shared layer where
@@ -90,6 +123,16 @@ class CausalModel : public torch::nn::Module {
   /// The tokens whose rows of the embedding and the output layer this rank holds.
   CutRange own_tokens() const;
 
+  /// Removes the modules that `part` lacks. The last stage keeps a tied table.
+  virtual void keep(const ModelPart& /*part*/) {}
+  /// Gives every weight its initial value by draw_each().
+  virtual void draw_weights(uint64_t /*seed*/) {}
+  /// Calls `value` for each parameter of the whole model in the order of registration, for those
+  /// that a part lacks with a tensor of their shape.
+  void draw_each(const std::function<void(const std::string& name, torch::Tensor& tensor)>& value);
+  /// The table of a tied head, where this rank has it.
+  virtual torch::Tensor tied_table() const { return {}; }
+
  private:
   /// This rank's part of a parameter.
   ParameterCut cut_of(const std::string& weight) const;
@@ -98,12 +141,21 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor all_logits(const torch::Tensor& x) const;
   std::pair<torch::Tensor, torch::Tensor> loss_and_best(const torch::Tensor& logits_nV,
                                                         const torch::Tensor& targets_n) const;
+  /// hidden_states() on the last stage's rank; undefined on others.
+  torch::Tensor final_states(const torch::Tensor& idx_BT, const TokenContext& context);
+  torch::Tensor through_stages(const torch::Tensor& idx_BT, const TokenContext& context);
+  bool is_borrowed(const torch::Tensor& parameter) const;
   torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
   int64_t automatic_rows(int64_t bytes_per_logit) const;
   int64_t rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const;
   int64_t rows_in_evaluation(int64_t rows) const;
 
   Options options_;
+  std::optional<ModelPart> part_;
+  // These two of a part: the whole model's parameters, its width.
+  std::vector<ParameterShape> whole_;
+  int64_t width_ = 0;
+  StageLinks* links_ = nullptr;
 };
 
 /// The model that `config.model` names, in training mode on the CPU. Initial weights depend on

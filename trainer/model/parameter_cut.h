@@ -26,11 +26,12 @@ struct ParameterCut {
   std::vector<CutRange> ranges;
   /// Of each element one rank's copy counts, in the gradient norm and in snapshots.
   bool counted = true;
+  int64_t place = 0;  ///< Among the parameters of the whole model.
 
   /// All of a tensor.
-  static ParameterCut whole(std::vector<int64_t> shape, bool counted = true) {
+  static ParameterCut whole(std::vector<int64_t> shape, bool counted = true, int64_t place = 0) {
     const CutRange all{0, shape.empty() ? 1 : shape.front()};
-    return {std::move(shape), 0, {all}, counted};
+    return {std::move(shape), 0, {all}, counted, place};
   }
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace ddp::train {
 
@@ -10,6 +13,28 @@ std::vector<ParameterShape> shapes_of(const std::vector<Parameter>& parameters) 
   for (const auto& p : parameters) shapes.push_back({p.name, p.tensor.sizes().vec(), p.role});
   return shapes;
 }
+
+namespace {
+
+/// `groups` of the parameters `whole`, with those members that `own` has, by their place there.
+std::vector<ParameterGroup> own_groups(std::vector<ParameterGroup> groups,
+                                       const std::vector<ParameterShape>& whole,
+                                       const std::vector<Parameter>& own) {
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < own.size(); ++i) places.emplace(own[i].name, i);
+  for (auto& group : groups) {
+    std::vector<std::size_t> members;
+    for (const std::size_t i : group.members) {
+      const auto place = places.find(whole[i].name);
+      if (place != places.end()) members.push_back(place->second);
+    }
+    group.members = std::move(members);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.members.empty(); });
+  return groups;
+}
+
+}  // namespace
 
 TrainedParameters select_groups(const std::vector<Parameter>& parameters,
                                 const std::vector<ParameterGroup>& groups,
@@ -34,7 +59,12 @@ TrainedParameters select_groups(const std::vector<Parameter>& parameters,
 
 TrainedParameters trained_parameters(const Config& config,
                                      const std::vector<Parameter>& parameters) {
-  const auto groups = resolve_param_groups(config, shapes_of(parameters));
+  return trained_parameters(config, parameters, shapes_of(parameters));
+}
+
+TrainedParameters trained_parameters(const Config& config, const std::vector<Parameter>& parameters,
+                                     const std::vector<ParameterShape>& whole) {
+  const auto groups = own_groups(resolve_param_groups(config, whole), whole, parameters);
   for (const auto& group : groups) {
     for (const std::size_t i : group.members)
       parameters[i].tensor.set_requires_grad(!group.options.frozen);

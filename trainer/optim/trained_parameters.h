@@ -21,5 +21,9 @@ TrainedParameters select_groups(const std::vector<Parameter>& parameters,
 /// others, which it returns. Throws UserError as resolve_param_groups() does.
 TrainedParameters trained_parameters(const Config& config,
                                      const std::vector<Parameter>& parameters);
+/// The same of a rank that has some of a model's parameters, which are `whole`: its groups are
+/// those of the whole model.
+TrainedParameters trained_parameters(const Config& config, const std::vector<Parameter>& parameters,
+                                     const std::vector<ParameterShape>& whole);
 
 }  // namespace ddp::train

@@ -26,7 +26,7 @@ struct Case {
 class Probe {
  public:
   Probe(ProcessGroup& group, torch::Device device, int64_t n)
-      : group_(*group.c10d()), rank_(group.rank()), size_(group.size()) {
+      : ranks_(group), group_(*group.c10d()), rank_(group.rank()), size_(group.size()) {
     const auto buffer = [&] { return torch::zeros({n}, torch::TensorOptions(device)); };
     mine_ = {buffer()};
     // A table of as many elements in all, as far as that goes.
@@ -39,6 +39,31 @@ class Probe {
   }
 
   std::vector<Case> cases() {
+    auto all = collectives();
+    if (size_ == 1) return all;
+    const auto filled = [this] {
+      mine_[0].fill_(rank_ + 1);
+      each_[0].zero_();
+    };
+    const int before = (rank_ + size_ - 1) % size_;
+    all.push_back({"send_receive", filled, [this, before] { pass_on(before); },
+                   [this, before] { return holds(each_[0], before + 1); }});
+    return all;
+  }
+
+ private:
+  // The messages between two ranks go through one queue: they must begin them in the same order.
+  void pass_on(int before) {
+    Message sent, received;
+    const auto send = [&] { sent = ranks_.send(mine_[0], (rank_ + 1) % size_); };
+    if (rank_ % 2 == 0) send();
+    received = ranks_.receive(each_[0], before);
+    if (rank_ % 2 == 1) send();
+    sent.wait();
+    received.wait();
+  }
+
+  std::vector<Case> collectives() {
     const int sum = size_ * (size_ + 1) / 2;
     const auto own = [this] { mine_[0].fill_(rank_ + 1); };
     const auto gathered = [this, own] {
@@ -81,7 +106,6 @@ class Probe {
     };
   }
 
- private:
   static bool holds(const torch::Tensor& tensor, int value) {
     return tensor.eq(static_cast<float>(value)).all().item<bool>();
   }
@@ -93,6 +117,7 @@ class Probe {
     return true;
   }
 
+  ProcessGroup& ranks_;
   c10d::ProcessGroup& group_;
   int rank_;
   int size_;

@@ -1,4 +1,4 @@
-// The collectives of data-parallel and of sharded training, run on
+// The collectives of data-parallel and of sharded training and the messages of pipelines, run on
 // known numbers, checked and timed (`trainer doctor`).
 #pragma once
 
@@ -13,8 +13,9 @@
 namespace ddp::train {
 
 struct CollectiveReport {
-  std::string name;        ///< broadcast, ..., all_gather; reduce_scatter, all_gather_rows
-  int64_t bytes = 0;       ///< Of one rank's tensor; of the last two, of a table of all rows.
+  std::string name;        ///< broadcast, ..., all_gather; reduce_scatter, all_gather_rows;
+                           ///< send_receive, of each rank to the next one
+  int64_t bytes = 0;       ///< Of one rank's tensor; of tables, of all rows.
   bool correct = false;    ///< On every rank.
   double median_us = 0.0;  ///< Of several runs, on the slowest rank.
 };

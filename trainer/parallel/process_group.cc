@@ -234,6 +234,49 @@ std::vector<std::string> ProcessGroup::gather_texts(const std::string& text) {
   return texts;
 }
 
+namespace {
+
+constexpr int kMessageTag = 0;
+
+/// What Gloo sends of a tensor on a GPU that it serves.
+torch::Tensor for_gloo(const torch::Tensor& tensor, bool nccl) {
+  return tensor.is_cuda() && !nccl ? torch::empty_like(tensor, torch::kCPU) : torch::Tensor();
+}
+
+}  // namespace
+
+Message ProcessGroup::send(const torch::Tensor& tensor, int to) {
+  const bool nccl = group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  Message message;
+  message.tensor_ = tensor;
+  message.on_host_ = for_gloo(tensor, nccl);
+  if (message.on_host_.defined()) message.on_host_.copy_(tensor);
+  std::vector<torch::Tensor> tensors = {message.on_host_.defined() ? message.on_host_ : tensor};
+  message.work_ = group_->send(tensors, to, kMessageTag);
+  return message;
+}
+
+Message ProcessGroup::receive(torch::Tensor tensor, int from) {
+  const bool nccl = group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  Message message;
+  message.received_ = true;
+  message.tensor_ = tensor;
+  message.on_host_ = for_gloo(tensor, nccl);
+  std::vector<torch::Tensor> tensors = {message.on_host_.defined() ? message.on_host_ : tensor};
+  message.work_ = group_->recv(tensors, from, kMessageTag);
+  return message;
+}
+
+void Message::wait() {
+  if (!work_) return;
+  const CollectiveWait waiting;
+  const auto work = std::move(work_);
+  work->wait();
+  if (received_ && on_host_.defined()) tensor_.copy_(on_host_);
+  tensor_.reset();
+  on_host_.reset();
+}
+
 // ncclCommAbort() itself may wait for a link that is dead.
 void ProcessGroup::abort() {
   constexpr std::chrono::seconds kPatience{1};

@@ -36,6 +36,22 @@ class WorkerStore {
 /// Of an all-reduce whose caller waits for it at once, as ProcessGroup::all_reduce_sum() does.
 c10d::AllreduceOptions options_of_awaited(const torch::Tensor& tensor);
 
+/// A tensor on its way from one rank to another. Wait for it on the thread that began it; of a GPU
+/// the queue waits, not the host.
+class Message {
+ public:
+  Message() = default;
+
+  /// Nothing if there is none, or it was waited for. Throws what went wrong.
+  void wait();
+
+ private:
+  friend class ProcessGroup;
+  c10::intrusive_ptr<c10d::Work> work_;
+  torch::Tensor tensor_, on_host_;  // the second one, where the backend takes CPU tensors alone
+  bool received_ = false;
+};
+
 /// All ranks of the run. Alone (no launcher) it has no c10d group: collectives return at once.
 /// The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy last.
 class ProcessGroup {
@@ -79,6 +95,11 @@ class ProcessGroup {
   /// receives size() times the longest.
   std::vector<std::string> gather_texts(const std::string& text);
   void barrier();
+  /// Begins to send `tensor` to rank `to`, which receives a tensor of its shape and type. The
+  /// tensor is contiguous and not written to before the message has been waited for. Messages
+  /// between two ranks arrive in the order in which both begin them.
+  Message send(const torch::Tensor& tensor, int to);
+  Message receive(torch::Tensor tensor, int from);
   /// Aborts what waits for other ranks in NCCL, from any thread; what this rank's GPU computes
   /// afterwards is worthless. Returns after a second at the latest. Nothing for Gloo.
   void abort();

@@ -187,6 +187,13 @@ class SharedMemoryBackend : public c10d::Backend, public RowCollectives {
                                          const c10d::ScatterOptions& options) override {
     return gloo_->scatter(outputs, inputs, options);
   }
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override {
+    return gloo_->send(tensors, to, tag);
+  }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from,
+                                      int tag) override {
+    return gloo_->recv(tensors, from, tag);
+  }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
     return gloo_->barrier(options);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <string>
@@ -14,6 +15,25 @@ namespace {
 
 int64_t norm_blocks(int64_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
 
+struct CountedParameter {
+  int64_t place = 0;
+  std::string name;
+  int64_t blocks = 0;
+};
+
+/// In the model's order; of one place in that of the ranks.
+std::vector<CountedParameter> counted_by_all(const std::string& own, ProcessGroup& group) {
+  std::vector<CountedParameter> all;
+  for (const auto& text : group.gather_texts(own)) {
+    std::istringstream words(text);
+    CountedParameter each;
+    while (words >> each.place >> each.name >> each.blocks) all.push_back(each);
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.place < b.place; });
+  return all;
+}
+
 }  // namespace
 
 ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
@@ -24,17 +44,12 @@ ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCu
     const ParameterCut& cut = cuts.at(parameters[i].name);
     if (!cut.counted) continue;
     counted_.push_back(i);
-    own +=
-        fmt::format("{} {}\n", parameters[i].name, norm_blocks(c10::multiply_integers(cut.shape)));
+    own += fmt::format("{} {} {}\n", cut.place, parameters[i].name,
+                       norm_blocks(c10::multiply_integers(cut.shape)));
   }
   std::map<std::string, int64_t> first_of;
-  for (const auto& text : group_.gather_texts(own)) {
-    std::istringstream words(text);
-    std::string name;
-    int64_t blocks = 0;
-    while (words >> name >> blocks) {
-      if (first_of.emplace(name, blocks_).second) blocks_ += blocks;
-    }
+  for (const auto& [place, name, blocks] : counted_by_all(own, group_)) {
+    if (first_of.emplace(name, blocks_).second) blocks_ += blocks;
   }
   std::vector<int64_t> places;
   for (const std::size_t i : counted_) {

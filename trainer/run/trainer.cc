@@ -39,7 +39,12 @@ void drift(const torch::Tensor& parameter) {
 TrainedParameters build_model(Task& task, const Config& config, torch::Device device,
                               bool draw_weights) {
   task.build_model(device, draw_weights ? std::optional(init_seed(as_seed(config))) : std::nullopt);
-  return trained_parameters(config, task.parameters());
+  auto trained = trained_parameters(config, task.parameters(), task.whole_shapes());
+  if (!trained.parameters.empty()) return trained;
+  throw UserError(
+      fmt::format("distributed_config.pipeline={}: trainer_config.freeze leaves a stage nothing to "
+                  "train; freeze less or use pipeline=1",
+                  config.distributed.pipeline));
 }
 
 /// ZeRO-2 and 3 with several micro-batches for each rank add them up as one process would.
@@ -125,6 +130,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
     model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts,
                                               shards_ == nullptr ? mesh.model() : world_);
   }
+  if (task.stage_model() != nullptr) make_pipeline();
   if (meta) load(*meta, snapshot);
   task.join(data_, batch_plan_.micro_batches);
   if (!sync_) {
@@ -135,6 +141,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                                });
   }
   if (meta) share_state(snapshot);
+  share_table();
 }
 
 TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
@@ -154,6 +161,12 @@ TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values)
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   load(meta, snapshot);
   share_state(snapshot);
+  share_table();
+}
+
+void Trainer::seed_dropout(int64_t micro) {
+  seed_generator(plan_.device,
+                 dropout_seed(as_seed(config_), step_, micro * data_.size() + data_.rank()));
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
@@ -161,8 +174,7 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   monitor.enter(Phase::kData);
   const Batch batch = loader.next().to(plan_.device);
   monitor.enter(Phase::kForward);
-  seed_generator(plan_.device,
-                 dropout_seed(as_seed(config_), step_, micro * data_.size() + data_.rank()));
+  seed_dropout(micro);
   sync_->begin_micro_batch(last);
   MicroBatchLoss loss{{}, batch.target_count};
   {
@@ -185,14 +197,10 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   return {loss.mean.detach(), loss.targets};
 }
 
-StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
-                               const std::function<void()>& before_update) {
-  StepOutput output;
-  optimizer_->zero_grad();
-  std::optional<WeightCopies::Step> shared_copies;
-  if (!sync_->divides_weights()) shared_copies.emplace(weight_copies_);
+std::vector<MicroBatchLoss> Trainer::run_micro_batches(DataLoader& loader, RunMonitor& monitor) {
+  std::vector<MicroBatchLoss> losses;
   for (int64_t micro = 0; micro < own_micro_batches_; ++micro) {
-    output.losses.push_back(
+    losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
   }
   const int64_t most = batch_plan_.of_rank(0, data_.size());
@@ -200,7 +208,18 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
     monitor.enter(Phase::kBackward, sync_->collective_name());
     sync_->leave_out_micro_batch([this] { return task_.smallest_loss(); });
   }
-  shared_copies.reset();
+  return losses;
+}
+
+StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
+                               const std::function<void()>& before_update) {
+  StepOutput output;
+  optimizer_->zero_grad();
+  {
+    std::optional<WeightCopies::Step> shared_copies;
+    if (!sync_->divides_weights()) shared_copies.emplace(weight_copies_);
+    output.losses = pipeline_ ? run_pipeline(loader, monitor) : run_micro_batches(loader, monitor);
+  }
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");
@@ -258,6 +277,7 @@ void Trainer::apply(StepOutput& output) {
   optimizer_->step(output.learning_rate, output.not_finite);
   average_.update(output.not_finite);
   sync_->share_weights();
+  share_table();
 }
 
 void Trainer::leave_out_step(DataLoader& loader) {
@@ -289,7 +309,9 @@ std::function<bool()> Trainer::agreed(const std::function<bool()>& go_on) {
 
 void Trainer::swap_averages() {
   average_.swap();
-  if (average_.enabled()) sync_->share_weights();
+  if (!average_.enabled()) return;
+  sync_->share_weights();
+  share_table();
 }
 
 std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
@@ -301,9 +323,8 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
   {
     const Inference inference(*sync_);
     const auto idle = sync_->divides_weights() ? IdleRanks::kJoin : IdleRanks::kWait;
-    evaluation =
-        evaluate(task_, samples, config_.trainer.batch_size, data_, plan_.device, amp_dtype_,
-                 cut_state_ ? agreed(go_on) : go_on, before_wait, most_batches, idle);
+    evaluation = evaluate(task_, samples, config_.trainer.batch_size, data_, plan_.device,
+                          amp_dtype_, go_on, before_wait, most_batches, idle, &world_);
   }
   swap_averages();
   return evaluation;

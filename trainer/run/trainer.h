@@ -21,6 +21,7 @@
 #include "trainer/optim/weight_average.h"
 #include "trainer/parallel/gradient_sync.h"
 #include "trainer/parallel/mesh.h"
+#include "trainer/parallel/pipeline_executor.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/run/cut_state.h"
 #include "trainer/run/early_stopping.h"
@@ -82,14 +83,14 @@ class Trainer {
   /// shards, of which the others get nothing.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
 
-  /// See LossWeights::step_loss().
-  double global_mean_loss(const StepOutput& output) const {
-    return loss_weights_.step_loss(output.losses);
-  }
+  /// See LossWeights::step_loss(). A collective of all ranks.
+  double global_mean_loss(const StepOutput& output) const;
 
   /// Whether ranks hold different parts of the training state: capture(), sample() and gradients()
   /// are collectives then.
   bool holds_shards() const { return shards_ != nullptr || cut_state_ != nullptr; }
+  /// "2 stages, 1f1b, 8 micro-batches; ..."; empty without stages.
+  std::string pipeline_text() const;
   /// Elements of the trained parameters that this rank updates.
   int64_t updated_elements() const;
 
@@ -167,6 +168,14 @@ class Trainer {
   TrainedParameters divide(TrainedParameters trained, FirstValues values);
   void swap_averages();
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
+  /// All passes of a step, in one copy of the model on one rank or through the stages of one.
+  std::vector<MicroBatchLoss> run_micro_batches(DataLoader& loader, RunMonitor& monitor);
+  class PipelinedStep;
+  void make_pipeline();
+  std::vector<MicroBatchLoss> run_pipeline(DataLoader& loader, RunMonitor& monitor);
+  /// The last stage gets the table of a tied head as it is now on the first one.
+  void share_table();
+  void seed_dropout(int64_t micro);
   void update(StepOutput& output);
   /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
   std::optional<torch::Tensor> finish_gradients(StepOutput& output);
@@ -196,6 +205,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<CutState> cut_state_;  // these two: where a model is divided between ranks
   std::unique_ptr<ModelNorm> model_norm_;
+  std::unique_ptr<StageLinks> stage_links_;  // these two: where it is cut into stages
+  std::unique_ptr<PipelineExecutor> pipeline_;
   GradScaler scaler_;
   DistributedSampler sampler_;
   Schedule schedule_;

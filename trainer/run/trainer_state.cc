@@ -99,7 +99,7 @@ std::vector<NamedTensor> Trainer::state_where(bool divided) const {
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   const Config before = config_from_json(meta.config_json);
-  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
+  without_state_ = parameters_without_state(before, config_, task_.whole_shapes());
   if (cut_state_)
     deal_out_cuts(snapshot, before);
   else if (snapshot != nullptr)

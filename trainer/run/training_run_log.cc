@@ -181,7 +181,7 @@ void TrainingRun::log_start() const {
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
   for (const auto& line : task.describe()) log_.info(line);
-  const auto shapes = shapes_of(task.parameters());
+  const auto shapes = task.whole_shapes();
   for (const auto& line : group_table(resolve_param_groups(config_, shapes), shapes))
     log_.info(line);
   if (const auto& fresh = trainer_.without_state(); !fresh.empty()) {
@@ -206,6 +206,7 @@ void TrainingRun::log_start() const {
                         group_.c10d() ? group_.backend_text(plan) : "none (one process)",
                         precision_name(c, plan.device),
                         counted(torch::get_num_threads(), "thread")));
+  if (const auto text = trainer_.pipeline_text(); !text.empty()) log_.info("Pipeline: " + text);
   if (trainer_.holds_shards()) {
     log_.info(fmt::format("Strategy: {}, rank 0 updates {} parameters",
                           name_of(config_.distributed.strategy),

@@ -42,6 +42,11 @@ constexpr uint64_t dropout_seed(uint64_t seed, int64_t step, int64_t micro_batch
       static_cast<uint64_t>(micro_batch));
 }
 
+/// Seed of the dropout in one layer of a micro-batch with this dropout_seed().
+constexpr uint64_t layer_seed(uint64_t dropout_seed, int64_t layer) {
+  return mix64(dropout_seed, static_cast<uint64_t>(layer));
+}
+
 /// Seed of the text that is sampled after optimizer step `step`.
 constexpr uint64_t sample_seed(uint64_t seed, int64_t step) {
   return mix64(mix64(seed, static_cast<uint64_t>(Stream::kSample)), static_cast<uint64_t>(step));

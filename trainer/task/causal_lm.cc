@@ -121,7 +121,7 @@ const SampleSource* CausalLm::test() const { return test_.get(); }
 
 // What cannot be divided is refused here, before a model is built.
 void CausalLm::divide(Mesh& mesh) {
-  if (mesh.shape().pipeline > 1) Task::divide(mesh);
+  if (mesh.shape().pipeline > 1) return cut_into_part(mesh);
   if (mesh.shape().tensor == 1) return;
   check_divisible(mesh.shape().tensor);
   tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
@@ -158,15 +158,59 @@ void CausalLm::check_divisible(int64_t ranks) const {
       ranks, config_.data.block_size, ranks));
 }
 
+void CausalLm::cut_into_part(const Mesh& mesh) {
+  const MeshShape& shape = mesh.shape();
+  const auto layout = architecture_.layout(config_, data_->tokenizer().size());
+  const StageCosts costs = stage_costs(layout, config_.data.block_size);
+  const auto stages = static_cast<int64_t>(shape.pipeline) * config_.distributed.pipeline_chunks;
+  if (stages > costs.layers) {
+    throw UserError(fmt::format(
+        "distributed_config.pipeline={}: {} stages need a layer each, and the model has {}; use "
+        "pipeline={} or less",
+        shape.pipeline, stages, counted(costs.layers, "layer"),
+        costs.layers / config_.distributed.pipeline_chunks));
+  }
+  part_ = part_of_rank(cut_into_stages(costs, static_cast<int>(stages)), mesh.place().stage,
+                       shape.pipeline);
+}
+
+ParameterCuts CausalLm::parameter_cuts() const {
+  if (!part_) return model_->parameter_cuts();
+  ParameterCuts cuts;
+  for (const auto& [name, tensor, role] : model_->model_parameters()) {
+    cuts.emplace(name, ParameterCut::whole(tensor.sizes().vec(), /*counted=*/true,
+                                           model_->place_in_order(name)));
+  }
+  return cuts;
+}
+
+std::vector<int64_t> CausalLm::activation_shape(const Batch& batch) const {
+  const auto& tokens_BT = batch[kInputs];
+  return {tokens_BT.size(0), tokens_BT.size(1), model_->width()};
+}
+
+torch::TensorOptions CausalLm::activation_options() const {
+  return model_->parameters().front().options();
+}
+
+torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
+                                      const Batch& batch) {
+  const LayerRange& layers = part_->stages[static_cast<std::size_t>(own_stage)];
+  const auto y_BTC =
+      model_->stage(x_BTC, layers, batch[kInputs], {nullptr, batch.find(kPositions)});
+  return layers.end == part_->layers ? model_->loss_of(y_BTC, countable_targets(batch)) : y_BTC;
+}
+
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
-  const bool drawn = !tensor_ranks_ || pretrained.empty();
+  const bool drawn = !part_ && (!tensor_ranks_ || pretrained.empty());
   model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
                              tensor_ranks_);
   if (config_.lora.enabled())
     base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
   else if (!resumed_ && !pretrained.empty())
     load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
+  if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   model_->keep_own_parts();
   model_->to(device);
   model_->train();
@@ -210,24 +254,45 @@ void CausalLm::join(ProcessGroup& group, int64_t /*micro_batches*/) {
   if (config_.lora.enabled()) check_same_base(base_digest_, config_, group);
 }
 
+void CausalLm::cut_model(std::optional<uint64_t> seed) {
+  if (model_->layers() == 0) {
+    throw UserError(
+        fmt::format("distributed_config.pipeline: model={} cannot be cut into stages; use "
+                    "strategy=zero3, which divides any model",
+                    config_.model));
+  }
+  model_->cut(*part_, seed);
+}
+
 // A mean over no target would be 0 / 0; any token will do there.
-torch::Tensor CausalLm::loss(const Batch& batch) {
+torch::Tensor CausalLm::countable_targets(const Batch& batch) {
   const torch::Tensor& targets_BT = batch[kTargets];
-  return model_->loss(batch[kInputs], batch.target_count > 0 ? targets_BT : targets_BT.clamp_min(0),
-                      batch.find(kPositions));
+  return batch.target_count > 0 ? targets_BT : targets_BT.clamp_min(0);
+}
+
+torch::Tensor CausalLm::loss(const Batch& batch) {
+  return model_->loss(batch[kInputs], countable_targets(batch), batch.find(kPositions));
 }
 
 torch::Tensor CausalLm::smallest_loss() {
   const auto device = model_->parameters().front().device();
   const int64_t rows = tensor_ranks_ ? tensor_ranks_->size() : 1;
   const auto tokens = torch::zeros({1, rows}, torch::TensorOptions(torch::kInt64).device(device));
-  return model_->loss(tokens, tokens);
+  if (!part_) return model_->loss(tokens, tokens);
+  auto sum = torch::zeros({}, torch::TensorOptions(device));
+  for (const LayerRange& layers : part_->stages) {
+    const auto x = torch::zeros({1, 1, model_->width()}, activation_options().requires_grad(false));
+    const auto y = model_->stage(x, layers, tokens, {});
+    sum = sum + (layers.end == part_->layers ? model_->loss_of(y, tokens) : y.sum());
+  }
+  return sum;
 }
 
 BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto all_BT = to_host(batch[kTargets]);
   const auto targets = all_BT.masked_select(all_BT != -1);
-  const auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
+  auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
+  if (!model_->has_head()) characters.zero_();  // counted by the rank of the last stage
   const auto sums =
       model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions));
   return {torch::cat({to_host(sums), characters}), {}};

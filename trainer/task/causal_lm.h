@@ -11,6 +11,7 @@
 #include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/model_part.h"
 #include "trainer/task/causal_data.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
@@ -21,7 +22,7 @@ namespace ddp::train {
 std::unique_ptr<Task> make_causal_lm(const Config& config,
                                      const std::map<std::string, std::string>* metadata);
 
-class CausalLm : public Task {
+class CausalLm : public Task, private StageModel {
  public:
   CausalLm(const Config& config, const std::map<std::string, std::string>* metadata);
 
@@ -31,8 +32,12 @@ class CausalLm : public Task {
   const SampleSource* test() const override;
 
   void divide(Mesh& mesh) override;
-  ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
   void complete_gradients() override { model_->sum_partial_gradients(); }
+  ParameterCuts parameter_cuts() const override;
+  std::vector<ParameterShape> whole_shapes() const override {
+    return part_ ? model_->whole_shapes() : Task::whole_shapes();
+  }
+  StageModel* stage_model() override { return part_ ? this : nullptr; }
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
@@ -68,6 +73,16 @@ class CausalLm : public Task {
   }
 
  private:
+  std::vector<int64_t> activation_shape(const Batch& batch) const override;
+  torch::TensorOptions activation_options() const override;
+  torch::Tensor forward_stage(int own_stage, const torch::Tensor& x_BTC,
+                              const Batch& batch) override;
+  torch::Tensor shared_table() const override { return model_->shared_table(); }
+  void set_links(StageLinks* links) override { model_->set_links(links); }
+
+  void cut_into_part(const Mesh& mesh);
+  void cut_model(std::optional<uint64_t> seed);
+  static torch::Tensor countable_targets(const Batch& batch);
   std::vector<NamedTensor> weights() const;
   void check_divisible(int64_t ranks) const;
   std::string describe_shares() const;
@@ -85,7 +100,8 @@ class CausalLm : public Task {
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;
-  TensorRanksPtr tensor_ranks_;  ///< Null: this process holds the whole model.
+  TensorRanksPtr tensor_ranks_;    ///< Null: this process holds the whole model.
+  std::optional<ModelPart> part_;  ///< Of the model, if it is cut into stages.
   std::shared_ptr<CausalModel> model_;
   std::string base_digest_;  ///< Of the pretrained model below the adapters; else empty.
   torch::Tensor

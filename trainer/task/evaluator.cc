@@ -38,23 +38,25 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
                                    std::optional<torch::ScalarType> amp_dtype,
                                    const std::function<bool()>& go_on,
                                    const std::function<void()>& before_wait,
-                                   std::optional<int64_t> most_batches, IdleRanks idle) {
+                                   std::optional<int64_t> most_batches, IdleRanks idle,
+                                   ProcessGroup* all_ranks) {
+  ProcessGroup& all = all_ranks != nullptr ? *all_ranks : group;
   const torch::NoGradGuard no_grad;
   const bool was_training = task.model().is_training();
   task.model().eval();
   const int64_t rows = samples.size();
-  const int64_t all = (rows + batch_size - 1) / batch_size;
-  const int64_t batches = std::min(all, most_batches.value_or(all));
+  const int64_t full = (rows + batch_size - 1) / batch_size;
+  const int64_t batches = std::min(full, most_batches.value_or(full));
   auto sums = torch::zeros({batches, task.sums()}, torch::kFloat64);
   std::vector<std::string> classes = task.classes();
   const auto count = static_cast<int64_t>(classes.size());
   auto confusion_KK = torch::zeros({count, count}, torch::kInt64);
   bool stopped = false;
   for (int64_t round = 0; round * group.size() < batches && !stopped; ++round) {
-    auto wish = group.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
+    auto wish = all.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
     const int64_t i = round * group.size() + group.rank();
     if (i < batches || idle == IdleRanks::kJoin) {
-      const int64_t first = i < batches ? i * all / batches * batch_size : 0;
+      const int64_t first = i < batches ? i * full / batches * batch_size : 0;
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
       const BatchSums of_batch = task.evaluate(batch.to(device));
@@ -68,8 +70,8 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
   }
   task.model().train(was_training);
   if (stopped) return std::nullopt;
-  group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
-  if (count > 0) group.all_reduce_sum(confusion_KK);
+  all.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
+  if (count > 0) all.all_reduce_sum(confusion_KK);
   return Evaluation{task.metrics(added_up(sums)), confusion_of(std::move(classes), confusion_KK)};
 }
 

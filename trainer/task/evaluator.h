@@ -40,12 +40,15 @@ enum class IdleRanks {
 /// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
 /// after their present batch and get nothing. `before_wait` is called before the ranks wait for
 /// each other.
+///
+/// `all_ranks`: where a copy of the model is divided between ranks, the ranks of all copies;
+/// `group` then has one of each. Null: those of `group`.
 std::optional<Evaluation> evaluate(
     Task& task, const SampleSource& samples, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },
     const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {},
-    IdleRanks idle = IdleRanks::kWait);
+    IdleRanks idle = IdleRanks::kWait, ProcessGroup* all_ranks = nullptr);
 
 /// The name of a metric of Task::evaluation_sets(): wiki_loss.
 std::string name_in_set(const std::string& set, const std::string& metric);

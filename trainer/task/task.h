@@ -21,6 +21,7 @@
 #include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/mesh.h"
+#include "trainer/task/stage_model.h"
 #include "trainer/task/task_cost.h"
 #include "trainer/task/task_report.h"
 
@@ -58,6 +59,11 @@ class Task : public TaskCost, public TaskReport {
   virtual void divide(Mesh& mesh);
   /// What this rank's parameters are of the whole model's; empty: it has the whole model.
   virtual ParameterCuts parameter_cuts() const { return {}; }
+  /// What parameters() are of the whole model: the same on all ranks.
+  virtual std::vector<ParameterShape> whole_shapes() const;
+  /// The model that build_model() has built, as a pipeline runs it; null if it is not divided into
+  /// stages.
+  virtual StageModel* stage_model() { return nullptr; }
 
   /// In training mode, on `device`, with initial weights that depend on `seed` alone; without one
   /// they may be anything, as all of them are about to be loaded. Called once, before anything

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/image_classification.h"
@@ -54,6 +55,8 @@ void Task::divide(Mesh& mesh) {
       "strategy=zero3, which divides any model",
       mesh.shape().pipeline > 1 ? "pipeline" : "tensor"));
 }
+
+std::vector<ParameterShape> Task::whole_shapes() const { return shapes_of(parameters()); }
 
 std::unique_ptr<Task> make_task(const Config& config,
                                 const std::map<std::string, std::string>* metadata) {

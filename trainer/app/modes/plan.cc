@@ -42,6 +42,12 @@ int run_plan(const TrainerArgs& args) {
                     "or ask trainer estimate for the memory of this configuration",
                     config.distributed.tensor));
   }
+  if (config.distributed.pipeline > 1) {
+    throw UserError(
+        fmt::format("distributed_config.pipeline={}: plan compares strategies that leave models "
+                    "whole; remove it",
+                    config.distributed.pipeline));
+  }
   const PlanCluster described = plan_cluster(args.plan, config);
   Config of_data = config;
   of_data.trainer.batch_size = 1;  // data that are too few for training can be planned with

@@ -285,6 +285,53 @@ void check_tensor(const Config& config, const Given& given) {
   }
 }
 
+void check_schedule(const DistributedConfig& config, const Given& given) {
+  const bool interleaved = config.pipeline_schedule == PipelineSchedule::kInterleaved;
+  if (config.pipeline_schedule == PipelineSchedule::kZeroBubble)
+    given.refuse("distributed_config.pipeline_schedule",
+                 "zero_bubble is not supported; use 1f1b, or interleaved, which waits less");
+  if (interleaved && config.pipeline_chunks == 1)
+    given.refuse("distributed_config.pipeline_schedule",
+                 "interleaved needs several stages on each rank; set "
+                 "distributed_config.pipeline_chunks=2 or use 1f1b");
+  if (!interleaved && config.pipeline_chunks > 1) {
+    given.refuse("distributed_config.pipeline_chunks",
+                 fmt::format("{} has one stage on each rank; add "
+                             "distributed_config.pipeline_schedule=interleaved",
+                             name_of(config.pipeline_schedule)));
+  }
+}
+
+void check_pipeline(const Config& config, const Given& given) {
+  const DistributedConfig& distributed = config.distributed;
+  if (distributed.pipeline == 1) return;
+  check_schedule(distributed, given);
+  const auto refuse = [&](const std::string& what) {
+    given.refuse("distributed_config.pipeline", what);
+  };
+  if (distributed.strategy == Strategy::kZero2 || distributed.strategy == Strategy::kZero3) {
+    refuse(
+        fmt::format("strategy={} communicates in every micro-batch, and each would stop the "
+                    "stages after it; use strategy=ddp, whose stages hold 1/{} of the model",
+                    name_of(distributed.strategy), distributed.pipeline));
+  }
+  if (distributed.strategy != Strategy::kDdp) {
+    refuse(
+        fmt::format("with strategy={} is not supported; use strategy=ddp, whose stages hold "
+                    "1/{} of the model",
+                    name_of(distributed.strategy), distributed.pipeline));
+  }
+  if (distributed.tensor > 1)
+    refuse(fmt::format("with tensor={} is not supported; use one of them", distributed.tensor));
+  if (config.trainer.ram_snapshots) {
+    refuse(
+        "gathers snapshots on rank 0, and trainer_config.ram_snapshots needs a part of each rank; "
+        "remove ram_snapshots");
+  }
+  if (config.lora.enabled())
+    refuse("adapters (lora.rank) are trained on whole models; use strategy=zero3 to divide one");
+}
+
 void check_devices(const DistributedConfig& config, const Given& given) {
   if (config.ranks_per_device.value_or(1) == 1 || config.backend != Backend::kNccl) return;
   given.refuse(
@@ -337,6 +384,7 @@ void complete_config(Config& config, const Given& given) {
   check_optimizer(config, given);
   check_strategy(config, given);
   check_tensor(config, given);
+  check_pipeline(config, given);
   check_devices(config.distributed, given);
   check_logging(config, given);
   check_profile(config, given);

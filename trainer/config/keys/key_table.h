@@ -22,8 +22,8 @@ using FieldPointer =
                  std::vector<std::string>*, TaskKind*, DataFormat*, LossOn*, OnBadSample*,
                  ImageNetworkKind*, BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*,
                  AutoSwitch*, BadStepPolicy*, Strategy*, Backend*, GradientCompression*,
-                 OptimizerName*, LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
-                 std::vector<WeightedSource>*, std::vector<NamedSet>*>;
+                 PipelineSchedule*, OptimizerName*, LrSchedule*, ProgressStyle*,
+                 std::vector<ParamGroup>*, std::vector<WeightedSource>*, std::vector<NamedSet>*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

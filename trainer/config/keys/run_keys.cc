@@ -19,6 +19,19 @@ std::vector<Field> distributed_fields() {
       {DDP_KEY(distributed, sequence_parallel), .null_means = NullMeans::kOff,
        .meaning = "With tensor above 1: norms, dropout and residuals work on each rank's share of "
                   "a sequence's rows: less memory for activations, the same bytes sent."},
+      {DDP_KEY(distributed, pipeline), .range = Range{1, 1e4}, .unit = "stages",
+       .tasks = {TaskKind::kCausalLm},
+       .meaning = "Cut each copy of the model into this many stages of consecutive layers, one for "
+                  "each rank, through which the grad_accumulation_steps micro-batches of a step "
+                  "pass one after the other."},
+      {DDP_KEY(distributed, pipeline_schedule), .tasks = {TaskKind::kCausalLm},
+       .meaning = "Order of the stages' work. 1f1b: a stage alternates between forward and "
+                  "backward passes and keeps the activations of at most `pipeline` micro-batches; "
+                  "gpipe: all forward passes first; the same numbers."},
+      {DDP_KEY(distributed, pipeline_chunks), .range = Range{1, 1e4}, .unit = "stages",
+       .tasks = {TaskKind::kCausalLm},
+       .meaning = "Stages of each rank with pipeline_schedule: interleaved; more of them wait less "
+                  "and send more."},
       {DDP_KEY(distributed, backend),
        .meaning = "auto: nccl on GPUs, gloo on CPUs, where the ranks of one machine reduce through "
                   "memory that they share; gloo: through sockets there, too."},

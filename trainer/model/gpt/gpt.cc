@@ -9,6 +9,7 @@
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/gpu_ops.h"
+#include "trainer/model/layer_seeds.h"
 #include "trainer/model/undrawn_layers.h"
 
 namespace ddp::train {
@@ -218,7 +219,8 @@ TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, in
                                  const TensorRanksPtr& ranks)
     : ranks_(ranks),
       checkpointed_(config.activation_checkpointing),
-      fused_(config.fused_cpu_kernels) {
+      fused_(config.fused_cpu_kernels),
+      drops_(config.embd_pdrop > 0 || config.resid_pdrop > 0 || config.attn_pdrop > 0) {
   wte = register_module("wte", undrawn_embedding(vocab_size, config.n_embd));
   wpe = register_module("wpe", undrawn_embedding(block_size, config.n_embd));
   drop = register_module("drop", nn::Dropout(config.embd_pdrop));
@@ -248,63 +250,96 @@ torch::Tensor TransformerImpl::embed(const torch::Tensor& idx_BT, const TokenCon
 
 torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context,
                                        const CutRange& tokens) {
-  const auto rows = rows_in_pass(idx_BT.size(1), context);
-  auto x_BTC = embed(idx_BT, context, tokens, rows);
-  const auto mask = context.mask(idx_BT);
-  if (context.cache != nullptr) return ln_f(through_cache(x_BTC, *context.cache, mask));
-  for (std::size_t i = 0; i < h->size(); ++i)
-    x_BTC = through_block(i, x_BTC, {nullptr, mask, rows});
-  const auto y_BTC =
-      gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, weights_of(ln_f)).y : ln_f(x_BTC);
-  return ranks_ ? enter_layers(y_BTC, ranks_, are_divided(rows)) : y_BTC;
+  const auto x_BTC = stage({}, {0, static_cast<int64_t>(h->size())}, idx_BT, context, tokens);
+  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
+  return x_BTC;
 }
 
-torch::Tensor TransformerImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
-                                             const AttentionScope& scope) {
-  auto* block = h[index]->as<Block>();
+torch::Tensor TransformerImpl::stage(const torch::Tensor& x_BTC, const LayerRange& layers,
+                                     const torch::Tensor& idx_BT, const TokenContext& context,
+                                     const CutRange& tokens) {
+  LayerSeeds seeds(idx_BT.device(), is_training() && drops_);
+  const auto rows = rows_in_pass(idx_BT.size(1), context);
+  const auto mask = context.mask(idx_BT);
+  auto y_BTC = layers.begin == 0 ? embed(idx_BT, context, tokens, rows) : x_BTC;
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    seeds.begin(i);
+    y_BTC = through_block(i, y_BTC, context, mask, rows);
+  }
+  if (layers.end < static_cast<int64_t>(h->size())) return y_BTC;
+  y_BTC = gpu::takes_norm(y_BTC) ? gpu::add_norm(y_BTC, {}, weights_of(ln_f)).y : ln_f(y_BTC);
+  return ranks_ && context.cache == nullptr ? enter_layers(y_BTC, ranks_, are_divided(rows))
+                                            : y_BTC;
+}
+
+torch::Tensor TransformerImpl::through_block(int64_t index, const torch::Tensor& x_BTC,
+                                             const TokenContext& context, const torch::Tensor& mask,
+                                             const fused::Places& rows) {
+  const auto i = static_cast<std::size_t>(index);
+  auto* block = h[i]->as<Block>();
+  if (KeyValueCache* cache = context.cache; cache != nullptr) {
+    const CachedPositions cached{cache->layers[i], cache->length, cache->capacity};
+    return block->forward(x_BTC, {&cached, mask, {}});
+  }
+  const AttentionScope scope{nullptr, mask, rows};
   if (!checkpointed_ || !is_training()) return block->forward(x_BTC, scope);
   return checkpoint([block, scope](const torch::Tensor& x) { return block->forward(x, scope); },
                     x_BTC, block->parameters());
 }
 
-torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache& cache,
-                                             const torch::Tensor& mask) {
-  const auto T = x_BTC.size(1);
-  for (std::size_t i = 0; i < h->size(); ++i) {
-    const CachedPositions cached{cache.layers[i], cache.length, cache.capacity};
-    x_BTC = h[i]->as<Block>()->forward(x_BTC, {&cached, mask, {}});
+void TransformerImpl::keep(const ModelPart& part, bool with_table) {
+  h = replace_module("h", kept_layers(*h, part));
+  if (!part.has_first()) {
+    unregister_module("wpe");
+    wpe = nullptr;
+    if (!with_table) {
+      unregister_module("wte");
+      wte = nullptr;
+    }
   }
-  cache.length += T;
-  return x_BTC;
+  if (!part.has_last()) {
+    unregister_module("ln_f");
+    ln_f = nullptr;
+  }
 }
 
 GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
                  std::optional<uint64_t> seed, const TensorRanksPtr& ranks)
     : CausalModel({vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of,
                    ranks, gpt_layout(config, vocab_size, block_size)}),
-      n_layer_(config.n_layer) {
+      n_layer_(config.n_layer),
+      tied_(config.tie_weights) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size, ranks));
-  if (!config.tie_weights) {
+  if (!tied_) {
     lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
   }
-  if (seed) initialise(*seed);
+  if (seed) GPTImpl::draw_weights(*seed);
 }
 
-void GPTImpl::initialise(uint64_t seed) {
+void GPTImpl::draw_weights(uint64_t seed) {
   const torch::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(n_layer_));
-  for (auto& item : named_parameters()) {
-    const std::string& name = item.key();
-    draw(name, item.value(), [&](torch::Tensor& tensor) {
-      if (ends_with(name, ".bias"))
-        tensor.zero_();
-      else if (tensor.dim() == 1)
-        tensor.fill_(1.0);
-      else
-        tensor.normal_(0.0, ends_with(name, "c_proj.weight") ? residual_std : kInitStd, generator);
-    });
-  }
+  draw_each([&](const std::string& name, torch::Tensor& tensor) {
+    if (ends_with(name, ".bias")) {
+      tensor.zero_();
+    } else if (tensor.dim() == 1) {
+      tensor.fill_(1.0);
+    } else {
+      tensor.normal_(0.0, ends_with(name, "c_proj.weight") ? residual_std : kInitStd, generator);
+    }
+  });
+}
+
+void GPTImpl::keep(const ModelPart& part) {
+  transformer->keep(part, tied_ && part.has_last());
+  if (tied_ || part.has_last()) return;
+  unregister_module("lm_head");
+  lm_head = nullptr;
+}
+
+torch::Tensor GPTImpl::tied_table() const {
+  return tied_ && transformer->wte ? transformer->wte->weight : torch::Tensor();
 }
 
 const torch::Tensor& GPTImpl::head_weight() const {

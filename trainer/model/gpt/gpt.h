@@ -20,6 +20,7 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/key_value_cache.h"
+#include "trainer/model/model_part.h"
 #include "trainer/model/model_unit.h"
 #include "trainer/model/tensor_parallel.h"
 #include "trainer/model/token_context.h"
@@ -110,6 +111,11 @@ class TransformerImpl : public torch::nn::Module {
   /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of wte.
   torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
                         const CutRange& tokens);
+  /// See CausalModel::stage(); a cache keeps its length. `tokens` as in forward().
+  torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
+                      const torch::Tensor& idx_BT, const TokenContext& context,
+                      const CutRange& tokens);
+  void keep(const ModelPart& part, bool with_table);
 
   torch::nn::Embedding wte{nullptr};
 
@@ -117,13 +123,14 @@ class TransformerImpl : public torch::nn::Module {
   fused::Places rows_in_pass(int64_t length, const TokenContext& context) const;
   torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
                       const CutRange& tokens, const fused::Places& rows);
-  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC,
-                              const AttentionScope& scope);
-  torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache, const torch::Tensor& mask);
+  torch::Tensor through_block(int64_t index, const torch::Tensor& x_BTC,
+                              const TokenContext& context, const torch::Tensor& mask,
+                              const fused::Places& rows);
 
   TensorRanksPtr ranks_;
   bool checkpointed_;
   bool fused_;
+  bool drops_;  // anything
   torch::nn::Embedding wpe{nullptr};
   torch::nn::Dropout drop{nullptr};
   torch::nn::ModuleList h{nullptr};
@@ -140,19 +147,26 @@ class GPTImpl : public CausalModel {
           std::optional<uint64_t> seed, const TensorRanksPtr& ranks = {});
 
   const torch::Tensor& head_weight() const override;
+  int64_t layers() const override { return n_layer_; }
+  torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
+                      const torch::Tensor& idx_BT, const TokenContext& context) override {
+    return transformer->stage(x_BTC, layers, idx_BT, context, own_tokens());
+  }
 
  protected:
   torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
     return transformer(idx_BT, context, own_tokens());
   }
   int64_t cached_layers() const override { return n_layer_; }
+  void keep(const ModelPart& part) override;
+  void draw_weights(uint64_t seed) override;
+  torch::Tensor tied_table() const override;
 
  private:
-  void initialise(uint64_t seed);
-
   Transformer transformer{nullptr};
   torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to wte
   int64_t n_layer_;
+  bool tied_;
 };
 TORCH_MODULE(GPT);
 

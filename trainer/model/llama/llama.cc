@@ -178,13 +178,37 @@ LlamaPass LlamaStackImpl::pass_of(const torch::Tensor& idx_BT, const TokenContex
 
 torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context,
                                       const CutRange& tokens) {
-  const auto pass = pass_of(idx_BT, context);
-  auto x_BTC =
-      ranks_ ? pass.leave(lookup_own(idx_BT, embed_tokens->weight, tokens)) : embed_tokens(idx_BT);
-  for (std::size_t i = 0; i < layers->size(); ++i) x_BTC = through_block(i, x_BTC, pass);
+  const auto x_BTC = stage({}, {0, static_cast<int64_t>(layers->size())}, idx_BT, context, tokens);
   if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return pass.enter(gpu::takes_norm(x_BTC) ? gpu::add_norm(x_BTC, {}, norm->weights()).y
-                                           : norm(x_BTC));
+  return x_BTC;
+}
+
+torch::Tensor LlamaStackImpl::stage(const torch::Tensor& x_BTC, const LayerRange& range,
+                                    const torch::Tensor& idx_BT, const TokenContext& context,
+                                    const CutRange& tokens) {
+  const auto pass = pass_of(idx_BT, context);
+  auto y_BTC = x_BTC;
+  if (range.begin == 0) {
+    y_BTC = ranks_ ? pass.leave(lookup_own(idx_BT, embed_tokens->weight, tokens))
+                   : embed_tokens(idx_BT);
+  }
+  for (int64_t i = range.begin; i < range.end; ++i)
+    y_BTC = through_block(static_cast<std::size_t>(i), y_BTC, pass);
+  if (range.end < static_cast<int64_t>(layers->size())) return y_BTC;
+  return pass.enter(gpu::takes_norm(y_BTC) ? gpu::add_norm(y_BTC, {}, norm->weights()).y
+                                           : norm(y_BTC));
+}
+
+void LlamaStackImpl::keep(const ModelPart& part, bool with_table) {
+  layers = replace_module("layers", kept_layers(*layers, part));
+  if (!part.has_first() && !with_table) {
+    unregister_module("embed_tokens");
+    embed_tokens = nullptr;
+  }
+  if (!part.has_last()) {
+    unregister_module("norm");
+    norm = nullptr;
+  }
 }
 
 torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
@@ -201,30 +225,39 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t bloc
                      std::optional<uint64_t> seed, const TensorRanksPtr& ranks)
     : CausalModel({vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of,
                    ranks, llama_layout(config, vocab_size)}),
-      n_layer_(config.n_layer) {
+      n_layer_(config.n_layer),
+      tied_(config.tie_weights) {
   model = register_module("model", LlamaStack(config, vocab_size, ranks));
-  if (!config.tie_weights)
+  if (!tied_)
     lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
-  if (seed) initialise(*seed);
+  if (seed) LlamaImpl::draw_weights(*seed);
 }
 
-void LlamaImpl::initialise(uint64_t seed) {
+void LlamaImpl::draw_weights(uint64_t seed) {
   constexpr double kStd = 0.02;
   const double residual_std = kStd / std::sqrt(2.0 * static_cast<double>(n_layer_));
   const torch::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  for (auto& item : named_parameters()) {
-    const std::string& name = item.key();
+  draw_each([&](const std::string& name, torch::Tensor& tensor) {
     const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
-    draw(name, item.value(), [&](torch::Tensor& tensor) {
-      if (name.ends_with(".bias"))
-        tensor.zero_();
-      else if (tensor.dim() == 1)
-        tensor.fill_(1.0);
-      else
-        tensor.normal_(0.0, residual ? residual_std : kStd, generator);
-    });
-  }
+    if (name.ends_with(".bias"))
+      tensor.zero_();
+    else if (tensor.dim() == 1)
+      tensor.fill_(1.0);
+    else
+      tensor.normal_(0.0, residual ? residual_std : kStd, generator);
+  });
+}
+
+void LlamaImpl::keep(const ModelPart& part) {
+  model->keep(part, tied_ && part.has_last());
+  if (tied_ || part.has_last()) return;
+  unregister_module("lm_head");
+  lm_head = nullptr;
+}
+
+torch::Tensor LlamaImpl::tied_table() const {
+  return tied_ && model->embed_tokens ? model->embed_tokens->weight : torch::Tensor();
 }
 
 const torch::Tensor& LlamaImpl::head_weight() const {

@@ -100,6 +100,11 @@ class LlamaStackImpl : public torch::nn::Module {
   /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of embed_tokens.
   torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
                         const CutRange& tokens);
+  /// See CausalModel::stage(); a cache keeps its length. `tokens` as in forward().
+  torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& range,
+                      const torch::Tensor& idx_BT, const TokenContext& context,
+                      const CutRange& tokens);
+  void keep(const ModelPart& part, bool with_table);
 
   torch::nn::Embedding embed_tokens{nullptr};
 
@@ -124,19 +129,26 @@ class LlamaImpl : public CausalModel {
             std::optional<uint64_t> seed, const TensorRanksPtr& ranks = {});
 
   const torch::Tensor& head_weight() const override;
+  int64_t layers() const override { return n_layer_; }
+  torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& range,
+                      const torch::Tensor& idx_BT, const TokenContext& context) override {
+    return model->stage(x_BTC, range, idx_BT, context, own_tokens());
+  }
 
  protected:
   torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
     return model(idx_BT, context, own_tokens());
   }
   int64_t cached_layers() const override { return n_layer_; }
+  void keep(const ModelPart& part) override;
+  void draw_weights(uint64_t seed) override;
+  torch::Tensor tied_table() const override;
 
  private:
-  void initialise(uint64_t seed);
-
   LlamaStack model{nullptr};
   torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to embed_tokens
   int64_t n_layer_;
+  bool tied_;
 };
 TORCH_MODULE(Llama);
 

@@ -1,0 +1,244 @@
+// distributed_config.pipeline: a model that is cut into stages learns what one process learns.
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
+
+namespace ddp::test {
+namespace {
+
+/// Four layers with dropout, and a head of its own: the gradients of each parameter come from one
+/// stage.
+const Words kUntied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
+                       "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
+const Words kTied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=true",
+                     "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
+
+Words stages(int count, const std::string& schedule = "1f1b") {
+  Words words = {"distributed_config.pipeline=" + std::to_string(count),
+                 "distributed_config.pipeline_schedule=" + schedule};
+  if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
+  return words;
+}
+
+Words micro_batches(int count) {
+  return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
+}
+
+struct LlamaWorkspace : Workspace {
+  LlamaWorkspace() {
+    write("config.yaml", tiny_config(R"(model: llama
+llama_config: {n_layer: 3, n_head: 4, n_kv_head: 2, n_embd: 48, tie_weights: false}
+data_config: {path: text.txt, block_size: 32, train_split: 0.9}
+)",
+                                     6, 4));
+  }
+};
+
+/// `ranks` ranks end with the state that one process ends with from as many micro-batches, and say
+/// the same of each step.
+template <class Place = Workspace>
+void check_like_one_process(int ranks, int micro, const Words& pipeline, const Words& options) {
+  INFO(ranks << " ranks, " << micro << " micro-batches, " << pipeline.at(1));
+  const Place one, several;
+  const auto by_one = succeed(alone(one, options + micro_batches(micro)));
+  const auto by_several =
+      succeed(launched(several, ranks, options + micro_batches(micro) + pipeline));
+  CHECK_THAT(by_several.out, Catch::Contains("Pipeline: "));
+  CHECK(differences(several.snapshot(), one.snapshot()) == Words{});
+  CHECK(content_sha256(several) == content_sha256(one));
+  CHECK(steps_of(by_several.out) == steps_of(by_one.out));
+  CHECK(evaluations_of(by_several.out) == evaluations_of(by_one.out));
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline learns bit for bit what one process learns, with every schedule") {
+  const Words options =
+      kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
+  for (const char* schedule : {"1f1b", "gpipe", "interleaved"}) {
+    check_like_one_process(2, 4, stages(2, schedule), options);
+    if (std::string(schedule) == "interleaved") continue;
+    check_like_one_process(3, 5, stages(3, schedule), options);
+    check_like_one_process(4, 3, stages(4, schedule), options);
+  }
+  check_like_one_process(3, 1, stages(3), options);
+}
+
+TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones") {
+  for (const Words& option :
+       {Words{"optimizer_config.name=sgd", "optimizer_config.momentum=0.9"},
+        Words{"optimizer_config.name=muon"},
+        Words{"trainer_config.freeze=[\"transformer.wte.*\",\"transformer.h.3.ln_1.*\"]"},
+        Words{"gpt_config.activation_checkpointing=true"}, Words{"gpt_config.loss_chunk_size=7"},
+        Words{"gpt_config.fused_cpu_kernels=false"},
+        Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=bf16"},
+        Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+              "trainer_config.max_steps=20"}}) {
+    INFO(option.front());
+    check_like_one_process(2, 4, stages(2), kUntied + option);
+  }
+}
+
+TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
+  check_like_one_process<LlamaWorkspace>(2, 4, stages(2), {});
+  check_like_one_process<LlamaWorkspace>(3, 3, stages(3, "gpipe"),
+                                         {"llama_config.activation_checkpointing=true"});
+}
+
+TEST_CASE("through sockets a pipeline learns what one process learns") {
+  check_like_one_process(3, 4, stages(3), kUntied + Words{"distributed_config.backend=gloo"});
+}
+
+TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
+  for (const char* schedule : {"1f1b", "interleaved"}) {
+    INFO(schedule);
+    const Workspace whole, cut;
+    const Words options = kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"};
+    const auto by_whole = succeed(launched(whole, 2, options));
+    const auto by_cut = succeed(launched(cut, 4, options + stages(2, schedule)));
+    CHECK(differences(cut.snapshot(), whole.snapshot()) == Words{});
+    CHECK(steps_of(by_cut.out) == steps_of(by_whole.out));
+  }
+}
+
+// The table's gradient is the sum of two stages' parts: another order of summation than in one
+// process.
+TEST_CASE("a tied table is trained by the first and the last stage together") {
+  for (const int count : {2, 3}) {
+    INFO(count << " stages");
+    const Workspace one, cut, again, copies;
+    const Words options = kTied + micro_batches(4);
+    succeed(alone(one, options));
+    succeed(launched(cut, count, options + stages(count)));
+    succeed(launched(again, count, options + stages(count)));
+    CHECK(largest_parameter_distance(cut.snapshot(), one.snapshot()) < 1e-4);
+    CHECK(differences(again.snapshot(), cut.snapshot()) == Words{});
+    // Two copies of the pipeline: the same step from half as many micro-batches each.
+    succeed(launched(copies, 2 * count, kTied + micro_batches(2) + stages(count)));
+    CHECK(largest_parameter_distance(copies.snapshot(), one.snapshot()) < 1e-4);
+  }
+}
+
+TEST_CASE("a run goes on with other numbers of stages and copies, and ends with the same bits") {
+  const auto half = [](const Words& words) { return words + Words{"trainer_config.max_steps=3"}; };
+  const Words options =
+      kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.global_batch_size=16"};
+  const Workspace unbroken;
+  succeed(alone(unbroken, options));
+  struct Place {
+    int ranks;
+    Words words;
+  };
+  const std::vector<Place> places = {
+      {1, {}}, {2, stages(2)}, {4, stages(4)}, {2, stages(2, "interleaved")}};
+  for (const Place& before : places) {
+    for (const Place& after : places) {
+      INFO(before.ranks << " ranks, then " << after.ranks);
+      const Workspace place;
+      succeed(launched(place, before.ranks, half(options) + before.words));
+      succeed(launched(place, after.ranks, options + after.words));
+      CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+    }
+  }
+  const Workspace two;  // two copies add up in another order than one process
+  succeed(launched(two, 2, options));
+  for (const auto& [first, second] : {std::pair<Words, Words>{{}, stages(2)}, {stages(2), {}}}) {
+    const Workspace place;
+    succeed(launched(place, first.empty() ? 2 : 4, half(options) + first));
+    succeed(launched(place, second.empty() ? 2 : 4, options + second));
+    CHECK(differences(place.snapshot(), two.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind") {
+  const Words options = kTied + stages(2) + micro_batches(4) +
+                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
+  const Workspace unbroken, killed;
+  succeed(launched(unbroken, 2, options));
+  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
+                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
+  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
+                   {"--max_restarts=20", "--healthy-after=0.01"}));
+  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+}
+
+TEST_CASE("NaN in one stage is a bad step for all stages") {
+  const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
+  for (const char* policy : {"skip", "rollback"}) {
+    INFO(policy);
+    const Words options =
+        kUntied + micro_batches(2) + Words{std::string("trainer_config.bad_step_policy=") + policy};
+    const Workspace one, cut;
+    const nlohmann::json alone_faults = {"rank=0 step=4 kind=nan"};
+    succeed(alone(one, options + Words{"trainer_config.fault_plan=" + alone_faults.dump()}));
+    const auto run = succeed(launched(
+        cut, 2, options + stages(2) + Words{"trainer_config.fault_plan=" + faults.dump()}));
+    CHECK_THAT(run.out, Catch::Contains("Bad steps: 1"));
+    CHECK(differences(cut.snapshot(), one.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run") {
+  const Words options = {"trainer_config.sample_every_steps=2",
+                         "logging_config.tensorboard=true",
+                         "logging_config.histogram_every_steps=2",
+                         "trainer_config.check_replicas_every_steps=2",
+                         "trainer_config.spike_factor=50",
+                         "trainer_config.eval_every_steps=2",
+                         "trainer_config.load_best_model_at_end=true"};
+  const Words training = kUntied + micro_batches(4) + Words{"trainer_config.ema_decay=0.9"};
+  const Workspace plain, busy;
+  const auto by_one = succeed(alone(plain, training + options));
+  const auto run = succeed(launched(busy, 2, training + options + stages(2)));
+  CHECK_THAT(run.out, Catch::Contains("Sample:"));
+  CHECK(content_sha256(busy) == content_sha256(plain));
+  const auto sample_of = [](const std::string& out) { return out.substr(out.find("Sample:"), 60); };
+  CHECK(sample_of(run.out) == sample_of(by_one.out));
+}
+
+TEST_CASE("a snapshot of a pipelined run generates text in one process") {
+  const Workspace place;
+  succeed(launched(place, 2, kTied + stages(2)));
+  const auto text = succeed(trainer(place, {"generate", "--snapshot", place.snapshot(), "--prompt",
+                                            "a", "--max_new_tokens", "5"}));
+  CHECK_FALSE(text.out.empty());
+}
+
+TEST_CASE("a pipeline that cannot be is refused in one line that names one that can") {
+  struct Refusal {
+    int ranks;
+    Words words;
+    std::string says;
+  };
+  const std::vector<Refusal> refusals = {
+      {4, kUntied + stages(4) + Words{"gpt_config.n_layer=3"},
+       "distributed_config.pipeline=4: 4 stages need a layer each, and the model has 3 layers; "
+       "use pipeline=3 or less"},
+      {3, kUntied + stages(2), "3 ranks are not a multiple of it"},
+      {2, kUntied + stages(2, "interleaved") + micro_batches(3),
+       "needs a multiple of pipeline=2 micro-batches for each copy of the model, and there are 3; "
+       "set trainer_config.grad_accumulation_steps=4 or pipeline_schedule=1f1b"},
+      {2, kUntied + stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
+      {2, kUntied + stages(2, "zero_bubble"), "zero_bubble is not supported; use 1f1b"},
+      {2, kUntied + stages(2) + Words{"distributed_config.pipeline_chunks=2"},
+       "1f1b has one stage on each rank"},
+      {2,
+       kUntied + stages(2) +
+           Words{"trainer_config.freeze=[\"transformer.wte.*\","
+                 "\"transformer.wpe.*\",\"transformer.h.[012].*\"]"},
+       "leaves a stage nothing to train"}};
+  for (const Refusal& refusal : refusals) {
+    INFO(refusal.says);
+    const Workspace place;
+    const auto run = finish(launched(place, refusal.ranks, refusal.words));
+    CHECK(run.exit != 0);
+    CHECK_THAT(run.err, Catch::Contains(refusal.says));
+  }
+}
+
+}  // namespace ddp::test
