@@ -94,6 +94,12 @@ const ParameterCut& CutState::cut_of(const std::string& tensor) const {
   return found->second;
 }
 
+bool CutState::holds_whole(const std::string& tensor) const {
+  const ParameterCut& cut = cut_of(tensor);
+  const CutRange all{0, is_scalar(cut) ? 1 : cut.shape[static_cast<std::size_t>(cut.dim)]};
+  return cut.ranges == std::vector{all};
+}
+
 // A rank knows what it holds itself only.
 std::vector<CutState::Whole> CutState::wholes_of(const std::vector<NamedTensor>& held,
                                                  ProcessGroup& group, bool counted_only) const {

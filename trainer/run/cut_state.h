@@ -24,6 +24,8 @@ class CutState {
   /// `mesh` outlives it.
   CutState(ParameterCuts cuts, Mesh& mesh) : cuts_(std::move(cuts)), mesh_(mesh) {}
 
+  /// Whether this rank has all of a tensor of the training state.
+  bool holds_whole(const std::string& tensor) const;
   /// On rank 0 of the world the whole tensors, on the CPU, in the order in which the ranks of the
   /// model have them; elsewhere empty. Bit for bit what the ranks hold. For data coordinate 0;
   /// nothing happens on other ranks.

@@ -171,7 +171,14 @@ void Trainer::share_table() {
 }
 
 double Trainer::global_mean_loss(const StepOutput& output) const {
-  if (!pipeline_) return loss_weights_.step_loss(output.losses);
+  if (!pipeline_) {
+    // Equal on ranks that share layers, unless one of them has got a NaN: then all have to know.
+    const double own = loss_weights_.step_loss(output.losses);
+    for (const double loss : mesh_.tensor().gather_doubles(own)) {
+      if (!std::isfinite(loss)) return loss;
+    }
+    return own;
+  }
   auto losses = output.losses;
   std::vector<torch::Tensor> means;
   for (const auto& loss : losses) {

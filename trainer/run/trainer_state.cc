@@ -268,14 +268,20 @@ TrainingState Trainer::capture_shard() const {
 
 std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
-  auto own = find_difference(state_where(/*divided=*/false), data_, before_wait);
+  auto held = state_where(/*divided=*/false);
+  auto own = find_difference(held, data_, before_wait);
   if (!mesh_.divides_model()) return own;
-  // Each part of the model has been compared by ranks of its own.
-  if (own) {
-    MeshPlace place = mesh_.place();
-    place.data = own->rank;
-    own->rank = place.rank_in(mesh_.shape());
+  MeshPlace place = mesh_.place();
+  if (own) place.data = own->rank;
+  // The ranks that share layers all have their norms.
+  std::erase_if(held, [&](const auto& each) { return !cut_state_->holds_whole(each.name); });
+  const auto of_shared_layers = find_difference(held, mesh_.tensor(), before_wait);
+  if (!own && of_shared_layers) {
+    own = of_shared_layers;
+    place.tensor = own->rank;
   }
+  // Each part of the model has been compared by ranks of its own.
+  if (own) own->rank = place.rank_in(mesh_.shape());
   for (const auto& text :
        world_.gather_texts(own ? fmt::format("{} {}", own->rank, own->tensor) : "")) {
     const auto space = text.find(' ');

@@ -5,6 +5,7 @@
 
 #include "tests/trainer/parallel/probe_output.h"
 #include "tests/trainer/test_model.h"
+#include "trainer/data/text/text_dataset.h"
 #include "trainer/task/causal_lm.h"
 
 namespace ddp::train {

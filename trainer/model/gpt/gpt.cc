@@ -41,13 +41,19 @@ torch::Tensor dropped(const torch::Tensor& x_BSC, nn::Dropout& dropout, const fu
   const auto kept_BTC = torch::empty({x_BSC.size(0), rows.all, x_BSC.size(2)}, x_BSC.options())
                             .bernoulli_(1.0 - p)
                             .div_(1.0 - p);
-  return x_BSC * kept_BTC.narrow(1, rows.first, rows.here);
+  // A copy: the backward pass would keep all of a view's tensor.
+  return x_BSC * kept_BTC.narrow(1, rows.first, rows.here).clone();
+}
+
+/// This rank's part of a product that ranks add up, without the bias.
+torch::Tensor own_product(const torch::Tensor& x, const AdaptableLinear& linear) {
+  return gpu::takes_product(x) ? gpu::linear(x, linear->weight, {}) : at::linear(x, linear->weight);
 }
 
 /// The sum of the ranks' products, of which this one computes its part, and the bias.
 torch::Tensor shared_projection(const torch::Tensor& x, const AdaptableLinear& linear,
                                 const TensorRanksPtr& ranks, const fused::Places& rows) {
-  const auto product = leave_layers(at::linear(x, linear->weight), ranks, are_divided(rows));
+  const auto product = leave_layers(own_product(x, linear), ranks, are_divided(rows));
   return product + linear->bias.to(product.scalar_type());
 }
 
@@ -57,7 +63,7 @@ torch::Tensor add_shared_projection(const torch::Tensor& x, AdaptableLinear& lin
                                     const TensorRanksPtr& ranks, const fused::Places& rows) {
   if (!fused || !fused::takes(residual))
     return residual + dropped(shared_projection(x, linear, ranks, rows), dropout, rows);
-  const auto product = leave_layers(at::linear(x, linear->weight), ranks, are_divided(rows));
+  const auto product = leave_layers(own_product(x, linear), ranks, are_divided(rows));
   return fused::bias_dropout_add(product.to(torch::kFloat32), linear->bias, residual,
                                  active_p(dropout), rows);
 }
@@ -159,7 +165,8 @@ torch::Tensor CausalSelfAttentionImpl::attend_with_masks_of_all(
   const auto kept_BHTT = torch::empty({qkv[0].size(0), heads_.all, T, T}, shares_BHTT.options())
                              .bernoulli_(1.0 - attn_pdrop_)
                              .div_(1.0 - attn_pdrop_)
-                             .narrow(1, heads_.first, heads_.here);
+                             .narrow(1, heads_.first, heads_.here)
+                             .clone();  // the backward pass would keep all of a view's tensor
   return at::matmul(shares_BHTT * kept_BHTT, qkv[2]);
 }
 
