@@ -197,6 +197,18 @@ TEST_CASE("what ranks that share layers have learned is evaluated, sampled and e
   succeed(trainer(shared, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
 }
 
+TEST_CASE("what ranks that share layers both hold is compared between them") {
+  const Workspace place;
+  const auto failed = finish(launched(
+      place, 2,
+      kModel + words_of({2, 2}) +
+          Words{"gpt_config.tie_weights=true", "trainer_config.check_replicas_every_steps=1",
+                R"(trainer_config.fault_plan=["rank=1 step=5 kind=drift"])"}));
+  CHECK(failed.exit == 1);
+  CHECK_THAT(failed.err,
+             Contains("step 5: the replicas differ: model.transformer.ln_f.bias of rank 1 is not"));
+}
+
 TEST_CASE("what ranks cannot share is refused in one line that names the way out") {
   const auto refused = [](int ranks, const Words& overrides, const std::string& what) {
     const Workspace place;
