@@ -57,13 +57,18 @@ Status Coordinator::status() const {
 // A later round: this host was suspended or cut off meanwhile. An earlier one: another agent has
 // begun a job of this name, and learns of this one by the answer.
 void Coordinator::hear(const Status& status) {
-  if (status.run_id == run_id_ && status.id != id_ && status.epoch > membership_.epoch())
-    superseded_by_ = status;
+  const long long known = membership_.epoch();
+  if (status.run_id != run_id_ || status.id == id_ || status.epoch <= known ||
+      !can_follow(status.epoch, known))
+    return;
+  superseded_by_ = status;
+  membership_.retire();  // it has not stepped down yet
 }
 
 long long Coordinator::later_epoch() const {
   const bool lost = superseded_by_ && !superseded_by_->has_host();
-  return std::max(membership_.later_epoch(), lost ? superseded_by_->epoch : -1);
+  return std::max({membership_.epoch(), membership_.later_epoch(),
+                   lost ? superseded_by_->epoch : -1});
 }
 
 bool Coordinator::has_lost_mandate() const {

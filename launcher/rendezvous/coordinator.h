@@ -63,7 +63,7 @@ class Coordinator : public PollHandler {
   bool has_lost_mandate() const;
   /// Another agent that knows a later round; nullopt: none.
   const std::optional<Status>& superseded_by() const { return superseded_by_; }
-  /// The epoch of a later round that agents without a host know; -1: none does.
+  /// The latest epoch that this host has proposed, or that agents without a host know; -1: none.
   long long later_epoch() const;
   void hear(const Status& status);
   /// Returns a line for the user; empty: none.

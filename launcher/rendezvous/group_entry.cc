@@ -133,7 +133,10 @@ void GroupRendezvous::find_host() {
 
 // The agent that was connected to hosts nothing.
 void GroupRendezvous::redirect(const Status& status) {
-  if (resuming_) return lose_host("it has left the job to another host");
+  if (resuming_) {
+    heard_ = {};  // the others may have gone on already
+    return lose_host("it has left the job to another host");
+  }
   if (seeking_ || !status.has_host() || status.hosts)
     return leave_candidate("it does not host the rendezvous");
   channel_.reset();
@@ -226,8 +229,9 @@ void GroupRendezvous::take_over() {
 // Its sockets stay open to redirect nodes to the host.
 void GroupRendezvous::step_down(const std::string& why) {
   const auto later = coordinator_->superseded_by();
-  unused_epoch_ = coordinator_->later_epoch();  // unless a node of the last round knows better
-  rests_until_ = Clock::now() + heartbeat_;     // two hosts would depose each other in turn
+  // Unless a node of the last round knows better.
+  unused_epoch_ = std::max(unused_epoch_, coordinator_->later_epoch());
+  rests_until_ = Clock::now() + heartbeat_;  // two hosts would depose each other in turn
   const auto listeners = coordinator_->take_listeners();
   if (!listeners.empty()) succession_port_ = port_of(listeners.front());
   signpost_.listen(listeners);

@@ -19,6 +19,7 @@ constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
 // host each has a range of its own.
 constexpr int kTenureBits = 36;
 constexpr int kRangeBits = 20;
+constexpr long long kMostTenures = 1'024;
 
 long long tenure_after(long long epoch, const std::string& host_id) {
   if (epoch < 0) return 0;
@@ -27,6 +28,10 @@ long long tenure_after(long long epoch, const std::string& host_id) {
 }
 
 }  // namespace
+
+bool can_follow(long long epoch, long long known) {
+  return (epoch >> kTenureBits) - (std::max(known, 0LL) >> kTenureBits) <= kMostTenures;
+}
 
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
     : rules_(std::move(rules)),
@@ -128,7 +133,7 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
 void Membership::note_later_epoch(long long epoch, bool elector) {
   const auto last = elector ? history_.epoch : std::max(history_.epoch, history_.unused);
   const bool later = (epoch > last && epoch < tenure_) || epoch > epoch_;
-  if (!later || rules_.epochs_are_granted) return;
+  if (!later || rules_.epochs_are_granted || !can_follow(epoch, epoch_)) return;
   behind_ = true;
   later_epoch_ = std::max(later_epoch_, epoch);
 }
@@ -137,6 +142,7 @@ void Membership::note_later_epoch(long long epoch, bool elector) {
 void Membership::take_older_epoch(const Hello& hello) {
   const bool fresh = phase_ == JobPhase::Gathering && history_.nodes == 0 && history_.rounds == 0;
   if (rules_.fixed_ranks || !fresh || !hello.returned || hello.epoch <= epoch_) return;
+  if (!can_follow(hello.epoch, epoch_)) return;
   history_.epoch = epoch_ = hello.epoch;
   tenure_ = tenure_after(epoch_, rules_.host_id);
 }

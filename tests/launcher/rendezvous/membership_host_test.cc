@@ -1,4 +1,6 @@
 // Another node takes over the rendezvous.
+#include <climits>
+
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {
@@ -137,6 +139,26 @@ TEST_CASE(
     hello.epoch = later;
     job.come({1}).greet(2, hello);
     CHECK(job.membership.has_lost_mandate(job.now));
+  }
+}
+
+TEST_CASE("a node's epoch that no host can have reached changes nothing") {
+  const long long last = LLONG_MAX / 2;
+  SECTION("of a stranger to the last round") {
+    Job job(elastic(1, 4), after(1, {2, 3}, 2, 1));
+    Hello hello = job.hello_of(4);
+    hello.epoch = last;
+    job.greet(4, hello).come({2, 3});
+    CHECK_FALSE(job.membership.has_lost_mandate(job.now));
+    CHECK(job.membership.later_epoch() < last);
+  }
+  SECTION("of a node that has returned to a new job") {
+    Job job(elastic(1, 2));
+    Hello hello = job.hello_of(1);
+    hello.epoch = last;
+    hello.returned = true;
+    job.greet(1, hello).join(1).pass(seconds(1));
+    CHECK(job.last<Round>(1).info.epoch == 0);
   }
 }
 

@@ -150,6 +150,28 @@ class Schedule {
                silently ? "in silence" : "for good", took.count());
     require(well && took < seconds(30), "a lost rack takes too long");
   }
+  // A node sleeps while its host is cut off and steps down, and while the others go on and end. The
+  // host's answer after that is no sign that the others have been with it until now.
+  void wake_at_former_host() {
+    constexpr int kHost = 0, kSleeper = 4;
+    for (int i = 0; i < count(); ++i) start(i);
+    pass(seconds(10));
+    require(running_round() == count(), "the first round has not begun");
+    for (int other = 1; other < kSleeper; ++other) Net::cut(kHost, other);
+    pass_until(Net::now() + seconds(20),
+               [&] { return !nodes_[kHost].round && !nodes_[kSleeper].round; });
+    pass(seconds(3));  // the host steps down before it finds that this node is silent
+    const auto wakes = Net::now() + seconds(60);
+    nodes_[kSleeper].paused_until = wakes;
+    pass(seconds(59));
+    require(running_round() == count() - 2, "the others have not gone on");
+    for (int other = 1; other < kSleeper; ++other) kill(other);
+    nodes_[kHost].paused_until = wakes + milliseconds(300);
+    pass(seconds(3));
+    kill(kHost);
+    pass(seconds(30));
+    require(!nodes_[kSleeper].round, "a node goes on with a round that others have gone on from");
+  }
   /// Whether the nodes that were left formed a job.
   bool went_on() const { return went_on_; }
 
@@ -571,6 +593,15 @@ int repeat_found(Options options) {
   for (const unsigned long seed : kFound) {
     options.seed = seed;
     broken += simulate(options);
+  }
+  options.nodes = 5;
+  options.min_nodes = options.endpoints = 1;
+  options.files = 0;
+  try {
+    Schedule(options, 1).wake_at_former_host();
+  } catch (const Broken& error) {
+    ++broken;
+    fmt::print(stderr, "{}\n", error.what());
   }
   return broken == 0 ? 0 : 1;
 }

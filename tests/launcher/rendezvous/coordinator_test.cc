@@ -1,0 +1,97 @@
+// The host of the rendezvous hears of other hosts and of later rounds.
+#include "launcher/rendezvous/coordinator.h"
+
+#include <sys/socket.h>
+
+#include <climits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/launcher/rendezvous/membership_job.h"
+
+namespace ddp::launch::membership {
+namespace {
+
+constexpr long long kTenure = 1LL << 36;
+
+// A host of one node, which is connected and has not joined yet.
+struct Host {
+  explicit Host(JobHistory history = {})
+      : rules(elastic(1, 1)), coordinator(rules, std::move(history), "", {}, {}) {
+    int fds[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
+    node = std::make_unique<ControlChannel>(fds[0], ControlChannel::Side::Agent, "");
+    auto channel = std::make_unique<ControlChannel>(fds[1], ControlChannel::Side::Host, "");
+    const Hello hello = Job(rules).hello_of(2);
+    node->send(hello);
+    for (int i = 0; i < 100; ++i) {
+      node->handle();
+      channel->handle();
+      if (channel->take()) break;
+    }
+    REQUIRE(channel->state() == ControlChannel::State::Open);
+    coordinator.adopt({std::move(channel), hello});
+  }
+  void join() {
+    node->send(Join{6000});
+    for (int i = 0; i < 10; ++i) {
+      node->handle();
+      coordinator.handle({});
+    }
+  }
+  void hear(long long epoch) { coordinator.hear({.id = "other", .run_id = "job", .epoch = epoch}); }
+  bool was_proposed_a_round() {
+    node->handle();
+    while (const auto message = node->take()) {
+      if (std::holds_alternative<Round>(*message)) return true;
+    }
+    return false;
+  }
+
+  MembershipRules rules;
+  Coordinator coordinator;
+  std::unique_ptr<ControlChannel> node;
+};
+
+TEST_CASE("a host that hears of a later round proposes none of its own any more") {
+  const bool superseded = GENERATE(false, true);
+  Host host;
+  if (superseded) host.hear(5);
+  host.join();
+  CHECK(host.was_proposed_a_round() == !superseded);
+  CHECK(host.coordinator.has_lost_mandate() == superseded);
+}
+
+TEST_CASE("a host that steps down knows the epochs that it must not propose again") {
+  const long long unused = 5 * kTenure;
+  SECTION("of a round that has never run, though nobody speaks of it any more") {
+    Host host({.rounds = 1, .epoch = 7, .nodes = 3, .unused = unused});
+    CHECK(host.coordinator.later_epoch() == unused);
+  }
+  SECTION("of a round that it has proposed itself") {
+    Host host({.rounds = 1, .epoch = 7, .alone = true, .unused = unused});
+    host.join();
+    REQUIRE(host.was_proposed_a_round());
+    CHECK(host.coordinator.later_epoch() == host.coordinator.status().epoch);
+    CHECK(host.coordinator.later_epoch() > unused);
+  }
+  SECTION("of a later round that it has heard of") {
+    Host host({.rounds = 1, .epoch = 7, .nodes = 3, .unused = unused});
+    host.hear(6 * kTenure);
+    CHECK(host.coordinator.later_epoch() == 6 * kTenure);
+  }
+}
+
+TEST_CASE("an epoch that no host can have reached is not heeded") {
+  const long long last = LLONG_MAX / 2;
+  Host host;
+  host.hear(last);
+  CHECK_FALSE(host.coordinator.has_lost_mandate());
+  CHECK(host.coordinator.later_epoch() < kTenure);
+  host.join();
+  CHECK(host.was_proposed_a_round());
+}
+
+}  // namespace
+}  // namespace ddp::launch::membership
