@@ -67,8 +67,8 @@ void Coordinator::hear(const Status& status) {
 
 long long Coordinator::later_epoch() const {
   const bool lost = superseded_by_ && !superseded_by_->has_host();
-  return std::max({membership_.epoch(), membership_.later_epoch(),
-                   lost ? superseded_by_->epoch : -1});
+  return std::max(
+      {membership_.epoch(), membership_.later_epoch(), lost ? superseded_by_->epoch : -1});
 }
 
 bool Coordinator::has_lost_mandate() const {
