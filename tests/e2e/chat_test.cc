@@ -149,7 +149,8 @@ TEST_CASE("a snapshot of conversations is evaluated on its own and on other ones
 
 TEST_CASE("conversations longer than the context are cut, and those without a target left out") {
   const ChatPlace place;
-  const auto run = succeed(alone(place, {"data_config.block_size=24"}));
+  const auto run =
+      succeed(alone(place, {"data_config.block_size=24", "trainer_config.sample_every_steps=10"}));
   CHECK_THAT(run.out, Contains(" truncated to data_config.block_size + 1 = 25 tokens (") &&
                           Contains(" left out: no target is left"));
   CHECK_THAT(chat_refusal(alone(
@@ -160,6 +161,10 @@ TEST_CASE("conversations longer than the context are cut, and those without a ta
                                         "trainer_config.snapshot_path=other.pt"})),
              Contains("none of 180 conversations has a target") &&
                  Contains("raise data_config.block_size"));
+  place.write("unanswered.jsonl", R"({"messages": [{"role": "user", "content": "x"}]})");
+  CHECK_THAT(chat_refusal(trainer(
+                 place, {"eval", "--snapshot", "snapshot.pt", "--data", "unanswered.jsonl"})),
+             Contains("unanswered.jsonl: no conversation has a target"));
 }
 
 TEST_CASE("conversations that cannot be used are refused in one line") {

@@ -138,6 +138,9 @@ class ChatData : public CausalData {
   Conversations read(const std::string& key, const std::string& path) const;
   ChatSamples samples_of(const std::string& key, std::span<const Conversation> chats) const;
   ChatSamples samples_to_evaluate(const std::string& key, const std::string& path) const;
+  /// Of conversations to evaluate on.
+  void require_targets(const std::string& key, const std::string& path,
+                       const ChatSamples& samples) const;
   void open();
   void check_training() const;
   std::string describe_part(const char* name, const std::string& path,
@@ -178,7 +181,13 @@ ChatSamples ChatData::samples_of(const std::string& key,
 
 ChatSamples ChatData::samples_to_evaluate(const std::string& key, const std::string& path) const {
   ChatSamples samples = samples_of(key, read(key, path));
-  if (samples.size() > 0) return samples;
+  require_targets(key, path, samples);
+  return samples;
+}
+
+void ChatData::require_targets(const std::string& key, const std::string& path,
+                               const ChatSamples& samples) const {
+  if (samples.size() > 0) return;
   throw UserError(
       fmt::format("{}: {}: no conversation has a target{}; raise data_config.block_size "
                   "or give others",
@@ -196,7 +205,10 @@ void ChatData::open() {
                                                      : used.size();
   training_ = samples_of(kPath, used.first(split));
   if (data.eval_path.empty()) evaluation_ = samples_of(kPath, used.subspan(split));
-  if (!only_evaluated) check_training();
+  if (only_evaluated)
+    require_targets(kPath, data.path, evaluation_);
+  else
+    check_training();
 }
 
 void ChatData::check_training() const {
