@@ -159,7 +159,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.trained_text({"messages": [user("a"), answer("say <|im_end|> now"), user("b")]}), "say <|im_end|> now<|im_end|>")
 
     def test_layout_of_files(self):
-        line = json.dumps({"messages": [user("a"), answer("b")], "id": 7}).encode()
+        line = json.dumps({"messages": [user("a"), {**answer("b"), "tool_calls": [], "function_call": None}], "id": 7}).encode()
         done = self.in_folder(b"\xef\xbb\xbf" + line + b"\r\n\n  \n" + line)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         first, second, _ = done.stdout.splitlines()
@@ -172,6 +172,9 @@ class Targets(unittest.TestCase):
                            ('{"messages": [{"role": "bot", "content": "x"}]}', ":2: unknown role 'bot'; use system, user, assistant or tool"), ('{"prompt": "x"}', ":2: has neither"),
                            ('{"messages": [{"role": "user"}]}', ":2: 'content' is missing"), ('{"messages": [{"role": "assistant", "content": null}]}', ":2: 'content' is "),
                            ('{"prompt": 1, "completion": "x"}', ":2: 'prompt' is "), ('{"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]}', ":2: weight "),
+                           ('{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add"}}]}]}',
+                            ":2: 'tool_calls' is not supported; write the call into 'content'"),
+                           ('{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "add"}}]}', ":2: 'function_call' is not supported"),
                            ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: "), ("\xff", ":2: ")):
             with self.subTest(line=line):
                 done = self.in_folder(good.encode() + b"\n" + line.encode("latin-1") + b"\n" + good.encode())

@@ -29,9 +29,22 @@ const std::string& required_text(const Json& object, const char* key) {
                               found == object.end() ? "missing" : quoted_part(found->dump())));
 }
 
+// Left out, a call would be learned as an empty answer. Files write null or [] where there is none.
+void refuse_calls(const Json& message) {
+  for (const char* key : {"tool_calls", "function_call"}) {
+    const auto found = message.find(key);
+    if (found == message.end() || found->empty()) continue;
+    throw UserError(fmt::format(
+        "'{}' is not supported; write the call into 'content' as the model is to say it, or leave "
+        "this conversation out",
+        key));
+  }
+}
+
 ChatMessage message_of(const Json& json) {
   if (!json.is_object())
     throw UserError("a message is no object; write {\"role\": ..., \"content\": ...}");
+  refuse_calls(json);
   ChatMessage message{required_text(json, "role"), required_text(json, "content")};
   if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return message;
   throw UserError(fmt::format("unknown role {}; use system, user, assistant or tool",
