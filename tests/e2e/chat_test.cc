@@ -191,6 +191,10 @@ TEST_CASE("conversations that cannot be used are refused in one line") {
              Contains("chats/chat_template.jinja: the chat template: line 2: 'macro'"));
   place.write("chats/chat_template.jinja", "{{ messages[0].content }}");
   CHECK_THAT(refused({}), Contains("chat_template.jinja: the chat template writes no assistant"));
+  place.write("chats/chat_template.jinja",
+              "{% for m in messages %}{{ m.content }}{% if m.role == 'user' or loop.last %}"
+              "<|im_end|>{% endif %}{% endfor %}");
+  CHECK_THAT(refused({}), Contains("chats/chat_template.jinja: what the chat template writes"));
   CHECK(place.new_files() == std::set<std::string>{"chats"});
 }
 

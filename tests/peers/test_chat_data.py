@@ -29,6 +29,11 @@ MARKED_CHATML = ("{% for message in messages %}{% if message.role == 'assistant'
                  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 MARKED_SPACES = ("{%- for message in messages %}\n  {%- if message.role == 'assistant' %}\n    {%- generation %}\n    {{- ' ' + message.content | trim + ' ' + eos_token -}}\n"
                  "    {%- endgeneration %}\n  {%- else %}\n    {{- bos_token + '[INST] ' + message.content | trim + ' [/INST]' }}\n  {%- endif %}\n{%- endfor %}")
+# End only the last answer, and end the role as well as the answer.
+UNENDED = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content }}{% if message.role == 'user' or loop.last %}<|im_end|>{% endif %}{{ '\n' }}"
+           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+ENDED_EARLY = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '<|im_end|>' + message.content + '<|im_end|>' }}{% endfor %}"
+               "{% if add_generation_prompt %}{{ '<|im_start|>assistant' }}{% endif %}")
 # Asks for an answer in another way than it writes one, as DeepSeek R1's does.
 OTHER_PROMPT = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' }}{% endfor %}"
                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}")
@@ -186,6 +191,7 @@ class Targets(unittest.TestCase):
         line = json.dumps({"messages": [user("a"), answer("b")]}).encode()
         for source, says in (("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "writes no assistant's turn"),
                              ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "ends an assistant's turn without a special token"),
+                             (UNENDED, "up to <|im_end|> is not that answer alone; enclose answers in {% generation %}"), (ENDED_EARLY, "is not that answer alone"),
                              ("{% macro x() %}{% endmacro %}", "'macro' is not supported"),
                              ("{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "chats.jsonl:1: the chat template changes what precedes message 2"),
                              ("{% for m in messages %}{% if loop.first %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}", "")):
@@ -193,6 +199,8 @@ class Targets(unittest.TestCase):
                 done = self.in_folder(line, source=source)
                 self.assertEqual((done.returncode, done.stderr.count(b"\n")), (1, 1) if says else (0, 0))
                 self.assertIn(says, done.stderr.decode())
+        for source in (UNENDED, ENDED_EARLY):
+            self.assertEqual(self.in_folder(line, loss_on="all", source=source).returncode, 0)
 
 
 if __name__ == "__main__":

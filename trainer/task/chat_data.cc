@@ -156,7 +156,9 @@ class ChatData : public CausalData {
 
 ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
   try {
-    return {template_, *tokenizer_};
+    ChatEncoder encoder(template_, *tokenizer_);
+    if (config_.data.loss_on == LossOn::kAssistant) encoder.check_answers();
+    return encoder;
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", require_template(origin).place, error.what()));
   }

@@ -36,6 +36,7 @@ void encode(const Json& request) {
   const ChatTemplate chat = parse_chat_template(*text);
   const ChatEncoder encoder(chat, *tokenizer);
   const LossOn loss_on = request.at("loss_on") == "all" ? LossOn::kAll : LossOn::kAssistant;
+  if (loss_on == LossOn::kAssistant) encoder.check_answers();
   for (const EncodedChat& each :
        encode_all(read_conversations(request.at("path")), encoder, loss_on))
     std::cout << Json{{"tokens", each.tokens}, {"targets", each.is_target}} << "\n";

@@ -155,6 +155,35 @@ std::vector<TextSpan> ChatEncoder::answers(const std::vector<ChatMessage>& messa
       whole.generated.size(), answer));
 }
 
+void ChatEncoder::check_answers() const {
+  if (chat_.marks_generated()) return;
+  const std::vector<ChatMessage> messages = {{"user", "\uE0F1"},
+                                             {kAssistantRole, "\uE0F2"},
+                                             {"user", "\uE0F3"},
+                                             {kAssistantRole, "\uE0F4"}};
+  std::string text;
+  std::vector<TextSpan> spans;
+  try {
+    const RenderedChat whole = chat_.render(messages, /*answer_next=*/false);
+    spans = answers(messages, {false, true, false, true}, whole);
+    text = whole.text;
+  } catch (const UserError&) {
+    return;  // encode() says so of a conversation that this happens to
+  }
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    for (std::size_t number = 0; number < spans.size(); ++number) {
+      const TextSpan& span = spans[number];
+      const std::string_view learned(text.data() + span.begin, span.end - span.begin);
+      const bool is_in = learned.find(messages[i].content) != std::string_view::npos;
+      if (is_in == (i == 2 * number + 1)) continue;
+      throw UserError(fmt::format(
+          "what the chat template writes from where it asks for an answer up to {} is not that "
+          "answer alone; {}",
+          end_text_, kFix));
+    }
+  }
+}
+
 void ChatEncoder::mark_targets(const std::vector<ChatMessage>& messages,
                                const std::vector<bool>& trained, const RenderedChat& whole,
                                EncodedChat& chat) const {

@@ -37,6 +37,9 @@ class ChatEncoder {
   /// of the tokenizer.
   ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer);
 
+  /// For LossOn::kAssistant. Throws UserError: the template does not end each answer, or ends it
+  /// too early, so that other text would be learned.
+  void check_answers() const;
   /// Throws UserError: what the template refuses; an answer that cannot be found in its text.
   EncodedChat encode(const Conversation& conversation, LossOn loss_on) const;
   /// `messages` and what the template writes in front of an answer.
