@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "launcher/base/errors.h"
+#include "launcher/rendezvous/epochs.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

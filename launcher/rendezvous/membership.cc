@@ -4,34 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
+#include "launcher/rendezvous/epochs.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
 constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
-// No two hosts propose the same epoch: a later one's are greater, and of two that follow the same
-// host each has a range of its own.
-constexpr int kTenureBits = 36;
-constexpr int kRangeBits = 20;
-constexpr long long kMostTenures = 1'024;
-
-long long tenure_after(long long epoch, const std::string& host_id) {
-  if (epoch < 0) return 0;
-  const auto range = static_cast<long long>(std::hash<std::string>{}(host_id)&0xffffU);
-  return (((epoch >> kTenureBits) + 1) << kTenureBits) | (range << kRangeBits);
-}
 
 }  // namespace
-
-bool can_follow(long long epoch, long long known) {
-  return (epoch >> kTenureBits) - (std::max(known, 0LL) >> kTenureBits) <= kMostTenures;
-}
 
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
     : rules_(std::move(rules)),

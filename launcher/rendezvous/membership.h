@@ -21,10 +21,6 @@
 
 namespace ddp::launch {
 
-/// Whether so many hosts can have followed each other between two epochs. One that is further ahead
-/// is made up, and after it no epochs would be left.
-bool can_follow(long long epoch, long long known);
-
 class Membership {
  public:
   using Node = int;

@@ -1,0 +1,25 @@
+#include "launcher/rendezvous/epochs.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kTenureBits = 36;
+constexpr int kRangeBits = 20;
+constexpr long long kMostTenures = 1'024;
+
+}  // namespace
+
+long long tenure_after(long long epoch, const std::string& host_id) {
+  if (epoch < 0) return 0;
+  const auto range = static_cast<long long>(std::hash<std::string>{}(host_id)&0xffffU);
+  return (((epoch >> kTenureBits) + 1) << kTenureBits) | (range << kRangeBits);
+}
+
+bool can_follow(long long epoch, long long known) {
+  return (epoch >> kTenureBits) - (std::max(known, 0LL) >> kTenureBits) <= kMostTenures;
+}
+
+}  // namespace ddp::launch
