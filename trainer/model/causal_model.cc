@@ -123,6 +123,12 @@ torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCach
   return logits_BV;
 }
 
+torch::Tensor CausalModel::hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) {
+  auto x_BTC = stage({}, {0, layers()}, idx_BT, context);
+  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
+  return x_BTC;
+}
+
 torch::Tensor CausalModel::final_states(const torch::Tensor& idx_BT, const TokenContext& context) {
   return part_ ? through_stages(idx_BT, context) : hidden_states(idx_BT, context);
 }

@@ -105,7 +105,8 @@ class CausalModel : public torch::nn::Module {
   /// last one, which has a copy: on both of them. Elsewhere undefined.
   torch::Tensor shared_table() const;
   /// [B, T, C] through the layers of one stage, before the first of which the tokens are embedded
-  /// and after the last of which the final norm is applied. `x_BTC` is not used by the first stage.
+  /// and after the last of which the final norm is applied. `x_BTC` is not used by the first stage;
+  /// a cache keeps its length.
   virtual torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                               const torch::Tensor& idx_BT, const TokenContext& context);
   /// loss() from what the last stage returns.
@@ -113,8 +114,9 @@ class CausalModel : public torch::nn::Module {
 
  protected:
   /// int64 [B, T] -> [B, T, C], what the output layer multiplies: the input of a shared layer where
-  /// ranks share the model. With a cache the tokens are added to it.
-  virtual torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) = 0;
+  /// ranks share the model. With a cache the tokens are added to it. All layers as one stage(); for
+  /// a model that cannot be cut to override.
+  virtual torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context);
   /// Layers of the cache; 0: the model looks at no earlier token.
   virtual int64_t cached_layers() const = 0;
   /// Lets `fill` write a weight's initial values, all of them, and keeps this rank's part.

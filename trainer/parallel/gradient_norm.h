@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/parallel/process_group.h"
 #include "trainer/parallel/shard_plan.h"
 
 namespace ddp::train {
@@ -22,5 +23,11 @@ torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients);
 
 /// The same of the blocks that block_sums_of_squares() returned.
 torch::Tensor norm_of_block_sums(const torch::Tensor& sums);
+
+/// The same of all ranks of `group`, which have different blocks of `blocks` in all, or parts of
+/// them: `places` [n] int64, on the gradients' device, are those of this rank's blocks. A
+/// collective; does not wait for a GPU.
+torch::Tensor norm_over_ranks(const std::vector<torch::Tensor>& gradients,
+                              const torch::Tensor& places, int64_t blocks, ProcessGroup& group);
 
 }  // namespace ddp::train

@@ -55,7 +55,7 @@ PipelineOrder interleaved(const PipelineShape& shape, int rank) {
 }
 
 // ZB-H1: rank i is i micro-batches late with the gradients of weights, for which it then has time
-// while the last gradients come back through the ranks after it.
+// while the last gradients pass through the ranks after it.
 PipelineOrder zero_bubble(const PipelineShape& shape, int rank) {
   PipelineOrder order;
   for (const PipelineAction& each : one_forward_one_backward(shape, rank)) {

@@ -13,6 +13,9 @@ namespace ddp::train {
 /// element's place in its vector register, compute what they compute on the whole parameter.
 inline constexpr int64_t kNormBlock = 1024;
 
+/// The blocks of a tensor; the last one may be shorter.
+constexpr int64_t norm_blocks(int64_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
+
 /// Elements of a block, which plan_shards() does not cut.
 inline constexpr int64_t kShardBlock = 16 * kNormBlock;
 

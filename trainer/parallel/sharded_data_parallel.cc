@@ -28,8 +28,6 @@ torch::Tensor gradient_of(const torch::Tensor& parameter) {
   return same;
 }
 
-int64_t blocks_of(int64_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
-
 }  // namespace
 
 torch::Tensor TablePair::take(std::size_t bucket, int64_t rows, int64_t row, int64_t longest_row,
@@ -99,13 +97,13 @@ void ShardedDataParallel::list_own_blocks() {
   std::vector<int64_t> first_block;
   for (const auto& parameter : parameters_) {
     first_block.push_back(blocks_);
-    blocks_ += blocks_of(parameter.tensor.numel());
+    blocks_ += norm_blocks(parameter.tensor.numel());
   }
   std::vector<int64_t> places;
   for (const OwnShard& own : own_) {
     if (!own.gradient.defined()) continue;
     const int64_t first = first_block[own.shard.parameter] + own.shard.begin / kNormBlock;
-    for (int64_t i = 0; i < blocks_of(own.shard.size()); ++i) places.push_back(first + i);
+    for (int64_t i = 0; i < norm_blocks(own.shard.size()); ++i) places.push_back(first + i);
   }
   own_blocks_ = torch::tensor(places, torch::kInt64).to(own_.front().value.device());
 }
@@ -200,11 +198,7 @@ void ShardedDataParallel::take_rows(
 }
 
 torch::Tensor ShardedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
-  const torch::NoGradGuard no_grad;
-  auto sums = torch::zeros({blocks_}, own_blocks_.options().dtype(torch::kFloat64));
-  sums.index_copy_(0, own_blocks_, block_sums_of_squares(gradients).to(sums.device()));
-  group_.all_reduce_sum(sums);  // each entry is another rank's 0 or this one's: exact
-  return norm_of_block_sums(sums);
+  return norm_over_ranks(gradients, own_blocks_, blocks_, group_);
 }
 
 void ShardedDataParallel::combine_found_inf(torch::Tensor& found_inf) {

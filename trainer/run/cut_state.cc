@@ -7,6 +7,9 @@
 #include <set>
 #include <sstream>
 
+#include "trainer/run/shared_snapshot.h"
+#include "trainer/snapshot/state_piece.h"
+
 namespace ddp::train {
 namespace {
 
@@ -52,8 +55,7 @@ void read_part(const OpenedSnapshot& snapshot, const std::string& name, const Pa
     return;
   }
   held.zero_();
-  int64_t row = 1;
-  for (std::size_t i = 1; i < cut.shape.size(); ++i) row *= cut.shape[i];
+  const int64_t row = row_elements(cut.shape);
   int64_t at = 0;
   for (const CutRange& range : cut.ranges) {
     if (range.size() > 0)
@@ -148,25 +150,20 @@ void CutState::deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedT
                         const std::function<bool(const std::string&)>& may_lack) {
   const torch::NoGradGuard no_grad;
   ProcessGroup& world = mesh_.world();
-  TORCH_CHECK(snapshot != nullptr || !world.is_main(), "rank 0 has no snapshot to deal out");
-  const auto lacks = [&](const std::string& name) {
-    return snapshot->file->find(name) == nullptr && may_lack(name);
-  };
   const auto readers = world.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
   if (std::find(readers.begin(), readers.end(), 0.0) == readers.end()) {
     for (const auto& each : held) {
-      if (!lacks(each.name)) read_part(*snapshot, each.name, cut_of(each.name), each.tensor);
+      if (snapshot->file->find(each.name) != nullptr || !may_lack(each.name))
+        read_part(*snapshot, each.name, cut_of(each.name), each.tensor);
     }
     return;
   }
   const auto wholes = wholes_of(held, world, /*counted_only=*/false);
-  std::string there(wholes.size(), '1');
-  for (std::size_t i = 0; world.is_main() && i < wholes.size(); ++i) {
-    if (lacks(wholes[i].name)) there[i] = '0';
-  }
-  there = world.broadcast_text(there);
+  std::vector<std::string> names;
+  for (const Whole& whole : wholes) names.push_back(whole.name);
+  const auto loadable = loadable_by_rank_zero(snapshot, names, may_lack, world);
   for (std::size_t i = 0; i < wholes.size(); ++i) {
-    if (there[i] == '0') continue;
+    if (!loadable[i]) continue;
     const auto tensor = torch::empty(wholes[i].shape, wholes[i].type);
     if (world.is_main()) snapshot->load_into(wholes[i].name, tensor);
     world.broadcast({tensor});

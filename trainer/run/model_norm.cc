@@ -13,8 +13,6 @@
 namespace ddp::train {
 namespace {
 
-int64_t norm_blocks(int64_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
-
 struct CountedParameter {
   int64_t place = 0;
   std::string name;
@@ -63,13 +61,9 @@ ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCu
 }
 
 torch::Tensor ModelNorm::operator()(const std::vector<torch::Tensor>& gradients) const {
-  const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> counted;
   for (const std::size_t i : counted_) counted.push_back(gradients[i]);
-  auto sums = torch::zeros({blocks_}, places_.options().dtype(torch::kFloat64));
-  if (!counted.empty()) sums.index_copy_(0, places_, block_sums_of_squares(counted));
-  group_.all_reduce_sum(sums);
-  return norm_of_block_sums(sums);
+  return norm_over_ranks(counted, places_, blocks_, group_);
 }
 
 }  // namespace ddp::train

@@ -10,6 +10,7 @@
 
 #include "trainer/parallel/zero.h"
 #include "trainer/run/row_cut.h"
+#include "trainer/run/shared_snapshot.h"
 
 namespace ddp::train {
 namespace {
@@ -173,19 +174,15 @@ std::vector<torch::Tensor> ShardedState::values_of(const std::string& label,
 
 void ShardedState::deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& pieces,
                             const std::function<bool(const std::string&)>& may_lack) {
-  TORCH_CHECK(snapshot != nullptr || !group_.is_main(), "rank 0 has no snapshot to deal out");
   const auto wholes = wholes_of(pieces);
-  std::string there(wholes.size(), '1');
-  for (std::size_t i = 0; group_.is_main() && i < wholes.size(); ++i) {
-    const std::string name = name_of(wholes[i]);
-    if (snapshot->file->find(name) == nullptr && may_lack(name)) there[i] = '0';
-  }
-  there = group_.broadcast_text(there);
+  std::vector<std::string> names;
+  for (const Whole& whole : wholes) names.push_back(name_of(whole));
+  const auto loadable = loadable_by_rank_zero(snapshot, names, may_lack, group_);
   for (std::size_t i = 0; i < wholes.size(); ++i) {
-    if (there[i] == '0') continue;
+    if (!loadable[i]) continue;
     const auto& like = shards_.parameters()[wholes[i].parameter].tensor;
     const auto tensor = torch::empty(like.sizes(), like.options().requires_grad(false));
-    if (group_.is_main()) snapshot->load_into(name_of(wholes[i]), tensor);
+    if (group_.is_main()) snapshot->load_into(names[i], tensor);
     group_.broadcast({tensor});
     for (const auto& piece : pieces) {
       if (piece.tensor.numel() == 0 || whole_of(piece) != wholes[i]) continue;

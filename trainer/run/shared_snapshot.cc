@@ -41,6 +41,21 @@ std::optional<OpenedSnapshot> open_as_rank_zero(std::optional<OpenedSnapshot> ow
   return open_if_same(files, checksum);
 }
 
+std::vector<bool> loadable_by_rank_zero(const OpenedSnapshot* snapshot,
+                                        const std::vector<std::string>& names,
+                                        const std::function<bool(const std::string&)>& may_lack,
+                                        ProcessGroup& group) {
+  TORCH_CHECK(snapshot != nullptr || !group.is_main(), "rank 0 has no snapshot to deal out");
+  std::string there(names.size(), '1');
+  for (std::size_t i = 0; group.is_main() && i < names.size(); ++i) {
+    if (snapshot->file->find(names[i]) == nullptr && may_lack(names[i])) there[i] = '0';
+  }
+  there = group.broadcast_text(there);
+  std::vector<bool> loadable;
+  for (const char each : there) loadable.push_back(each == '1');
+  return loadable;
+}
+
 std::optional<int> rank_without_folder(const std::string& path, ProcessGroup& group) {
   std::optional<AtomicFile> probe;
   if (group.is_main()) probe.emplace(path + ".probe");

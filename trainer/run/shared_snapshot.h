@@ -1,8 +1,10 @@
 // Snapshots that several ranks read, and folders that they write.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/parallel/process_group.h"
 #include "trainer/snapshot/snapshot.h"
@@ -13,6 +15,13 @@ namespace ddp::train {
 /// it cannot, or rank 0 has none. Rank 0 keeps its own. A collective.
 std::optional<OpenedSnapshot> open_as_rank_zero(std::optional<OpenedSnapshot> own,
                                                 ProcessGroup& group);
+
+/// Which of the tensors `names` rank 0 can load from its `snapshot`: not those that it has not, if
+/// `may_lack` says that it need not. The same on every rank; a collective.
+std::vector<bool> loadable_by_rank_zero(const OpenedSnapshot* snapshot,
+                                        const std::vector<std::string>& names,
+                                        const std::function<bool(const std::string&)>& may_lack,
+                                        ProcessGroup& group);
 
 /// Whether every rank sees the folder of rank 0's `path`: rank 0 puts a file there for a moment. A
 /// collective. Returns the first rank that does not, or nothing.

@@ -15,7 +15,7 @@
 
 namespace ddp::train {
 
-/// The metadata of the snapshot that a run goes on from or starts from; null if there is none.
+/// The metadata of the snapshot that a run resumes or starts from; null if there is none.
 using SnapshotMetadata = std::map<std::string, std::string>;
 
 class CausalData {

@@ -255,13 +255,6 @@ torch::Tensor TransformerImpl::embed(const torch::Tensor& idx_BT, const TokenCon
                                        : dropped(x_BTC, drop, rows);
 }
 
-torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context,
-                                       const CutRange& tokens) {
-  const auto x_BTC = stage({}, {0, static_cast<int64_t>(h->size())}, idx_BT, context, tokens);
-  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return x_BTC;
-}
-
 torch::Tensor TransformerImpl::stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                                      const torch::Tensor& idx_BT, const TokenContext& context,
                                      const CutRange& tokens) {

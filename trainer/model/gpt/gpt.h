@@ -108,10 +108,7 @@ class TransformerImpl : public torch::nn::Module {
  public:
   TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
                   const TensorRanksPtr& ranks);
-  /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of wte.
-  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
-                        const CutRange& tokens);
-  /// See CausalModel::stage(); a cache keeps its length. `tokens` as in forward().
+  /// See CausalModel::stage(). `tokens`: those in this rank's rows of wte.
   torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                       const torch::Tensor& idx_BT, const TokenContext& context,
                       const CutRange& tokens);
@@ -154,9 +151,6 @@ class GPTImpl : public CausalModel {
   }
 
  protected:
-  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
-    return transformer(idx_BT, context, own_tokens());
-  }
   int64_t cached_layers() const override { return n_layer_; }
   void keep(const ModelPart& part) override;
   void draw_weights(uint64_t seed) override;

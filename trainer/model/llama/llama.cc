@@ -176,13 +176,6 @@ LlamaPass LlamaStackImpl::pass_of(const torch::Tensor& idx_BT, const TokenContex
   return {angles.cos(), angles.sin(), context.cache, context.mask(idx_BT), ranks_, by_rows};
 }
 
-torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context,
-                                      const CutRange& tokens) {
-  const auto x_BTC = stage({}, {0, static_cast<int64_t>(layers->size())}, idx_BT, context, tokens);
-  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return x_BTC;
-}
-
 torch::Tensor LlamaStackImpl::stage(const torch::Tensor& x_BTC, const LayerRange& range,
                                     const torch::Tensor& idx_BT, const TokenContext& context,
                                     const CutRange& tokens) {

@@ -97,10 +97,7 @@ TORCH_MODULE(LlamaBlock);
 class LlamaStackImpl : public torch::nn::Module {
  public:
   LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size, const TensorRanksPtr& ranks);
-  /// int64 [B, T] -> [B, T, C]. `tokens`: those in this rank's rows of embed_tokens.
-  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context,
-                        const CutRange& tokens);
-  /// See CausalModel::stage(); a cache keeps its length. `tokens` as in forward().
+  /// See CausalModel::stage(). `tokens`: those in this rank's rows of embed_tokens.
   torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& range,
                       const torch::Tensor& idx_BT, const TokenContext& context,
                       const CutRange& tokens);
@@ -136,9 +133,6 @@ class LlamaImpl : public CausalModel {
   }
 
  protected:
-  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
-    return model(idx_BT, context, own_tokens());
-  }
   int64_t cached_layers() const override { return n_layer_; }
   void keep(const ModelPart& part) override;
   void draw_weights(uint64_t seed) override;
