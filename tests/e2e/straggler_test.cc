@@ -2,8 +2,10 @@
 // take a minute: a straggler is judged by 30 s of steps, and must be one for 20 s.
 #include <signal.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/job.h"
@@ -30,10 +32,19 @@ std::vector<json> stragglers_in(const std::string& file) {
   std::vector<json> found;
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
+    if (stream.eof()) break;  // it is still being written
     const json event = json::parse(line);
     if (event["metadata"]["state"] == "STRAGGLER") found.push_back(event["metadata"]);
   }
   return found;
+}
+
+void wait_for_straggler_in(const std::string& file) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (stragglers_in(file).empty()) {
+    if (std::chrono::steady_clock::now() > deadline) FAIL("no straggler in the events " << file);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 TEST_CASE("a slow rank on another node is named on the first node, and in the events of all") {
@@ -52,6 +63,8 @@ TEST_CASE("a slow rank on another node is named on the first node, and in the ev
   first.wait_for(" is slow, and the other ranks wait for it", 1, kPatience);
   CHECK_THAT(first.err(), Contains("ddp-run: rank 1 (node 1, "));
   CHECK_THAT(first.err(), Contains("95th percentile of its time in forward over 30 s: "));
+  // The other node learns of it with its host's next message.
+  for (const char* name : {"n9", "n10"}) wait_for_straggler_in(place / name);
   first.signal(SIGTERM);
   second.signal(SIGTERM);
   first.wait_exit(kPatience);

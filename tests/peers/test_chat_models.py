@@ -56,13 +56,14 @@ out = model.generate(**ids, max_new_tokens=40, do_sample=False, eos_token_id=tok
 print(json.dumps(tokenizer.decode(out[0, ids["input_ids"].shape[1]:], skip_special_tokens=True)))
 """ + LEAVE
 
-# Folders with the tokenizers of published models, trained small, as test_model_tokenizers.py makes them.
+# Folders with the tokenizers of published models, trained small, as test_model_tokenizers.py makes them. A normalized </s> behind a normalizer that
+# prepends "▁" is the token "▁</s>" to transformers, which skip_special_tokens then leaves in an answer's text.
 TOKENIZERS = r"""
 import json, sys
 sys.path.insert(0, sys.argv[2])
 import test_chat_templates as templates, test_model_tokenizers as made
 from test_chat_data import TOKENS, folder_with
-kind, source, special = {"sentencepiece": (made.of_model(made.sentencepiece_model(), normalizer=made.PREPEND), templates.LLAMA2, "llama2"),
+kind, source, special = {"sentencepiece": (made.of_model(made.sentencepiece_model(), end_is_normalized=False, normalizer=made.PREPEND), templates.LLAMA2, "llama2"),
                          "llama3": (made.llama3(), templates.LLAMA3, "llama3"), "qwen": (made.qwen(), templates.QWEN3, "chatml")}[sys.argv[3]]
 folder_with(kind, source, TOKENS[special], sys.argv[1], as_file=False)
 """ + LEAVE

@@ -93,9 +93,9 @@ def sentencepiece_model(size=3000):
     return model
 
 
-def of_model(model, **parts):
+def of_model(model, end_is_normalized=True, **parts):
     added = [{"id": model["vocab"][token], "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": True}
-             for token, normalized in (("<unk>", True), ("<s>", False), ("</s>", True))]
+             for token, normalized in (("<unk>", True), ("<s>", False), ("</s>", end_is_normalized))]
     decoder = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
                                                 {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
     root = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": None, "post_processor": None,
