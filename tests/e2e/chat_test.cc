@@ -34,22 +34,17 @@ struct ChatPlace : Workspace {
   void set_training(const std::string& lines) const { write("chats/train.jsonl", lines); }
 };
 
-Words joined_words(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 /// `command` with `input` on standard input.
 ChildOptions with_input(ChildOptions command, const std::string& input) {
   Words argv = {"sh", "-c", "printf '%s' \"$0\" | \"$@\"", input};
-  command.argv = joined_words(argv, command.argv);
+  command.argv = joined(argv, command.argv);
   return command;
 }
 
 ChildOptions chatting(const Workspace& place, const std::string& input, const Words& options = {}) {
   const Words chat = {"generate", "--snapshot", "snapshot.pt",      "--chat",
                       "--greedy", "--json",     "--max_new_tokens", "12"};
-  return with_input(trainer(place, joined_words(chat, options)), input);
+  return with_input(trainer(place, joined(chat, options)), input);
 }
 
 std::string chat_refusal(const ChildOptions& command) {
@@ -64,13 +59,13 @@ std::string chat_refusal(const ChildOptions& command) {
 void check_chat_exact(const std::string& model, const Words& keys) {
   INFO(model);
   const ChatPlace whole(model), killed(model), two(model);
-  const Words accumulated = joined_words(keys, {"trainer_config.grad_accumulation_steps=2"});
+  const Words accumulated = joined(keys, {"trainer_config.grad_accumulation_steps=2"});
   succeed(alone(whole, accumulated));
-  const auto job = succeed(launched(
-      killed, 1,
-      joined_words(accumulated,
-                   {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
+  const auto job = succeed(
+      launched(killed, 1,
+               joined(accumulated,
+                      {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+               {"--max_restarts=1"}));
   CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
   succeed(launched(two, 2, keys));
   CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
@@ -113,11 +108,11 @@ TEST_CASE("adapters learn conversations, resume bit for bit and chat") {
   }
   const auto run = succeed(alone(whole, adapters));
   CHECK_THAT(run.out, Contains("<|im_end|> ends an assistant's turn"));
-  succeed(launched(
-      killed, 1,
-      joined_words(adapters,
-                   {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
+  succeed(
+      launched(killed, 1,
+               joined(adapters,
+                      {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+               {"--max_restarts=1"}));
   CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
   succeed(chatting(whole, "Hello\n"));
   succeed(trainer(
@@ -137,7 +132,7 @@ TEST_CASE("a snapshot of conversations is evaluated on its own and on other ones
   CHECK_THAT(run.out, Contains("<|im_start|>user\nWhat is my name?<|im_end|>"));
   const auto eval = [&](const Words& more) {
     const Words words = {"eval", "--snapshot", "snapshot.pt", "--json"};
-    return Json::parse(succeed(trainer(place, joined_words(words, more))).out);
+    return Json::parse(succeed(trainer(place, joined(words, more))).out);
   };
   const Json own = eval({});
   CHECK(own.at("loss") == own.at("again_loss"));
@@ -254,8 +249,7 @@ TEST_CASE("a chat without a template, and options that do not belong to one, are
   CHECK_THAT(chat_refusal(chatting(texts, "Hello\n")),
              Contains("--chat: snapshot.pt has no chat template"));
   const auto refused = [&](const Words& options) {
-    return chat_refusal(
-        trainer(texts, joined_words({"generate", "--snapshot", "snapshot.pt"}, options)));
+    return chat_refusal(trainer(texts, joined({"generate", "--snapshot", "snapshot.pt"}, options)));
   };
   CHECK_THAT(refused({"--chat", "--num_samples", "2"}),
              Contains("--num_samples: conflicts with --chat"));

@@ -46,11 +46,6 @@ const Words kNamedSets = {"data_config.eval_sets={wiki: wiki.txt, code: code.txt
                           "data_config.path=web.txt", "data_config.tokenizer=byte",
                           "trainer_config.eval_every_steps=5"};
 
-Words with_further(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 std::string data_refusal(const ChildOptions& command) {
   const auto run = finish(command);
   INFO(run.err);
@@ -63,14 +58,14 @@ void check_exact(const Words& keys, bool tokens) {
   const SourcesPlace whole, killed, two;
   for (const SourcesPlace* place : {&whole, &killed, &two})
     if (tokens) place->tokenize();
-  const Words steps = with_further(keys, {"trainer_config.max_steps=40"});
-  const Words accumulated = with_further(steps, {"trainer_config.grad_accumulation_steps=2"});
+  const Words steps = joined(keys, {"trainer_config.max_steps=40"});
+  const Words accumulated = joined(steps, {"trainer_config.grad_accumulation_steps=2"});
   succeed(alone(whole, accumulated));
-  const auto job = succeed(launched(
-      killed, 1,
-      with_further(accumulated,
-                   {R"(trainer_config.fault_plan=["rank=0 step=33 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
+  const auto job = succeed(
+      launched(killed, 1,
+               joined(accumulated,
+                      {R"(trainer_config.fault_plan=["rank=0 step=33 phase=backward kind=kill"])"}),
+               {"--max_restarts=1"}));
   CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
   succeed(launched(two, 2, steps));
   CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
@@ -105,21 +100,20 @@ TEST_CASE("documents that do not see each other resume bit for bit, on any numbe
 
 TEST_CASE("an epoch takes samples from each source in proportion to its weight") {
   const SourcesPlace place;
-  const auto run =
-      succeed(alone(place, with_further(kMixedSources, {"trainer_config.max_steps=2"})));
+  const auto run = succeed(alone(place, joined(kMixedSources, {"trainer_config.max_steps=2"})));
   CHECK_THAT(run.out, Contains("Data: 2 sources, 257 unique"));
   CHECK_THAT(run.out, Contains("web.txt: ") && Contains("weight 1: ") && Contains("weight 3: "));
   const auto changed = succeed(alone(
-      place, with_further(kMixedSources,
-                          {"data_config.sources=[{path: web.txt, weight: 2}, {path: code.txt}]",
-                           "trainer_config.max_steps=3"})));
+      place,
+      joined(kMixedSources, {"data_config.sources=[{path: web.txt, weight: 2}, {path: code.txt}]",
+                             "trainer_config.max_steps=3"})));
   CHECK_THAT(changed.out, Contains("The training data differs from the snapshot's"));
 }
 
 TEST_CASE("each named set has its own metrics, equal to those of its text alone") {
   const SourcesPlace place;
-  succeed(alone(place, with_further(kNamedSets, {"trainer_config.metric_for_best_model=wiki_loss",
-                                                 "trainer_config.load_best_model_at_end=true"})));
+  succeed(alone(place, joined(kNamedSets, {"trainer_config.metric_for_best_model=wiki_loss",
+                                           "trainer_config.load_best_model_at_end=true"})));
   const auto found = evaluations_in(place / "metrics.jsonl");
   REQUIRE(found.size() >= 4);
   for (const Json& record : found) {
@@ -129,8 +123,7 @@ TEST_CASE("each named set has its own metrics, equal to those of its text alone"
   }
   const auto of = [&place](const Words& more) {
     return Json::parse(
-        succeed(trainer(place, with_further({"eval", "--snapshot", "snapshot.pt", "--json"}, more)))
-            .out);
+        succeed(trainer(place, joined({"eval", "--snapshot", "snapshot.pt", "--json"}, more))).out);
   };
   const Json all = of({});
   CHECK(all.at("wiki_loss") == of({"--data", "wiki.txt"}).at("loss"));
@@ -140,10 +133,10 @@ TEST_CASE("each named set has its own metrics, equal to those of its text alone"
 
 TEST_CASE("named sets are evaluated by two ranks with the digits of one, and change no weight") {
   const SourcesPlace one, two, none;
-  succeed(alone(one, with_further(kNamedSets, {"trainer_config.grad_accumulation_steps=2"})));
+  succeed(alone(one, joined(kNamedSets, {"trainer_config.grad_accumulation_steps=2"})));
   succeed(launched(two, 2, kNamedSets));
-  succeed(alone(none, with_further(kNamedSets, {"data_config.eval_sets=null",
-                                                "trainer_config.grad_accumulation_steps=2"})));
+  succeed(alone(none, joined(kNamedSets, {"data_config.eval_sets=null",
+                                          "trainer_config.grad_accumulation_steps=2"})));
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
   CHECK(differences(one.snapshot(), none.snapshot()) == Words{});
   const auto of_one = evaluations_in(one / "metrics.jsonl");

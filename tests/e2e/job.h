@@ -15,6 +15,11 @@ namespace ddp::test {
 
 using Words = std::vector<std::string>;
 
+inline Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 /// Built programs; DDP_RUN_BIN and TRAINER_BIN in the environment name others.
 std::string ddp_run_program();
 std::string trainer_program();

@@ -32,11 +32,6 @@ struct LlamaPlace : Workspace {
   }
 };
 
-Words and_more(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 }  // namespace
 
 TEST_CASE("a Llama of each kind resumes bit for bit after a kill in the middle of a step") {
@@ -46,8 +41,7 @@ TEST_CASE("a Llama of each kind resumes bit for bit after a kill in the middle o
     succeed(alone(whole, kind));
     const auto job = succeed(launched(
         killed, 1,
-        and_more(kind,
-                 {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+        joined(kind, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
         {"--max_restarts=1"}));
     CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
     CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
@@ -59,7 +53,7 @@ TEST_CASE("two ranks train a Llama bit for bit as one process with two micro-bat
     INFO(kind.front());
     const LlamaPlace two, one;
     succeed(launched(two, 2, kind));
-    succeed(alone(one, and_more(kind, {"trainer_config.grad_accumulation_steps=2"})));
+    succeed(alone(one, joined(kind, {"trainer_config.grad_accumulation_steps=2"})));
     CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
   }
 }
@@ -85,7 +79,7 @@ TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
             read_bytes(place / ("second/" + std::string(file))));
     const auto inspected = inspect(place, "snapshot.pt");
     const auto estimate = Json::parse(
-        succeed(trainer(place, and_more({"estimate", "--config", "config.yaml", "--json"}, kind)))
+        succeed(trainer(place, joined({"estimate", "--config", "config.yaml", "--json"}, kind)))
             .out);
     CHECK(inspected.at("parameters") == estimate.at("parameters").at("total"));
     place.write("tune.yaml",

@@ -77,11 +77,6 @@ struct ReviewWorkspace : Workspace {
 inline const Words kBucketsAndWeights = {"data_config.bucket_batches=3",
                                          "bert_config.class_weights=balanced"};
 
-inline Words joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 inline void check_table_refusal(const Finished& run, const Words& said) {
   INFO(run.err);
   CHECK(run.exit == 2);

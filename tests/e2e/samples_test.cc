@@ -14,11 +14,6 @@ using Json = nlohmann::json;
 const Words kSampled = {"trainer_config.sample_every_steps=3", "trainer_config.sample_tokens=20",
                         "trainer_config.sample_prompt='the old oak'"};
 
-Words and_more(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 /// Step and text of each line of samples.jsonl.
 std::vector<std::pair<int, std::string>> samples_of(const Workspace& place) {
   std::vector<std::pair<int, std::string>> samples;
@@ -36,7 +31,7 @@ TEST_CASE("samples go to log, samples.jsonl and report, and training ends in the
   const Words averaged = {"trainer_config.ema_decay=0.9", "trainer_config.max_steps=12"};
   const Workspace silent, sampled;
   succeed(launched(silent, 2, averaged));
-  const auto run = succeed(launched(sampled, 2, and_more(averaged, kSampled)));
+  const auto run = succeed(launched(sampled, 2, joined(averaged, kSampled)));
   CHECK(differences(silent.snapshot(), sampled.snapshot()) == Words{});
   const auto samples = samples_of(sampled);
   REQUIRE(samples.size() == 4);
@@ -55,12 +50,11 @@ TEST_CASE("samples go to log, samples.jsonl and report, and training ends in the
 
 TEST_CASE("after a kill each sample is there once, and is that of the unbroken run") {
   const Workspace unbroken, killed;
-  const Words options = and_more(kSampled, {"trainer_config.max_steps=20"});
+  const Words options = joined(kSampled, {"trainer_config.max_steps=20"});
   succeed(launched(unbroken, 2, options));
   succeed(launched(
       killed, 2,
-      and_more(options,
-               {R"(trainer_config.fault_plan=["rank=0 step=12 phase=sampling kind=kill"])"}),
+      joined(options, {R"(trainer_config.fault_plan=["rank=0 step=12 phase=sampling kind=kill"])"}),
       {"--max_restarts=1"}));
   // The snapshot before the kill is that of step 10.
   CHECK(samples_of(killed).size() == 6);

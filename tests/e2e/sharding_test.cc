@@ -34,10 +34,7 @@ void check_like_ddp(const std::string& name, int ranks, const Words& overrides) 
   const auto by_ddp = succeed(launched(ddp, ranks, overrides));
   const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
   CHECK_THAT(by_sharded.out, Catch::Contains("Strategy: " + name + ", rank 0 updates "));
-  CHECK(differences(sharded.snapshot(), ddp.snapshot()) == Words{});
-  CHECK(content_sha256(sharded) == content_sha256(ddp));
-  CHECK(steps_of(by_sharded.out) == steps_of(by_ddp.out));
-  CHECK(evaluations_of(by_sharded.out) == evaluations_of(by_ddp.out));
+  check_same_run(sharded, by_sharded.out, ddp, by_ddp.out);
 }
 
 }  // namespace

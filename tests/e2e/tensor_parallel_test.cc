@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <filesystem>
-#include <regex>
 
+#include "tests/e2e/logged_losses.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/sharded_runs.h"
 
@@ -48,20 +48,6 @@ Finished run(const Workspace& place, const Way& way, const Words& overrides) {
   return succeed(launched(place, way.ranks, overrides + words_of(way)));
 }
 
-std::vector<double> losses_of(const std::string& output) {
-  static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
-  std::vector<double> losses;
-  for (std::sregex_iterator it(output.begin(), output.end(), loss), end; it != end; ++it)
-    losses.push_back(std::stod((*it)[1]));
-  return losses;
-}
-
-void check_near(const std::vector<double>& some, const std::vector<double>& others, double margin) {
-  REQUIRE(!some.empty());
-  REQUIRE(some.size() == others.size());
-  for (std::size_t i = 0; i < some.size(); ++i) CHECK(std::abs(some[i] - others[i]) <= margin);
-}
-
 /// Each way, with dropout, learns what one process learns.
 void check_like_one(const std::vector<Way>& ways, const Words& overrides, double margin) {
   const Workspace one;
@@ -72,7 +58,7 @@ void check_like_one(const std::vector<Way>& ways, const Words& overrides, double
     const auto by_ranks = run(shared, way, overrides);
     CHECK_THAT(by_ranks.out, Contains("Tensor parallel: " + std::to_string(way.tensor) +
                                       " ranks share each layer"));
-    check_near(losses_of(by_ranks.out), losses_of(by_one.out), margin);
+    check_near(logged_losses(by_ranks.out), logged_losses(by_one.out), margin);
     CHECK(largest_parameter_distance(shared.snapshot(), one.snapshot()) < margin);
   }
 }
@@ -138,7 +124,7 @@ TEST_CASE("a run that is saved under any division of the model goes on under any
       CHECK(order_of_steps(same.out) == std::vector<int>{4});
       CHECK(changed_tensors(place, saved) == Words{});
       const auto learned = run(place, after, options + Words{"trainer_config.max_steps=5"});
-      const auto losses = losses_of(learned.out);
+      const auto losses = logged_losses(learned.out);
       REQUIRE(!losses.empty());
       next_loss.push_back(losses.front());
     }

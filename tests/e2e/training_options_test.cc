@@ -18,11 +18,6 @@ using Catch::Contains;
 const Words kKillAtStep25 = {
     "trainer_config.fault_plan=[\"rank=1 step=25 phase=backward kind=kill\"]"};
 
-Words with_more(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 /// Name and SHA-256 of each tensor of the place's snapshot.
 std::map<std::string, std::string> tensor_sums(const Workspace& place) {
   std::map<std::string, std::string> sums;
@@ -46,7 +41,7 @@ void killed_ends_as_unbroken(const Words& options) {
   succeed(launched(unbroken, 2, options));
   const Workspace killed;
   const auto run =
-      succeed(launched(killed, 2, with_more(options, kKillAtStep25), {"--max_restarts=2"}));
+      succeed(launched(killed, 2, joined(options, kKillAtStep25), {"--max_restarts=2"}));
   CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
   CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
 }
@@ -89,18 +84,18 @@ TEST_CASE("groups may change when a run resumes: state that is missing starts at
   const Workspace place;
   const Words muon = {"optimizer_config.name=muon", "trainer_config.ema_decay=0.5"};
   const auto first =
-      succeed(alone(place, with_more(muon, {"trainer_config.freeze=[\"transformer.w?e.*\"]",
-                                            "trainer_config.max_steps=3"})));
+      succeed(alone(place, joined(muon, {"trainer_config.freeze=[\"transformer.w?e.*\"]",
+                                         "trainer_config.max_steps=3"})));
   CHECK_THAT(first.out, Contains("Parameter groups: tensors") &&
                             Contains("frozen                            transformer.w?e.*") &&
                             Contains("hidden matrices"));
   const auto before = tensor_sums(place);
   // Steps too small to change a weight: what is trained again has an average that starts as it.
   const auto again = succeed(
-      alone(place, with_more(muon, {"optimizer_config.learning_rate=1e-30",
-                                    "optimizer_config.param_groups=[{pattern: '*.c_fc.weight', "
-                                    "optimizer: adamw}]",
-                                    "trainer_config.max_steps=5"})));
+      alone(place, joined(muon, {"optimizer_config.learning_rate=1e-30",
+                                 "optimizer_config.param_groups=[{pattern: '*.c_fc.weight', "
+                                 "optimizer: adamw}]",
+                                 "trainer_config.max_steps=5"})));
   CHECK_THAT(again.out,
              Contains("Changed since the snapshot: optimizer_config.param_groups [] -> [{") &&
                  Contains("The snapshot has no optimizer state for") &&
@@ -118,9 +113,9 @@ TEST_CASE(
   const Workspace place;
   const Words frozen = {"trainer_config.freeze=[\"transformer.w?e.*\"]",
                         "trainer_config.ema_decay=0.5"};
-  succeed(alone(place, with_more(frozen, {"trainer_config.max_steps=1"})));
+  succeed(alone(place, joined(frozen, {"trainer_config.max_steps=1"})));
   const auto before = tensor_sums(place);
-  succeed(alone(place, with_more(frozen, {"trainer_config.max_steps=4"})));
+  succeed(alone(place, joined(frozen, {"trainer_config.max_steps=4"})));
   const auto after = tensor_sums(place);
   CHECK(before.at("model.transformer.wte.weight") == after.at("model.transformer.wte.weight"));
   CHECK(before.at("model.transformer.ln_f.weight") != after.at("model.transformer.ln_f.weight"));
@@ -143,7 +138,7 @@ TEST_CASE("early stopping ends the run, and says so when it is started again") {
   const auto again = succeed(launched(place, 2, options));
   CHECK_THAT(again.out, Contains("early stopping ended the run: 2 evaluations without progress"));
   const auto further =
-      succeed(launched(place, 2, with_more(options, {"trainer_config.early_stopping_patience=4"})));
+      succeed(launched(place, 2, joined(options, {"trainer_config.early_stopping_patience=4"})));
   CHECK_THAT(further.out, Contains("Training stopped early: 4 steps (10 in all)"));
 }
 
@@ -164,14 +159,14 @@ TEST_CASE("a resume on other evaluation data looks for the best evaluation anew"
   const Workspace place;
   const Words options = {"trainer_config.load_best_model_at_end=true",
                          "trainer_config.eval_every_steps=2"};
-  succeed(alone(
-      place, with_more(options, {"data_config.eval_path=text.txt", "trainer_config.max_steps=8"})));
+  succeed(alone(place,
+                joined(options, {"data_config.eval_path=text.txt", "trainer_config.max_steps=8"})));
   // The rarest characters: the loss is far above that of the text, and rises.
   std::string rare;
   while (rare.size() < 400) rare += "\u00e4";
   place.write("rare.txt", rare);
-  const auto run = succeed(alone(place, with_more(options, {"data_config.eval_path=rare.txt",
-                                                            "trainer_config.max_steps=12"})));
+  const auto run = succeed(alone(
+      place, joined(options, {"data_config.eval_path=rare.txt", "trainer_config.max_steps=12"})));
   CHECK_THAT(run.out, Contains("the best model is judged anew"));
   const auto at = run.out.find("Best snapshot: ");
   REQUIRE(at != std::string::npos);
@@ -183,7 +178,7 @@ TEST_CASE("embeddings are decayed where the configuration asks for it") {
   const Workspace plain, decayed;
   const Words one_step = {"trainer_config.max_steps=1", "optimizer_config.weight_decay=0.5"};
   succeed(alone(plain, one_step));
-  succeed(alone(decayed, with_more(one_step, {"optimizer_config.decay_embeddings=true"})));
+  succeed(alone(decayed, joined(one_step, {"optimizer_config.decay_embeddings=true"})));
   const auto sums = tensor_sums(plain);
   std::set<std::string> different;
   for (const auto& [name, sum] : tensor_sums(decayed)) {
@@ -196,10 +191,10 @@ TEST_CASE("embeddings are decayed where the configuration asks for it") {
 TEST_CASE("momentum may be switched on when a run resumes: it begins at 0") {
   const Workspace place;
   const Words sgd = {"optimizer_config.name=sgd", "optimizer_config.learning_rate=0.1"};
-  succeed(alone(place, with_more(sgd, {"trainer_config.max_steps=5"})));
+  succeed(alone(place, joined(sgd, {"trainer_config.max_steps=5"})));
   CHECK(tensors_with(place, "optimizer.").empty());
-  const auto run = succeed(alone(
-      place, with_more(sgd, {"optimizer_config.momentum=0.9", "trainer_config.max_steps=10"})));
+  const auto run = succeed(
+      alone(place, joined(sgd, {"optimizer_config.momentum=0.9", "trainer_config.max_steps=10"})));
   CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
   CHECK(order_of_steps(run.out) == range_of(6, 10));
   CHECK_FALSE(tensors_with(place, "optimizer.").empty());
@@ -210,7 +205,7 @@ TEST_CASE("an evaluation of few batches sees fewer tokens, the same ones on any 
   const Workspace two;
   const Words options = {"trainer_config.eval_iters=2", "trainer_config.max_steps=2"};
   const auto alone_run =
-      succeed(alone(one, with_more(options, {"trainer_config.grad_accumulation_steps=2"})));
+      succeed(alone(one, joined(options, {"trainer_config.grad_accumulation_steps=2"})));
   const auto two_ranks = succeed(launched(two, 2, options));
   const Workspace all;
   const auto whole = succeed(launched(all, 2, {"trainer_config.max_steps=2"}));
@@ -227,7 +222,7 @@ TEST_CASE("checkpointed blocks and deterministic algorithms end in the same bits
        {"gpt_config.activation_checkpointing=true", "trainer_config.deterministic=true"}) {
     INFO(further);
     const Workspace place;
-    const auto run = succeed(launched(place, 2, with_more(options, {further})));
+    const auto run = succeed(launched(place, 2, joined(options, {further})));
     CHECK(differences(plain.snapshot(), place.snapshot()) == Words{});
   }
 }
@@ -281,7 +276,7 @@ TEST_CASE("trainer eval repeats a run's own evaluation and takes other texts") {
       succeed(launched(place, 2, {"trainer_config.max_steps=8", "trainer_config.ema_decay=0.5"}));
   const Words options = {"eval", "--snapshot", place.snapshot()};
   const auto report =
-      nlohmann::json::parse(succeed(trainer(place, with_more(options, {"--json"}))).out);
+      nlohmann::json::parse(succeed(trainer(place, joined(options, {"--json"}))).out);
   char digits[32];
   std::snprintf(digits, sizeof digits, "%.6f |", report["loss"].get<double>());
   CHECK_THAT(run.out, Contains(std::string("Eval Loss ") + digits));
@@ -292,14 +287,13 @@ TEST_CASE("trainer eval repeats a run's own evaluation and takes other texts") {
   two.argv.insert(two.argv.end(), {"eval", "--snapshot", place.snapshot(), "--json"});
   CHECK(nlohmann::json::parse(succeed(two).out) == report);
   const std::string own = test::read_bytes(place / "text.txt").substr(0, 40);
-  const auto other = succeed(
-      trainer(place, with_more(options, {"--data", place.write("test.txt", own), "--json"})));
+  const auto other =
+      succeed(trainer(place, joined(options, {"--data", place.write("test.txt", own), "--json"})));
   CHECK(nlohmann::json::parse(other.out)["tokens"] == 39);
   const auto table = succeed(trainer(place, options)).out;
   CHECK_THAT(table, Contains("perplexity") && Contains("bits_per_character"));
   const auto strange = finish(trainer(
-      place,
-      with_more(options, {"--data", place.write("strange.txt", "caf\xC3\xA9, na\xC3\xAFve")})));
+      place, joined(options, {"--data", place.write("strange.txt", "caf\xC3\xA9, na\xC3\xAFve")})));
   CHECK(strange.exit == 2);
   CHECK_THAT(errors_of(strange.err).at(0),
              Contains("--data: ") && Contains("strange.txt") && !Contains("data_config.path"));

@@ -1,9 +1,9 @@
 // What ranks on GPUs compute: NCCL, the CUDA paths of the optimizer and of the loss.
 #include <cmath>
-#include <regex>
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/logged_losses.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/gpu/gpu_job.h"
 
@@ -16,27 +16,12 @@ using Catch::Contains;
 const Words kWithoutDropout = {"gpt_config.embd_pdrop=0", "gpt_config.resid_pdrop=0",
                                "gpt_config.attn_pdrop=0", "trainer_config.max_steps=16"};
 
-Words and_more(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 const Words kInBfloat16 =
-    and_more(kWithoutDropout, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
+    joined(kWithoutDropout, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
 
-/// Losses of the training steps, then those of the evaluations.
-std::vector<double> losses_of(const std::string& output) {
-  static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
-  std::vector<double> losses;
-  for (std::sregex_iterator it(output.begin(), output.end(), loss), end; it != end; ++it)
-    losses.push_back(std::stod((*it)[1]));
-  return losses;
-}
-
-void check_near(const std::vector<double>& some, const std::vector<double>& others, double margin) {
-  REQUIRE(!some.empty());
-  REQUIRE(some.size() == others.size());
-  for (std::size_t i = 0; i < some.size(); ++i) CHECK(std::abs(some[i] - others[i]) <= margin);
+void check_learned_alike(const std::vector<double>& some, const std::vector<double>& others,
+                         double margin) {
+  check_near(some, others, margin);
   CHECK(some.back() < some.front() - 0.5);  // it has learned something
 }
 
@@ -55,7 +40,7 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
   const auto by_gpus = succeed(on_gpus(gpus, 2, launched(gpus, 2, kWithoutDropout)));
   const auto by_cpus = succeed(launched(cpus, 2, kWithoutDropout));
   CHECK_THAT(by_gpus.out, Contains("on 2 ranks") && Contains("Device: cuda:0, backend nccl"));
-  check_near(losses_of(by_gpus.out), losses_of(by_cpus.out), 1e-5);
+  check_learned_alike(logged_losses(by_gpus.out), logged_losses(by_cpus.out), 1e-5);
   for (const auto& ledger : ledgers_of(gpus)) {
     CHECK(ledger.at("nccl").at("all_reduce").at("calls") > 16);
     CHECK(ledger.at("missing").empty());
@@ -86,22 +71,22 @@ TEST_CASE("a pipeline on GPUs learns bit for bit what one GPU learns") {
   const Words deeper = {"gpt_config.n_layer=4", "trainer_config.grad_accumulation_steps=4",
                         "trainer_config.max_steps=8", "trainer_config.eval_every_steps=4",
                         "trainer_config.sample_every_steps=4"};
-  const Words untied = and_more(deeper, {"gpt_config.tie_weights=false"});
+  const Words untied = joined(deeper, {"gpt_config.tie_weights=false"});
   const Words pipeline = {"distributed_config.pipeline=2"};
   const Workspace one, two, interleaved, tied, tied_one;
   const auto by_one = succeed(on_gpus(one, 1, launched(one, 1, untied)));
-  const auto by_two = succeed(on_gpus(two, 2, launched(two, 2, and_more(untied, pipeline))));
+  const auto by_two = succeed(on_gpus(two, 2, launched(two, 2, joined(untied, pipeline))));
   CHECK_THAT(by_two.out, Contains("backend nccl") && Contains("Pipeline: 2 stages, 1f1b"));
   CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
   CHECK(steps_of(by_two.out) == steps_of(by_one.out));
   const Words chunks = {"distributed_config.pipeline_schedule=interleaved",
                         "distributed_config.pipeline_chunks=2"};
-  succeed(on_gpus(interleaved, 2,
-                  launched(interleaved, 2, and_more(and_more(untied, pipeline), chunks))));
+  succeed(
+      on_gpus(interleaved, 2, launched(interleaved, 2, joined(joined(untied, pipeline), chunks))));
   CHECK(differences(interleaved.snapshot(), one.snapshot()) == Words{});
   for (const auto& ledger : ledgers_of(two)) CHECK(ledger.at("nccl").at("send").at("calls") >= 32);
   succeed(on_gpus(tied_one, 1, launched(tied_one, 1, deeper)));
-  succeed(on_gpus(tied, 2, launched(tied, 2, and_more(deeper, pipeline))));
+  succeed(on_gpus(tied, 2, launched(tied, 2, joined(deeper, pipeline))));
   CHECK(largest_parameter_distance(tied.snapshot(), tied_one.snapshot()) < 1e-4);
 }
 
@@ -115,12 +100,12 @@ TEST_CASE(
   const auto by_gpu = succeed(on_gpus(gpu, 1, launched(gpu, 2, sharing)));
   const auto by_cpus = succeed(launched(cpus, 2, kWithoutDropout));
   CHECK_THAT(by_gpu.out, Contains("Device: cuda:0, backend gloo"));
-  check_near(losses_of(by_gpu.out), losses_of(by_cpus.out), 1e-5);
+  check_learned_alike(logged_losses(by_gpu.out), logged_losses(by_cpus.out), 1e-5);
   const Workspace stages;
   Words cut = sharing;
   cut.insert(cut.end(), {"distributed_config.pipeline=2", "trainer_config.global_batch_size=8"});
   const auto by_stages = succeed(on_gpus(stages, 1, launched(stages, 2, cut)));
-  check_near(losses_of(by_stages.out), losses_of(by_cpus.out), 1e-5);
+  check_learned_alike(logged_losses(by_stages.out), logged_losses(by_cpus.out), 1e-5);
 }
 
 // The collectives of a step are one of each kind for each bucket.
@@ -163,7 +148,7 @@ TEST_CASE("two NCCL ranks that share layers train as one process on a CPU") {
                    std::string("distributed_config.sequence_parallel=") + by_sequence});
     const auto by_gpus = succeed(on_gpus(gpus, 2, launched(gpus, 2, shared)));
     CHECK_THAT(by_gpus.out, Contains("backend nccl") && Contains("2 ranks share each layer"));
-    check_near(losses_of(by_gpus.out), losses_of(by_cpu.out), 1e-4);
+    check_learned_alike(logged_losses(by_gpus.out), logged_losses(by_cpu.out), 1e-4);
     for (const auto& ledger : ledgers_of(gpus)) CHECK(ledger.at("missing").empty());
   }
 }
@@ -191,18 +176,19 @@ TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece
   const auto by_one = succeed(on_gpus(one, 1, alone(one, whole)));
   const auto by_many = succeed(on_gpus(many, 1, alone(many, chunked)));
   CHECK(ledgers_of(many).at(0).at("launches") > ledgers_of(one).at(0).at("launches"));
-  check_near(losses_of(by_one.out), losses_of(by_many.out), 5e-3);
+  check_learned_alike(logged_losses(by_one.out), logged_losses(by_many.out), 5e-3);
 }
 
 // Against float32, of which both are roundings.
 TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are compiled once") {
   if (!gpus_are_faked()) return;
-  const Words plain = and_more(kInBfloat16, {"trainer_config.fused_gpu_kernels=false"});
+  const Words plain = joined(kInBfloat16, {"trainer_config.fused_gpu_kernels=false"});
   const Workspace ours, torchs, exact;
-  const auto by_ours = losses_of(succeed(on_gpus(ours, 1, alone(ours, kInBfloat16))).out);
-  const auto by_torchs = losses_of(succeed(on_gpus(torchs, 1, alone(torchs, plain))).out);
-  const auto in_float32 = losses_of(succeed(on_gpus(exact, 1, alone(exact, kWithoutDropout))).out);
-  check_near(by_ours, in_float32, 5e-3);
+  const auto by_ours = logged_losses(succeed(on_gpus(ours, 1, alone(ours, kInBfloat16))).out);
+  const auto by_torchs = logged_losses(succeed(on_gpus(torchs, 1, alone(torchs, plain))).out);
+  const auto in_float32 =
+      logged_losses(succeed(on_gpus(exact, 1, alone(exact, kWithoutDropout))).out);
+  check_learned_alike(by_ours, in_float32, 5e-3);
   CHECK(mean_distance(by_ours, in_float32) <= 1.1 * mean_distance(by_torchs, in_float32));
 
   const auto ledger = ledgers_of(ours).at(0);
@@ -216,7 +202,7 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
   for (const auto& [name, count] : ledgers_of(torchs).at(0).at("kernels").items())
     CHECK_FALSE(name.starts_with("ddp_"));
 
-  succeed(on_gpus(ours, 1, alone(ours, and_more(kInBfloat16, {"trainer_config.max_steps=17"}))));
+  succeed(on_gpus(ours, 1, alone(ours, joined(kInBfloat16, {"trainer_config.max_steps=17"}))));
   CHECK_FALSE(ledgers_of(ours).at(1).at("counters").contains("nvrtc:compile"));
 }
 
@@ -231,10 +217,10 @@ TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
                          "n_embd: 32}\n",
                          "0.01"));
   }
-  const auto plain = and_more(words, {"trainer_config.fused_gpu_kernels=false"});
+  const auto plain = joined(words, {"trainer_config.fused_gpu_kernels=false"});
   const auto by_ours = succeed(on_gpus(ours, 1, alone(ours, words)));
   const auto by_torchs = succeed(on_gpus(torchs, 1, alone(torchs, plain)));
-  check_near(losses_of(by_ours.out), losses_of(by_torchs.out), 2e-2);
+  check_learned_alike(logged_losses(by_ours.out), logged_losses(by_torchs.out), 2e-2);
   CHECK(ledgers_of(ours).at(0).at("kernels").at("ddp_add_norm_backward") == 20 * (2 * 2 + 1));
 }
 
@@ -243,18 +229,17 @@ TEST_CASE(
     "in bfloat16 a run with averaged weights that is killed and resumes ends in the same bits") {
   if (!gpus_are_faked()) return;
   const Words words =
-      and_more(kInBfloat16,
-               {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=3",
-                "trainer_config.grad_accumulation_steps=2", "trainer_config.save_every_steps=2"});
+      joined(kInBfloat16,
+             {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=3",
+              "trainer_config.grad_accumulation_steps=2", "trainer_config.save_every_steps=2"});
   const Workspace whole, killed;
   succeed(on_gpus(whole, 1, launched(whole, 1, words)));
   const auto job = succeed(on_gpus(
       killed, 1,
-      launched(
-          killed, 1,
-          and_more(words,
-                   {R"(trainer_config.fault_plan=["rank=0 step=9 phase=backward kind=kill"])"}),
-          {"--max_restarts=1"})));
+      launched(killed, 1,
+               joined(words,
+                      {R"(trainer_config.fault_plan=["rank=0 step=9 phase=backward kind=kill"])"}),
+               {"--max_restarts=1"})));
   CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
   CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
 }
@@ -265,14 +250,14 @@ TEST_CASE("in bfloat16 a recomputed block gives the bits of one that was kept") 
   succeed(on_gpus(kept, 1, alone(kept, kInBfloat16)));
   succeed(on_gpus(
       recomputed, 1,
-      alone(recomputed, and_more(kInBfloat16, {"gpt_config.activation_checkpointing=true"}))));
+      alone(recomputed, joined(kInBfloat16, {"gpt_config.activation_checkpointing=true"}))));
   CHECK(differences(kept.snapshot(), recomputed.snapshot()) == Words{});
 }
 
 // Divided weights are converted at each use.
 TEST_CASE("in bfloat16 two ranks learn with zero1, zero2 and zero3 what they learn with ddp") {
   if (!gpus_are_faked()) return;
-  const Words words = and_more(kInBfloat16, {"trainer_config.max_steps=4"});
+  const Words words = joined(kInBfloat16, {"trainer_config.max_steps=4"});
   const Workspace ddp;
   succeed(on_gpus(ddp, 2, launched(ddp, 2, words)));
   for (const char* name : {"zero1", "zero2", "zero3"}) {
@@ -280,7 +265,7 @@ TEST_CASE("in bfloat16 two ranks learn with zero1, zero2 and zero3 what they lea
     const Workspace place;
     succeed(on_gpus(
         place, 2,
-        launched(place, 2, and_more(words, {std::string("distributed_config.strategy=") + name}))));
+        launched(place, 2, joined(words, {std::string("distributed_config.strategy=") + name}))));
     CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
     CHECK(ledgers_of(place).at(0).at("kernels").contains("ddp_add_norm"));
   }

@@ -4,6 +4,7 @@ DDP_RUN names ddp-run (default: build/release/bin), DDP_PEER_PYTHON a Python wit
 beside which torchrun lies.
 """
 
+import importlib.util
 import json
 import os
 import select
@@ -35,6 +36,16 @@ def need_torch():
     if not (PYTHON.exists() and list(PYTHON.parents[1].glob("lib/python3*/site-packages/torch/version.py"))):
         print(f"[skipped] all of it: no Python with torch at {PYTHON}")
         sys.exit(0)
+
+
+def need_here(package):
+    """Starts the tests anew by PYTHON if this Python lacks `package`; to be called before it is imported."""
+    if importlib.util.find_spec(package):
+        return
+    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
+        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
+    print(f"[skipped] all of it: no Python with {package} at {PYTHON}")
+    sys.exit(0)
 
 
 class Launcher:

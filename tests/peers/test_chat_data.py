@@ -3,23 +3,14 @@ has {% generation %}, and otherwise what follows the generation prompt up to and
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
-PROBE = os.environ.get("DDP_CHAT_PROBE", str(ROOT / "build/release/bin/ddp_chat_probe"))
+from support import need_here
 
-try:
-    from transformers import PreTrainedTokenizerFast
-except ImportError:
-    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
-        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
-    print(f"[skipped] all of it: no Python with transformers at {PYTHON}")
-    sys.exit(0)
+need_here("transformers")
+from transformers import PreTrainedTokenizerFast
 
 import test_chat_templates as templates
 import test_model_tokenizers as made
@@ -68,7 +59,7 @@ def folder_with(tokenizer, source, special, folder, as_file):
 
 def encoded(folder, path, loss_on="assistant"):
     request = {"folder": str(folder), "path": str(path), "loss_on": loss_on}
-    return subprocess.run([PROBE], input=json.dumps(request).encode(), capture_output=True, timeout=60, check=False)
+    return templates.probe(request)
 
 
 def targets_by_prefixes(peer, messages, end):

@@ -3,21 +3,14 @@
 import json
 import os
 import subprocess
-import sys
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
+from support import ROOT, need_here
+
 PROBE = os.environ.get("DDP_CHAT_PROBE", str(ROOT / "build/dev/bin/ddp_chat_probe"))
 
-try:
-    from transformers.utils.chat_template_utils import render_jinja_template
-except ImportError:
-    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
-        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
-    print(f"[skipped] all of it: no Python with transformers at {PYTHON}")
-    sys.exit(0)
+need_here("transformers")
+from transformers.utils.chat_template_utils import render_jinja_template
 
 CHATML = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 SMOLLM2 = ("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
@@ -131,9 +124,13 @@ THOUGHT = {"role": "assistant", "content": "<think>\nTwo and two.\n</think>\n\nI
 CONVERSATIONS = [[USER, ANSWER], [SYSTEM, USER, ANSWER], [USER, ANSWER, USER], [SYSTEM, USER, ANSWER, USER, THOUGHT], [USER, THOUGHT, USER, ANSWER], [USER]]
 
 
+def probe(request):
+    return subprocess.run([PROBE], input=json.dumps(request).encode(), capture_output=True, timeout=60, check=False)
+
+
 def rendered(source, messages, answer_next, special=None):
     request = {"template": source, "special": SPECIAL if special is None else special, "messages": messages, "answer_next": answer_next}
-    return subprocess.run([PROBE], input=json.dumps(request).encode(), capture_output=True, timeout=60, check=False)
+    return probe(request)
 
 
 def peer(source, messages, answer_next):

@@ -7,23 +7,17 @@ DDP_TOKENIZER_PROBE names the probe (default: build/dev/bin/ddp_tokenizer_probe)
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
+from support import ROOT, need_here
+
 PROBE = os.environ.get("DDP_TOKENIZER_PROBE", str(ROOT / "build/dev/bin/ddp_tokenizer_probe"))
 TEXTS = Path(os.environ.get("DDP_TEST_TEXTS", ROOT.parent / "shared/data"))
 
-try:
-    import tokenizers
-except ImportError:
-    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
-        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
-    print(f"[skipped] all of it: no Python with tokenizers at {PYTHON}")
-    sys.exit(0)
+need_here("tokenizers")
+import tokenizers
 
 CORPUS = (ROOT / "data/sample_corpus.txt").read_text()
 

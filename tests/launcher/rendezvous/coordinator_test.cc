@@ -65,7 +65,7 @@ TEST_CASE("a host that hears of a later round proposes none of its own any more"
 
 TEST_CASE("a host that steps down knows the epochs that it must not propose again") {
   const long long unused = 5 * kTenure;
-  SECTION("of a round that has never run, though nobody speaks of it any more") {
+  SECTION("of a round that has never run, though no node reports it any more") {
     Host host({.rounds = 1, .epoch = 7, .nodes = 3, .unused = unused});
     CHECK(host.coordinator.later_epoch() == unused);
   }

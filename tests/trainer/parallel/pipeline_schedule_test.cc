@@ -137,7 +137,7 @@ bool keeps_dependencies(PipelineSchedule schedule, const PipelineShape& shape,
   return all.size() == m * (s * (split ? 3 : 2) + 4 * (s - 1));
 }
 
-/// Seconds of a step in which messages take no time and wait for nobody.
+/// Seconds of a step whose messages take no time and hold up no sender.
 double makespan(const std::vector<PipelineOrder>& orders, const Costs& costs) {
   std::vector<std::size_t> at(orders.size(), 0);
   std::vector<double> clock(orders.size(), 0.0);
