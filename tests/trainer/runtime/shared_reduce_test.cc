@@ -93,6 +93,20 @@ T expected(int ranks, std::size_t i, Reduce::Operation operation) {
   return result;
 }
 
+constexpr std::size_t kRow = 3;  // elements
+
+void scatter_sums(Reduce& reduce, Reduce::Time timeout) {
+  const std::array<float, 3 * kRow> table{};
+  std::array<float, kRow> own{};
+  reduce.scatter_sums(table.data(), own.data(), kRow, Reduce::Type::kFloat32, /*add=*/false,
+                      timeout);
+}
+
+void gather_rows(Reduce& reduce, Reduce::Time timeout) {
+  std::array<float, 3 * kRow> table{};
+  reduce.gather_rows(table.data(), kRow, Reduce::Type::kFloat32, timeout);
+}
+
 template <class T>
 void check_sizes(int ranks, Reduce::Type type, Reduce::Operation operation, bool share_cores) {
   const std::size_t chunk = (ranks == 2 ? Reduce::kChunkOfTwo : Reduce::kChunkOfMore) / sizeof(T);
@@ -167,6 +181,45 @@ TEST_CASE("ranks that reduce different things in shared memory are told of both"
   CHECK(errors[1] ==
         "the ranks reduce different things: rank 1 the sum of 9 float32, rank 0 the sum of 10 "
         "float32");
+}
+
+TEST_CASE("rows that are summed by one rank and gathered by the other are told to both") {
+  const auto errors = in_ranks(2, false, [](Reduce& reduce, int rank) {
+    (rank == 0 ? scatter_sums : gather_rows)(reduce, kLong);
+  });
+  const std::string scatter = "a reduce-scatter of rows of 3 float32";
+  const std::string gather = "an all-gather of rows of 3 float32";
+  CHECK(errors[0] == "the ranks reduce different things: rank 0 " + scatter + ", rank 1 " + gather);
+  CHECK(errors[1] == "the ranks reduce different things: rank 1 " + gather + ", rank 0 " + scatter);
+}
+
+TEST_CASE("a rank that gives no rows in time is named, and so is one that has left") {
+  const struct {
+    void (*call)(Reduce&, Reduce::Time);
+    std::string name;
+  } collectives[] = {{scatter_sums, "a reduce-scatter of rows of 3 float32"},
+                     {gather_rows, "an all-gather of rows of 3 float32"}};
+  for (const auto& [call, name] : collectives) {
+    std::atomic<bool> tried = false;
+    const auto late = in_ranks(2, false, [&, call = call](Reduce& reduce, int rank) {
+      while (rank == 1 && !tried) std::this_thread::yield();
+      if (rank == 1) return;
+      try {
+        call(reduce, Reduce::Time{20});
+      } catch (...) {
+        tried = true;
+        throw;
+      }
+    });
+    CHECK(late[0] == "Timed out waiting 20ms for rank 1 in " + name);
+    const auto left = in_ranks(3, true, [call = call](Reduce& reduce, int rank) {
+      if (rank != 1) call(reduce, kLong);
+    });
+    for (const std::size_t rank : {0, 2}) {
+      CHECK_THAT(left[rank], Catch::Contains("Connection closed by peer: rank ") &&
+                                 Catch::Contains(" has ended before it gave its part of " + name));
+    }
+  }
 }
 
 TEST_CASE("a wait in shared memory ends at its timeout, and so do all later ones") {
