@@ -197,6 +197,8 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
   CHECK(kernels.at("ddp_cross_entropy") == kSteps);
   CHECK(kernels.at("ddp_add_norm_backward") == kSteps * (2 * kLayers + 1));
   CHECK(kernels.at("ddp_gelu_backward") == kSteps * kLayers);
+  constexpr int kGroups = 2;  // with and without weight decay
+  CHECK(kernels.at("ddp_adam") == kSteps * kGroups);
   CHECK(ledger.at("counters").at("nvrtc:compile").at("calls") == 1);
   CHECK(ledger.at("missing").empty());
   for (const auto& [name, count] : ledgers_of(torchs).at(0).at("kernels").items())

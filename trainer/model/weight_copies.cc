@@ -1,7 +1,6 @@
 #include "trainer/model/weight_copies.h"
 
 #include <atomic>
-#include <vector>
 
 namespace ddp::train {
 namespace {
@@ -11,6 +10,10 @@ std::atomic<WeightCopies*> current = nullptr;
 torch::Tensor converted(const torch::Tensor& weight, int64_t padding) {
   const auto values = weight.detach().to(torch::kBFloat16);
   return padding == 0 ? values : at::constant_pad_nd(values, {0, 0, 0, padding});
+}
+
+std::pair<const void*, uint32_t> state_of(const torch::Tensor& weight) {
+  return {weight.const_data_ptr(), weight._version()};
 }
 
 }  // namespace
@@ -25,18 +28,31 @@ WeightCopies::Step::~Step() { current = nullptr; }
 void WeightCopies::refresh() {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> values, weights;
-  for (const auto& [key, copy] : copies_) {
-    if (!copy.weight.requires_grad()) continue;  // frozen
-    values.push_back(copy.values.narrow(0, 0, copy.weight.size(0)));
+  for (auto& [key, copy] : copies_) {
+    const bool is_current = std::exchange(copy.written, std::nullopt) == state_of(copy.weight);
+    if (is_current || !copy.weight.requires_grad()) continue;  // or frozen
+    values.push_back(copy.without_padding());
     weights.push_back(copy.weight);
   }
   if (!values.empty()) at::_foreach_copy_(values, weights);
 }
 
+torch::Tensor WeightCopies::of(const torch::Tensor& weight) const {
+  const auto found = copies_.find(weight.unsafeGetTensorImpl());
+  return found == copies_.end() ? torch::Tensor() : found->second.without_padding();
+}
+
+void WeightCopies::written(const std::vector<torch::Tensor>& weights) {
+  for (const auto& weight : weights) {
+    const auto found = copies_.find(weight.unsafeGetTensorImpl());
+    if (found != copies_.end()) found->second.written = state_of(weight);
+  }
+}
+
 torch::Tensor WeightCopies::shared(const torch::Tensor& weight, int64_t padding) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Copy& copy = copies_[weight.unsafeGetTensorImpl()];
-  if (!copy.weight.defined()) copy = {weight, converted(weight, padding)};
+  if (!copy.weight.defined()) copy = {weight, converted(weight, padding), std::nullopt};
   const bool fits = copy.values.size(0) == weight.size(0) + padding;
   return fits ? copy.values : converted(weight, padding);
 }

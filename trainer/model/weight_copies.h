@@ -5,13 +5,16 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace ddp::train {
 
 /// The copies that the micro-batches of a training step share. Each is made when a product first
-/// asks for it; every further step begins with those of trained weights made anew, so nothing that
-/// changes weights between steps has to know of them. Owned by the trainer.
+/// asks for it; every further step begins with those of trained weights made anew, except those
+/// that an update wrote along with their weights. Owned by the trainer.
 class WeightCopies {
  public:
   /// While it lives, weights do not change and bfloat16_copy() shares copies, in all threads. At
@@ -24,12 +27,23 @@ class WeightCopies {
     Step& operator=(const Step&) = delete;
   };
 
+  /// The copy of `weight`, without padding; undefined if there is none. Not within a Step.
+  torch::Tensor of(const torch::Tensor& weight) const;
+  /// The next step takes the copies of `weights` as they are, unless those change by an operation
+  /// of torch in between: not by a collective, of which forget() has to be told.
+  void written(const std::vector<torch::Tensor>& weights);
+  void forget() { copies_.clear(); }
+
  private:
   friend torch::Tensor bfloat16_copy(const torch::Tensor& weight, int64_t padding);
 
   struct Copy {
     torch::Tensor weight;
     torch::Tensor values;  ///< With padding.
+    /// The weight's place and version when an update wrote both.
+    std::optional<std::pair<const void*, uint32_t>> written;
+
+    torch::Tensor without_padding() const { return values.narrow(0, 0, weight.size(0)); }
   };
   void refresh();
   torch::Tensor shared(const torch::Tensor& weight, int64_t padding);

@@ -1,6 +1,9 @@
 #include "trainer/optim/fused_optimizers.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "trainer/optim/adam_kernel.h"
 
 namespace ddp::train {
 namespace {
@@ -46,17 +49,31 @@ std::vector<NamedTensor> Adam::state() const {
   return result;
 }
 
-void Adam::update(double learning_rate, const torch::Tensor& found_inf) {
-  for (const ParameterGroup& group : groups())
-    update_group(group, learning_rate * group.options.lr_mult, found_inf);
+bool Adam::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) {
+  bool copies_written = true;
+  for (const ParameterGroup& group : groups()) {
+    if (!update_group(group, learning_rate * group.options.lr_mult, found_inf, copy_of))
+      copies_written = false;
+  }
+  return copies_written;
 }
 
-void Adam::update_group(const ParameterGroup& group, double learning_rate,
-                        const torch::Tensor& found_inf) {
+bool Adam::update_group(const ParameterGroup& group, double learning_rate,
+                        const torch::Tensor& found_inf, const CopyOf& copy_of) {
+  const AdamTensors tensors{values_of(parameters(), group), of_group(gradients(), group),
+                            of_group(exp_avgs_, group), of_group(exp_avg_sqs_, group)};
+  if (kernel_takes(tensors)) {
+    std::vector<torch::Tensor> copies(tensors.weights.size());
+    if (copy_of)
+      std::transform(tensors.weights.begin(), tensors.weights.end(), copies.begin(), copy_of);
+    adam_by_kernel(tensors, copies, step_count(), found_inf,
+                   {learning_rate, config_.betas[0], config_.betas[1], group.options.weight_decay,
+                    config_.eps, decay_ == Decay::kDecoupled});
+    return true;
+  }
   const std::vector<torch::Tensor> steps(group.members.size(), step_count());
   const auto fused_update = [&](auto&& kernel) {
-    kernel(values_of(parameters(), group), of_group(gradients(), group), of_group(exp_avgs_, group),
-           of_group(exp_avg_sqs_, group),
+    kernel(tensors.weights, tensors.gradients, tensors.exp_avgs, tensors.exp_avg_sqs,
            /*max_exp_avg_sqs=*/at::TensorList{}, steps, learning_rate, config_.betas[0],
            config_.betas[1], group.options.weight_decay, config_.eps, /*amsgrad=*/false,
            /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
@@ -66,6 +83,7 @@ void Adam::update_group(const ParameterGroup& group, double learning_rate,
   } else {
     fused_update([](auto&&... arguments) { at::_fused_adam_(arguments...); });
   }
+  return false;
 }
 
 Sgd::Sgd(TrainedParameters trained, const OptimizerConfig& config)
@@ -81,9 +99,10 @@ std::vector<NamedTensor> Sgd::state() const {
   return result;
 }
 
-void Sgd::update(double learning_rate, const torch::Tensor& found_inf) {
+bool Sgd::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf&) {
   for (const ParameterGroup& group : groups())
     update_group(group, learning_rate * group.options.lr_mult, found_inf);
+  return false;
 }
 
 void Sgd::update_group(const ParameterGroup& group, double learning_rate,

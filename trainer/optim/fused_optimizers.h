@@ -1,4 +1,4 @@
-// AdamW, Adam and SGD by torch's fused kernels.
+// AdamW, Adam and SGD by torch's fused kernels, or Adam by trainer's own (adam_kernel.h).
 #pragma once
 
 #include <torch/torch.h>
@@ -21,11 +21,11 @@ class Adam : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  void update(double learning_rate, const torch::Tensor& found_inf) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
 
  private:
-  void update_group(const ParameterGroup& group, double learning_rate,
-                    const torch::Tensor& found_inf);
+  bool update_group(const ParameterGroup& group, double learning_rate,
+                    const torch::Tensor& found_inf, const CopyOf& copy_of);
 
   OptimizerConfig config_;
   Decay decay_;
@@ -42,7 +42,7 @@ class Sgd : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  void update(double learning_rate, const torch::Tensor& found_inf) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
 
  private:
   void update_group(const ParameterGroup& group, double learning_rate,

@@ -64,13 +64,14 @@ std::vector<NamedTensor> Muon::state() const {
   return result;
 }
 
-void Muon::update(double learning_rate, const torch::Tensor& found_inf) {
+bool Muon::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf&) {
   const auto skip = found_inf.reshape({}) != 0;
   for (const auto& matrix : matrices_)
     update_matrix(matrix, learning_rate * matrix.options.lr_mult, skip);
-  if (!rest_) return;
+  if (!rest_) return false;
   rest_->step_count().copy_(step_count() - 1);  // a snapshot holds one count for all
   rest_->step(learning_rate, found_inf);
+  return false;
 }
 
 // What an infinite gradient would leave behind is computed and not taken: no host sync.

@@ -24,7 +24,7 @@ class Muon : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  void update(double learning_rate, const torch::Tensor& found_inf) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
 
  private:
   struct Matrix {

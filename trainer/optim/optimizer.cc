@@ -20,11 +20,12 @@ Optimizer::Optimizer(TrainedParameters trained) : trained_(std::move(trained)) {
       {}, parameters().front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
 }
 
-void Optimizer::step(double learning_rate, const torch::Tensor& found_inf) {
+bool Optimizer::step(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) {
   const torch::NoGradGuard no_grad;
   step_count_.add_(1);
-  update(learning_rate, found_inf);
+  const bool copies_written = update(learning_rate, found_inf, copy_of);
   step_count_.sub_(found_inf.reshape({}));
+  return copies_written;
 }
 
 void Optimizer::zero_grad() {

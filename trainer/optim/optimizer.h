@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,10 @@ struct NamedTensor {
   std::optional<Piece> piece = std::nullopt;  ///< As its parameter's.
 };
 
+/// Returns the bfloat16 copy of a weight, which an update is to write along with the weight;
+/// undefined if there is none.
+using CopyOf = std::function<torch::Tensor(const torch::Tensor& weight)>;
+
 class Optimizer {
  public:
   /// Zeroes the gradient of each parameter, or makes one, so that every step sees the same
@@ -50,8 +55,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update; `learning_rate` is that of a group whose lr_mult is 1. `found_inf` (float32 scalar
-  /// on the parameters' device): no effect when it is 1, and no host sync.
-  void step(double learning_rate, const torch::Tensor& found_inf);
+  /// on the parameters' device): no effect when it is 1, and no host sync. Returns whether the
+  /// copies, too, hold the new values; an optimizer that cannot write them leaves them alone.
+  bool step(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of = {});
   /// Zeroes gradients in place: they may be views into DDP's buckets.
   void zero_grad();
 
@@ -67,7 +73,9 @@ class Optimizer {
   const torch::Tensor& step_count() const { return step_count_; }
 
  protected:
-  virtual void update(double learning_rate, const torch::Tensor& found_inf) = 0;
+  /// Returns whether it has written the copies.
+  virtual bool update(double learning_rate, const torch::Tensor& found_inf,
+                      const CopyOf& copy_of) = 0;
 
  private:
   TrainedParameters trained_;

@@ -162,6 +162,7 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
   load(meta, snapshot);
   share_state(snapshot);
   share_table();
+  weight_copies_.forget();
 }
 
 void Trainer::seed_dropout(int64_t micro) {
@@ -274,10 +275,18 @@ void Trainer::apply(StepOutput& output) {
   output.learning_rate = schedule_.learning_rate(step_);
   task_.end_step(data_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (output.spike) return;
-  optimizer_->step(output.learning_rate, output.not_finite);
+  update_weights(output);
   average_.update(output.not_finite);
   sync_->share_weights();
   share_table();
+}
+
+void Trainer::update_weights(const StepOutput& output) {
+  const auto copy_of = [this](const torch::Tensor& weight) { return weight_copies_.of(weight); };
+  if (!optimizer_->step(output.learning_rate, output.not_finite, copy_of)) return;
+  std::vector<torch::Tensor> weights;
+  for (const Parameter& parameter : optimizer_->parameters()) weights.push_back(parameter.tensor);
+  weight_copies_.written(weights);
 }
 
 void Trainer::leave_out_step(DataLoader& loader) {

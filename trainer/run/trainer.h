@@ -184,6 +184,8 @@ class Trainer {
   void judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf);
   /// Updates weights, averages and the model's buffers, unless the step was judged bad.
   void apply(StepOutput& output);
+  /// With their bfloat16 copies, if the optimizer can.
+  void update_weights(const StepOutput& output);
 
   const Config& config_;
   const DevicePlan plan_;

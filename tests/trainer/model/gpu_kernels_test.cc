@@ -3,6 +3,8 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -222,6 +224,106 @@ TEST_CASE("the GPU's GELU gradient and the sums for the bias are torch's") {
       at::gelu_backward(dy.to(torch::kFloat64), x.to(torch::kFloat64), tanh ? "tanh" : "none");
   CHECK(agrees(dx, expected));
   CHECK(torch::allclose(parts.sum(0), dx.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
+}
+
+namespace {
+
+struct AdamState {
+  torch::Tensor weight, gradient, exp_avg, exp_avg_sq;
+};
+
+/// A tensor of `size` elements that begins `offset` elements behind an aligned place.
+torch::Tensor at_offset(int64_t size, int64_t offset) {
+  return torch::randn({size + offset}).narrow(0, offset, size);
+}
+
+std::vector<AdamState> adam_states() {
+  std::vector<AdamState> states;
+  for (const auto& [size, offset] : {std::pair{1, 0}, {64, 0}, {37, 0}, {21, 3}, {8, 4}}) {
+    states.push_back({at_offset(size, offset), at_offset(size, offset),
+                      at_offset(size, offset) * 0.1, at_offset(size, offset).square()});
+    states.back().gradient[0] = 0.0;
+  }
+  return states;
+}
+
+std::vector<AdamState> copied(const std::vector<AdamState>& states,
+                              torch::ScalarType type = torch::kFloat32) {
+  std::vector<AdamState> result;
+  const auto copy = [type](const torch::Tensor& x) {
+    return x.to(type, /*non_blocking=*/false, /*copy=*/true);
+  };
+  for (const auto& [weight, gradient, exp_avg, exp_avg_sq] : states)
+    result.push_back({copy(weight), copy(gradient), copy(exp_avg), copy(exp_avg_sq)});
+  return result;
+}
+
+constexpr AdamOptions kAdam{0.01F, 0.9F, 0.999F, 0.1F, 1e-8F, 1};
+
+/// In place; returns the copies, none of the second tensor.
+std::vector<torch::Tensor> adam_by_kernel(const std::vector<AdamState>& states,
+                                          const AdamOptions& options, float step, float found_inf,
+                                          unsigned threads) {
+  constexpr long long kChunk = 16;
+  AdamTensors tensors{};
+  std::vector<torch::Tensor> copies;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto& [weight, gradient, exp_avg, exp_avg_sq] = states[i];
+    copies.push_back(i == 1 ? torch::Tensor() : torch::full_like(weight, 7.0, torch::kBFloat16));
+    tensors.of[i] = {floats(weight),     floats(gradient),  floats(exp_avg),
+                     floats(exp_avg_sq), halves(copies[i]), weight.numel()};
+    tensors.first_block[i + 1] =
+        tensors.first_block[i] + static_cast<unsigned>((weight.numel() + kChunk - 1) / kChunk);
+  }
+  host_cuda::run(tensors.first_block[states.size()], threads, sizeof(Sums),
+                 [&] { ddp_adam(tensors, options, &step, &found_inf, kChunk, 0.9, 0.999); });
+  return copies;
+}
+
+}  // namespace
+
+TEST_CASE("the GPU's update of many tensors is torch's, and writes their copies") {
+  torch::manual_seed(11);
+  const bool decoupled = GENERATE(true, false);
+  const unsigned threads = GENERATE(1U, 8U, 64U);
+  INFO("AdamW " << decoupled << ", " << threads << " threads");
+  AdamOptions options = kAdam;
+  options.decoupled = decoupled ? 1 : 0;
+  const auto ours = adam_states();
+  for (const float step : {1.0F, 2.0F, 3.0F}) {
+    const auto theirs = copied(ours, torch::kFloat64);
+    const auto copies = adam_by_kernel(ours, options, step, 0.0F, threads);
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      INFO("tensor " << i << ", step " << step);
+      const auto& [weight, gradient, exp_avg, exp_avg_sq] = theirs[i];
+      const auto by_torch = [&](auto&& update) {
+        update(std::vector{weight}, std::vector{gradient}, std::vector{exp_avg},
+               std::vector{exp_avg_sq}, at::TensorList{}, std::vector{torch::full({}, step)}, 0.01,
+               0.9, 0.999, 0.1, 1e-8, false, false);
+      };
+      if (decoupled) {
+        by_torch([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        by_torch([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+      }
+      CHECK(torch::allclose(ours[i].weight.to(torch::kFloat64), weight, 2e-6, 1e-6));
+      CHECK(torch::allclose(ours[i].exp_avg.to(torch::kFloat64), exp_avg, 2e-6, 1e-6));
+      CHECK(torch::allclose(ours[i].exp_avg_sq.to(torch::kFloat64), exp_avg_sq, 2e-6, 1e-6));
+      if (copies[i].defined()) CHECK(torch::equal(copies[i], ours[i].weight.to(torch::kBFloat16)));
+    }
+  }
+}
+
+TEST_CASE("an update on the GPU that found an infinity changes nothing, copies included") {
+  const auto states = adam_states();
+  const auto before = copied(states);
+  const auto copies = adam_by_kernel(states, kAdam, 1.0F, 1.0F, 8);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    CHECK(torch::equal(states[i].weight, before[i].weight));
+    CHECK(torch::equal(states[i].exp_avg, before[i].exp_avg));
+    CHECK(torch::equal(states[i].exp_avg_sq, before[i].exp_avg_sq));
+    if (copies[i].defined()) CHECK(copies[i].eq(7.0).all().item<bool>());
+  }
 }
 
 }  // namespace ddp::test

@@ -262,3 +262,91 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (int k = 0; k < 8; ++k) parts[blockIdx.x * columns + i + k] = sums[k];
   }
 }
+
+// Tensors of one launch, which are parameters of the kernel: at most 4 KiB. operators.cc has the same.
+struct AdamTensors {
+  struct Tensor {
+    float* weight;
+    const float* gradient;
+    float* exp_avg;
+    float* exp_avg_sq;
+    bfloat16* copy;  // the weight's new value once more, or null
+    long long size;
+  } of[64];
+  unsigned first_block[65];  // of each tensor, and behind the last
+};
+
+struct AdamOptions {
+  float learning_rate, beta1, beta2, weight_decay, epsilon;
+  int decoupled;  // AdamW; Adam adds the weight decay to the gradient
+};
+
+// One element, as torch's fused kernels do (ATen/native/cuda/fused_adam_utils.cuh). Returns the new weight.
+static __device__ float adam_step(const AdamOptions& options, float correction1, float root_of_correction2, float weight,
+                                  float gradient, float& exp_avg, float& exp_avg_sq) {
+  if (options.weight_decay != 0.0f) {
+    if (options.decoupled != 0)
+      weight -= options.learning_rate * options.weight_decay * weight;
+    else
+      gradient += weight * options.weight_decay;
+  }
+  exp_avg = fmaf(options.beta1, exp_avg, fmaf(-options.beta1, gradient, gradient));
+  const float square = gradient * gradient;
+  exp_avg_sq = fmaf(options.beta2, exp_avg_sq, fmaf(-options.beta2, square, square));
+  const float step_size = options.learning_rate / correction1;
+  return weight - step_size * exp_avg / (sqrtf(exp_avg_sq) / root_of_correction2 + options.epsilon);
+}
+
+static __device__ bool is_aligned(const void* pointer, unsigned bytes) {
+  return reinterpret_cast<unsigned long long>(pointer) % bytes == 0;
+}
+
+// Adam (D. Kingma, J. Ba, 2015) or AdamW (I. Loshchilov, F. Hutter, 2019) on `chunk` elements of a tensor per block, a multiple
+// of 4. `step`: the number of this update. Nothing changes if `found_inf` is 1. Shared memory: 8 bytes.
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_adam(AdamTensors tensors, AdamOptions options, const float* step, const float* found_inf, long long chunk,
+             double beta1, double beta2) {
+  DDP_SHARED(Sums, corrections);
+  if (*found_inf == 1.0f) return;
+  if (threadIdx.x == 0) {
+    const double count = static_cast<double>(*step);
+    corrections->a = static_cast<float>(1.0 - pow(beta1, count));
+    corrections->b = static_cast<float>(sqrt(1.0 - pow(beta2, count)));
+  }
+  __syncthreads();
+  const float correction1 = corrections->a;
+  const float root = corrections->b;
+
+  int index = 0;
+  while (tensors.first_block[index + 1] <= blockIdx.x) ++index;
+  const AdamTensors::Tensor tensor = tensors.of[index];
+  const long long begin = static_cast<long long>(blockIdx.x - tensors.first_block[index]) * chunk;
+  const long long end = begin + chunk < tensor.size ? begin + chunk : tensor.size;
+  const bool by_four = is_aligned(tensor.weight, 16) && is_aligned(tensor.gradient, 16) && is_aligned(tensor.exp_avg, 16) &&
+                       is_aligned(tensor.exp_avg_sq, 16) && is_aligned(tensor.copy, 8);
+  const long long last_four = by_four ? begin + (end - begin) / 4 * 4 : begin;
+  for (long long i = begin + 4ll * threadIdx.x; i < last_four; i += 4ll * blockDim.x) {
+    FourFloats weight = *reinterpret_cast<const FourFloats*>(tensor.weight + i);
+    const FourFloats gradient = *reinterpret_cast<const FourFloats*>(tensor.gradient + i);
+    FourFloats exp_avg = *reinterpret_cast<const FourFloats*>(tensor.exp_avg + i);
+    FourFloats exp_avg_sq = *reinterpret_cast<const FourFloats*>(tensor.exp_avg_sq + i);
+    Four copy;
+    for (int k = 0; k < 4; ++k) {
+      weight.at[k] = adam_step(options, correction1, root, weight.at[k], gradient.at[k], exp_avg.at[k], exp_avg_sq.at[k]);
+      copy.at[k] = to_bfloat16(weight.at[k]);
+    }
+    *reinterpret_cast<FourFloats*>(tensor.weight + i) = weight;
+    *reinterpret_cast<FourFloats*>(tensor.exp_avg + i) = exp_avg;
+    *reinterpret_cast<FourFloats*>(tensor.exp_avg_sq + i) = exp_avg_sq;
+    if (tensor.copy != nullptr) *reinterpret_cast<Four*>(tensor.copy + i) = copy;
+  }
+  for (long long i = last_four + threadIdx.x; i < end; i += blockDim.x) {
+    float exp_avg = tensor.exp_avg[i];
+    float exp_avg_sq = tensor.exp_avg_sq[i];
+    const float weight = adam_step(options, correction1, root, tensor.weight[i], tensor.gradient[i], exp_avg, exp_avg_sq);
+    tensor.weight[i] = weight;
+    tensor.exp_avg[i] = exp_avg;
+    tensor.exp_avg_sq[i] = exp_avg_sq;
+    if (tensor.copy != nullptr) tensor.copy[i] = to_bfloat16(weight);
+  }
+}

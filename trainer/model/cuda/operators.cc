@@ -28,8 +28,9 @@ struct Kernels {
       : cross_entropy(module.function("ddp_cross_entropy")),
         add_norm(module.function("ddp_add_norm")),
         add_norm_backward(module.function("ddp_add_norm_backward")),
-        gelu_backward(module.function("ddp_gelu_backward")) {}
-  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward;
+        gelu_backward(module.function("ddp_gelu_backward")),
+        adam(module.function("ddp_adam")) {}
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, adam;
 };
 
 /// Of the device of this process; each rank has one.
@@ -169,6 +170,86 @@ std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at:
   return {dx, parts};
 }
 
+constexpr std::size_t kTensorsOfLaunch = 64;
+
+// As in kernels.cu.
+struct AdamTensors {
+  struct Tensor {
+    void* weight;
+    const void* gradient;
+    void* exp_avg;
+    void* exp_avg_sq;
+    void* copy;
+    int64_t size;
+  } of[kTensorsOfLaunch];
+  unsigned first_block[kTensorsOfLaunch + 1];
+};
+struct AdamOptions {
+  float learning_rate, beta1, beta2, weight_decay, epsilon;
+  int decoupled;
+};
+
+/// Elements of a tensor that a block of ddp_adam() updates.
+constexpr int64_t kAdamChunk = 16384;
+
+/// Of the operator's lists, those at `index`, checked.
+AdamTensors::Tensor adam_tensor(at::TensorList weights, at::TensorList gradients,
+                                at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+                                const c10::List<std::optional<at::Tensor>>& copies,
+                                std::size_t index) {
+  const at::Tensor& weight = weights[index];
+  for (const auto* other : {&gradients[index], &exp_avgs[index], &exp_avg_sqs[index]}) {
+    TORCH_CHECK(other->is_cuda() && other->scalar_type() == at::kFloat &&
+                    other->strides() == weight.strides() && other->sizes() == weight.sizes(),
+                "gradients and averages must be float32 and laid out as their weight");
+  }
+  TORCH_CHECK(weight.scalar_type() == at::kFloat && weight.is_non_overlapping_and_dense(),
+              "weights must be float32 and dense");
+  const std::optional<at::Tensor> copy = copies[index];
+  TORCH_CHECK(!copy || (copy->scalar_type() == at::kBFloat16 && copy->sizes() == weight.sizes() &&
+                        copy->is_contiguous() && weight.is_contiguous()),
+              "a copy must be bfloat16 and have its weight's shape");
+  return {weight.data_ptr(),
+          gradients[index].const_data_ptr(),
+          exp_avgs[index].data_ptr(),
+          exp_avg_sqs[index].data_ptr(),
+          copy ? copy->data_ptr() : nullptr,
+          weight.numel()};
+}
+
+void adam_(at::TensorList weights, at::TensorList gradients, at::TensorList exp_avgs,
+           at::TensorList exp_avg_sqs, const c10::List<std::optional<at::Tensor>>& copies,
+           const at::Tensor& step, const at::Tensor& found_inf, double learning_rate, double beta1,
+           double beta2, double weight_decay, double epsilon, bool decoupled) {
+  TORCH_CHECK(!weights.empty() && gradients.size() == weights.size() &&
+                  exp_avgs.size() == weights.size() && exp_avg_sqs.size() == weights.size() &&
+                  copies.size() == weights.size(),
+              "expected one of each for each weight");
+  check_columns(step, 1);
+  check_columns(found_inf, 1);
+  const c10::DeviceGuard device(weights[0].device());
+  AdamOptions options{static_cast<float>(learning_rate), static_cast<float>(beta1),
+                      static_cast<float>(beta2),         static_cast<float>(weight_decay),
+                      static_cast<float>(epsilon),       decoupled ? 1 : 0};
+  const void* count = step.const_data_ptr();
+  const void* skip = found_inf.const_data_ptr();
+  int64_t chunk = kAdamChunk;
+  for (std::size_t first = 0; first < weights.size(); first += kTensorsOfLaunch) {
+    AdamTensors tensors{};
+    const std::size_t number = std::min(kTensorsOfLaunch, weights.size() - first);
+    for (std::size_t i = 0; i < number; ++i) {
+      tensors.of[i] = adam_tensor(weights, gradients, exp_avgs, exp_avg_sqs, copies, first + i);
+      tensors.first_block[i + 1] =
+          tensors.first_block[i] +
+          static_cast<unsigned>((tensors.of[i].size + kAdamChunk - 1) / kAdamChunk);
+    }
+    const unsigned blocks = tensors.first_block[number];
+    if (blocks == 0) continue;
+    launch(kernels->adam, blocks, kThreads, kSharedOfThread,
+           {&tensors, &options, &count, &skip, &chunk, &beta1, &beta2});
+  }
+}
+
 void register_operators() {
   static torch::Library cuda(torch::Library::IMPL, "ddp_run", c10::DispatchKey::CUDA, __FILE__,
                              __LINE__);
@@ -176,6 +257,7 @@ void register_operators() {
   cuda.impl("add_norm", add_norm);
   cuda.impl("add_norm_backward", add_norm_backward);
   cuda.impl("gelu_backward", gelu_backward);
+  cuda.impl("adam_", adam_);
 }
 
 }  // namespace
@@ -190,6 +272,11 @@ TORCH_LIBRARY(ddp_run, library) {
       "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
       "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
   library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
+  library.def(
+      "adam_(Tensor(a!)[] weights, Tensor[] gradients, Tensor(b!)[] exp_avgs, "
+      "Tensor(c!)[] exp_avg_sqs, Tensor(d!)?[] copies, Tensor step, Tensor found_inf, "
+      "float learning_rate, float beta1, float beta2, float weight_decay, float epsilon, "
+      "bool decoupled) -> ()");
 }
 
 extern "C" __attribute__((visibility("default"))) std::string ddp_trainer_load_operators(

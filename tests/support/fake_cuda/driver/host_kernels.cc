@@ -62,11 +62,21 @@ uint64_t gelu_backward_bytes(unsigned grid, void** arguments) {
   return number(arguments, 4) * columns * 3 * kHalf + grid * columns * kFloat;
 }
 
+uint64_t adam_bytes(unsigned, void** arguments) {
+  constexpr uint64_t kReadAndWritten = 7 * kFloat;  // the gradient is only read
+  uint64_t bytes = 0;
+  for (const auto& tensor : static_cast<AdamTensors*>(arguments[0])->of)
+    bytes += static_cast<uint64_t>(tensor.size) *
+             (kReadAndWritten + (tensor.copy != nullptr ? kHalf : 0));
+  return bytes;
+}
+
 constexpr HostKernel kKernels[] = {
     {"ddp_cross_entropy", work_of<ddp_cross_entropy>, cross_entropy_bytes},
     {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
     {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},
     {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
+    {"ddp_adam", work_of<ddp_adam>, adam_bytes},
 };
 
 }  // namespace
