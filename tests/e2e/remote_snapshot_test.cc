@@ -26,6 +26,14 @@ std::string local_copy(const Workspace& place) {
   return place / "cache/s3/bucket/runs/7/snapshot.pt";
 }
 
+const Words kSharded = {"distributed_config.strategy=zero1", "gpt_config.n_embd=144"};
+
+std::set<std::string> objects_in(const StoreServer& server) {
+  std::set<std::string> found;
+  for (const auto& entry : server.open("runs/7")->list()) found.insert(entry.name);
+  return found;
+}
+
 TEST_CASE("a machine without any files goes on from the store and ends as the unbroken run") {
   const StoreServer server("s3");
   const Workspace unbroken, place;
@@ -38,6 +46,41 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK_THAT(second.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
   CHECK(order_of_steps(second.out) == range_of(21, 40));
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
+}
+
+TEST_CASE("a sharded run goes on from the store on a machine without any files") {
+  const StoreServer server("s3");
+  const Workspace unbroken, place;
+  const Words halfway = joined(kSharded, {"trainer_config.max_steps=20"});
+  succeed(launched(unbroken, 2, kSharded));
+  succeed(stored(place, server, halfway));
+  for (const char* shard : {"snapshot.pt.step-20.0-of-2", "snapshot.pt.step-20.1-of-2"})
+    CHECK(objects_in(server).contains(shard));
+  std::filesystem::remove_all(place / "cache");
+  auto inspected = trainer(place, {"inspect", "s3://bucket/runs/7/snapshot.pt.step-20", "--json"});
+  for (const auto& [name, value] : server.environment()) inspected.set[name] = value;
+  CHECK(nlohmann::json::parse(succeed(inspected).out).at("shards").size() == 2);
+  const auto second = succeed(stored(place, server, kSharded));
+  INFO(second.out << second.err);
+  CHECK_THAT(second.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK(order_of_steps(second.out) == range_of(21, 40));
+  CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
+}
+
+TEST_CASE("a snapshot that lacks a shard in the store is skipped for the one before it") {
+  const StoreServer server("s3");
+  const Workspace place;
+  succeed(stored(place, server, joined(kSharded, {"trainer_config.max_steps=20"})));
+  const auto store = server.open("runs/7");
+  SECTION("missing") { store->remove("snapshot.pt.step-20.1-of-2"); }
+  SECTION("damaged") { store->upload(place.write("bad", "bad"), "snapshot.pt.step-20.1-of-2"); }
+  std::filesystem::remove_all(place / "cache");
+  const auto next =
+      succeed(stored(place, server, joined(kSharded, {"trainer_config.max_steps=22"})));
+  INFO(next.out << next.err);
+  CHECK_THAT(next.err, Contains("skipping s3://bucket/runs/7/snapshot.pt.step-20: ") &&
+                           Contains("snapshot.pt.step-20.1-of-2"));
+  CHECK(order_of_steps(next.out) == range_of(16, 22));
 }
 
 TEST_CASE("an object of another run, or a damaged one, does not replace what is here") {
@@ -71,11 +114,7 @@ TEST_CASE("a fresh machine leaves the best and the last ones of the store alone"
   const StoreServer server("s3");
   const Workspace place;
   succeed(stored(place, server, {"trainer_config.max_steps=20"}));
-  const auto names = [&] {
-    std::set<std::string> found;
-    for (const auto& entry : server.open("runs/7")->list()) found.insert(entry.name);
-    return found;
-  };
+  const auto names = [&] { return objects_in(server); };
   REQUIRE(names().contains("snapshot.pt.step-20"));
   const auto before = names();
   std::filesystem::remove_all(place / "cache");

@@ -157,12 +157,16 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
     return false;
   };
   folder_->download(object, fetched);
-  const auto shards = fetch_shards(fetched);
+  std::vector<std::string> shards;
   try {
+    shards = fetch_shards(fetched);
     const auto snapshot = open_snapshot(fetched);
     if (run_id_ && snapshot.meta.run_id != *run_id_)
       return pass_over("it belongs to another run than the store's manifest");
     run_id_ = snapshot.meta.run_id;
+  } catch (const RemoteError& error) {
+    if (error.failure() != RemoteFailure::kMissing) throw;
+    return pass_over(error.what());
   } catch (const RunError& error) {
     return pass_over(error.what());
   }
