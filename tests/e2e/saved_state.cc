@@ -105,6 +105,15 @@ double largest_distance(const Whole& a, const Whole& b) {
 
 }  // namespace
 
+Words changed_tensors(const std::string& snapshot, const std::string& other) {
+  Words changed = differences(snapshot, other);
+  std::erase_if(changed, [](const std::string& name) {
+    return !name.starts_with("model.") && !name.starts_with("optimizer.") &&
+           !name.starts_with("ema.");
+  });
+  return changed;
+}
+
 Words shards_of(const std::string& snapshot) {
   Words paths;
   const SafetensorsFile file(snapshot);

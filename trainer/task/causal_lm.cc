@@ -292,10 +292,14 @@ BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto all_BT = to_host(batch[kTargets]);
   const auto targets = all_BT.masked_select(all_BT != -1);
   auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
-  if (!model_->has_head()) characters.zero_();  // counted by the rank of the last stage
-  const auto sums =
-      model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions));
-  return {torch::cat({to_host(sums), characters}), {}};
+  auto sums = to_host(
+      model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions)));
+  // Of the ranks that have the last layers together one counts.
+  if (!model_->has_head() || (tensor_ranks_ && tensor_ranks_->rank() > 0)) {
+    sums.zero_();
+    characters.zero_();
+  }
+  return {torch::cat({sums, characters}), {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {
