@@ -22,10 +22,11 @@ struct BatchPlan {
 };
 
 /// global_batch_size where it is given; else, when it, batch_size and grad_accumulation_steps are
-/// what they were, as many as the snapshot's run had, whatever the number of ranks; else
-/// grad_accumulation_steps of each rank. Every rank gets one at least: throws UserError when a
-/// given global_batch_size is too small for that.
-BatchPlan plan_batches(const TrainerConfig& config, int world_size,
-                       const std::optional<SnapshotMeta>& meta);
+/// what they were, as many as the snapshot's run had, whatever the number of copies; else
+/// grad_accumulation_steps of each copy. Every copy gets one at least: throws UserError when a
+/// given global_batch_size is too small for that. `copies`: of the model, one on each rank unless
+/// it is `divided` between ranks.
+BatchPlan plan_batches(const TrainerConfig& config, int copies,
+                       const std::optional<SnapshotMeta>& meta, bool divided = false);
 
 }  // namespace ddp::train

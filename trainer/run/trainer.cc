@@ -106,7 +106,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       data_(mesh.data()),
       task_(task),
       config_json_(config_to_json(config)),
-      batch_plan_(plan_batches(config.trainer, data_.size(), meta)),
+      batch_plan_(plan_batches(config.trainer, data_.size(), meta, mesh.divides_model())),
       own_micro_batches_(batch_plan_.of_rank(data_.rank(), data_.size())),
       averaged_over_(averaged_over(config, batch_plan_, data_.size())),
       loss_weights_(task.training().targets(), config.trainer.batch_size, batch_plan_.micro_batches,

@@ -71,6 +71,24 @@ TEST_CASE("more ranks than micro-batches make the global batch grow, and that is
   CHECK_THAT(plan.note, Catch::Contains("grows from 432 to 864"));
 }
 
+TEST_CASE("of a model that is divided between ranks its copies are counted") {
+  Config before;
+  before.distributed.pipeline = before.distributed.tensor = 2;
+  auto of_two_copies = saved_by(TrainerConfig(), 2, 8);
+  of_two_copies.config_json = config_to_json(before);
+  CHECK_THAT(plan_batches(TrainerConfig(), 1, of_two_copies, /*divided=*/true).note,
+             Catch::StartsWith("1 copy of the model instead of 2: the global batch stays 432 "));
+  CHECK_THAT(plan_batches(TrainerConfig(), 3, of_two_copies, /*divided=*/true).note,
+             Catch::StartsWith("3 copies of the model instead of 2: the global batch grows"));
+  CHECK_THAT(plan_batches(TrainerConfig(), 1, of_two_copies).note,
+             Catch::StartsWith("1 rank instead of 2: the global batch stays 432 "));
+  TrainerConfig config;
+  config.batch_size = 4;
+  config.global_batch_size = 4;
+  CHECK_THROWS_WITH(plan_batches(config, 2, {}, /*divided=*/true),
+                    Catch::Contains("too few for 2 copies of the model; use a batch_size of 2"));
+}
+
 TEST_CASE("a batch that the user has edited counts, whatever the snapshot had") {
   TrainerConfig before;
   TrainerConfig now = before;
