@@ -217,13 +217,23 @@ const PretrainedLayout kBertClassifierLayout = {"bert_config.init_from",
 
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters) {
+  return load_pretrained(
+      folder, layout, parameters,
+      [&](std::size_t i, const torch::Tensor& values) { parameters[i].tensor.copy_(values); });
+}
+
+std::vector<std::string> load_pretrained(
+    const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
+    const std::function<void(std::size_t i, const torch::Tensor& values)>& take) {
   const PretrainedTensors there(folder, layout);
   if (there.is_snapshot()) layout.is_transposed = is_never_transposed;
   auto differences = all_differences(there, layout, parameters);
   if (!differences.empty()) refuse(layout, folder, std::move(differences));
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
-  for (const NamedTensor& parameter : parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const NamedTensor& parameter = parameters[i];
+    const int64_t rows = parameter.tensor.size(0);
     const TensorBytes* bytes = there.find(parameter.name);
     if (bytes == nullptr) {
       absent.push_back(parameter.name);
@@ -231,7 +241,7 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
     }
     auto tensor = read(*bytes);
     if (layout.is_transposed(parameter.name)) tensor = tensor.t();
-    parameter.tensor.copy_(tensor.narrow(0, 0, parameter.tensor.size(0)));
+    take(i, tensor.narrow(0, 0, rows));
   }
   return absent;
 }

@@ -2,6 +2,8 @@
 // model.safetensors.index.json lists), or from a snapshot of this trainer.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,5 +23,10 @@ extern const PretrainedLayout kBertClassifierLayout;
 /// another shape or is not known; nothing has been copied then. `folder` may be a snapshot, too.
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters);
+/// The same without memory for `parameters`, which are only asked for their names and shapes before
+/// the first value is there: `take` gets those of parameters[i], one after the other.
+std::vector<std::string> load_pretrained(
+    const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
+    const std::function<void(std::size_t i, const torch::Tensor& values)>& take);
 
 }  // namespace ddp::train

@@ -43,6 +43,17 @@ void CausalModel::draw(const std::string& name, torch::Tensor& weight,
   weight.set_data(own_part(whole, cut));
 }
 
+void CausalModel::set_weight(const std::string& name, const torch::Tensor& values) {
+  auto own = named_parameters();
+  auto* const weight = own.find(name);
+  if (weight == nullptr) return;
+  const torch::NoGradGuard no_grad;
+  if (options_.ranks)
+    weight->set_data(own_part(values, cut_of(name)));
+  else
+    weight->copy_(values);
+}
+
 void CausalModel::keep_own_parts() {
   if (!options_.ranks) return;
   const torch::NoGradGuard no_grad;

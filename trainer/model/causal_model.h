@@ -82,6 +82,9 @@ class CausalModel : public torch::nn::Module {
   /// After the backward passes of a step: sums over the ranks what each has the gradients of its
   /// own heads or rows of.
   void sum_partial_gradients();
+  /// Gives the weight of that name its part of `values`, which are those of the whole weight.
+  /// Nothing for one that this rank does not hold.
+  void set_weight(const std::string& name, const torch::Tensor& values);
   /// Replaces whole weights by this rank's parts of them. Of a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
   void keep_own_parts();

@@ -208,9 +208,14 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
                              tensor_ranks_);
   if (config_.lora.enabled())
     base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
-  else if (!resumed_ && !pretrained.empty())
-    load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
+  const auto whole = weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
+  if (!config_.lora.enabled() && !resumed_ && !pretrained.empty()) {
+    load_pretrained(pretrained, *architecture_.huggingface_layout(), whole,
+                    [&](std::size_t i, const torch::Tensor& values) {
+                      model_->set_weight(whole[i].name, values);
+                    });
+  }
   model_->keep_own_parts();
   model_->to(device);
   model_->train();
