@@ -28,6 +28,7 @@ class GroupMaker {
     const StorePart part{c10::make_intrusive<c10d::PrefixStore>(
         fmt::format("{}/{}/", name, ranks.front()), world_.c10d()->getStore())};
     auto group = std::make_shared<ProcessGroup>(env_of(ranks), config_, plan_, part);
+    world_.add_part(group);
     made_.emplace_back(ranks, group);
     return group;
   }

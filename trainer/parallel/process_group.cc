@@ -277,20 +277,39 @@ void Message::wait() {
   on_host_.reset();
 }
 
-// ncclCommAbort() itself may wait for a link that is dead.
+void ProcessGroup::add_part(const std::shared_ptr<ProcessGroup>& part) {
+  const std::lock_guard lock(parts_->mutex);
+  parts_->groups.push_back(part);
+}
+
+std::vector<c10::intrusive_ptr<c10d::Backend>> ProcessGroup::communicators() {
+  std::vector<c10::intrusive_ptr<c10d::Backend>> all;
+  if (!group_ || group_->getBackendType() != c10d::ProcessGroup::BackendType::NCCL) return all;
+  all.push_back(group_->getBackend(torch::kCUDA));
+  const std::lock_guard lock(parts_->mutex);
+  for (const auto& each : parts_->groups) {
+    if (const auto part = each.lock()) all.push_back(part->group_->getBackend(torch::kCUDA));
+  }
+  return all;
+}
+
+// ncclCommAbort() itself may wait for a link that is dead: each has a thread of its own.
 void ProcessGroup::abort() {
   constexpr std::chrono::seconds kPatience{1};
-  if (!group_ || group_->getBackendType() != c10d::ProcessGroup::BackendType::NCCL) return;
-  auto done = std::make_shared<std::promise<void>>();
-  auto aborted = done->get_future();
-  std::thread([done, nccl = group_->getBackend(torch::kCUDA)] {
-    try {
-      nccl->abort();
-    } catch (const std::exception&) {  // the process ends, whatever NCCL has to say
-    }
-    done->set_value();
-  }).detach();
-  aborted.wait_for(kPatience);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  std::vector<std::future<void>> aborted;
+  for (auto& each : communicators()) {
+    auto done = std::make_shared<std::promise<void>>();
+    aborted.push_back(done->get_future());
+    std::thread([done, nccl = std::move(each)] {
+      try {
+        nccl->abort();
+      } catch (const std::exception&) {  // the process ends, whatever NCCL has to say
+      }
+      done->set_value();
+    }).detach();
+  }
+  for (auto& each : aborted) each.wait_until(until);
 }
 
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }

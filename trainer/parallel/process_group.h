@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -100,9 +101,13 @@ class ProcessGroup {
   /// between two ranks arrive in the order in which both begin them.
   Message send(const torch::Tensor& tensor, int to);
   Message receive(torch::Tensor tensor, int from);
-  /// Aborts what waits for other ranks in NCCL, from any thread; what this rank's GPU computes
-  /// afterwards is worthless. Returns after a second at the latest. Nothing for Gloo.
+  /// Aborts what waits for other ranks in NCCL, in this group and its parts, from any thread; what
+  /// this rank's GPU computes afterwards is worthless. Returns after a second at the latest.
+  /// Nothing for Gloo.
   void abort();
+  /// `part`: a group of some of these ranks. Its communicator is aborted with this one's, as long
+  /// as it lives.
+  void add_part(const std::shared_ptr<ProcessGroup>& part);
 
   /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
   /// a step.
@@ -123,7 +128,14 @@ class ProcessGroup {
   PendingMax all_reduce_max_async(const std::vector<int64_t>& values);
 
  private:
+  struct Parts {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<ProcessGroup>> groups;
+  };
+
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp operation);
+  /// NCCL's, of this group and its parts.
+  std::vector<c10::intrusive_ptr<c10d::Backend>> communicators();
   void share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,
                     std::chrono::milliseconds timeout);
   void connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, const DevicePlan& plan,
@@ -134,6 +146,7 @@ class ProcessGroup {
   bool shares_memory_ = false;
   std::string address_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
 };
 
 }  // namespace ddp::train
