@@ -153,6 +153,36 @@ TEST_CASE("two NCCL ranks that share layers train as one process on a CPU") {
   }
 }
 
+TEST_CASE("on four NCCL GPUs stages, shared layers and zero learn together what one axis learns") {
+  if (!gpus_are_faked()) return;
+  const Words model =
+      joined(kWithoutDropout, {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
+                               "trainer_config.global_batch_size=8", "trainer_config.batch_size=2",
+                               "trainer_config.max_steps=4", "trainer_config.eval_every_steps=2"});
+  const Words stages = {"distributed_config.pipeline=2"}, shared = {"distributed_config.tensor=2"};
+  struct Pair {
+    int ranks;
+    Words some;
+    int others;
+    Words other;
+  };
+  const std::vector<Pair> pairs = {
+      {4, joined(stages, shared), 2, shared},
+      {4, joined(stages, {"distributed_config.strategy=zero1"}), 4, stages},
+      {4, joined(shared, {"distributed_config.strategy=zero3", "trainer_config.batch_size=4"}), 4,
+       joined(shared, {"trainer_config.batch_size=4"})}};
+  for (const auto& [ranks, some, others, other] : pairs) {
+    INFO(some.back());
+    const Workspace one, two;
+    const auto by_one = succeed(on_gpus(one, ranks, launched(one, ranks, joined(model, some))));
+    const auto by_two = succeed(on_gpus(two, others, launched(two, others, joined(model, other))));
+    CHECK_THAT(by_one.out, Contains("backend nccl"));
+    CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
+    CHECK(steps_of(by_one.out) == steps_of(by_two.out));
+    for (const auto& ledger : ledgers_of(one)) CHECK(ledger.at("missing").empty());
+  }
+}
+
 TEST_CASE("two ranks that share a GPU learn with zero1 what they learn with ddp") {
   if (!gpus_are_faked()) return;
   Words sharing = kWithoutDropout;

@@ -30,7 +30,12 @@ ParameterCut CausalModel::cut_of(const std::string& weight) const {
 
 ParameterCuts CausalModel::parameter_cuts() const {
   ParameterCuts cuts;
-  for (const WeightPlace& place : options_.layout) cuts.emplace(place.name, cut_of(place.name));
+  if (!options_.ranks && !part_) return cuts;
+  for (const auto& [name, tensor, role] : model_parameters()) {
+    ParameterCut cut = options_.ranks ? cut_of(name) : ParameterCut::whole(tensor.sizes().vec());
+    if (part_) cut.place = place_in_order(name);
+    cuts.emplace(name, std::move(cut));
+  }
   return cuts;
 }
 
@@ -149,9 +154,11 @@ torch::Tensor CausalModel::through_stages(const torch::Tensor& idx_BT,
   TORCH_CHECK(links_ != nullptr, "a part of a model cannot compute alone");
   const auto options = parameters().front().options().requires_grad(false);
   torch::Tensor x_BTC;
+  const int64_t length = idx_BT.size(1);
+  const int64_t rows = context.cache != nullptr ? length : rows_handed_on(length);
   for (const LayerRange& layers : part_->stages) {
     if (layers.begin > 0) {
-      x_BTC = torch::empty({idx_BT.size(0), idx_BT.size(1), width_}, options);
+      x_BTC = torch::empty({idx_BT.size(0), rows, width_}, options);
       links_->receive(x_BTC);
     }
     x_BTC = stage(x_BTC, layers, idx_BT, context);
@@ -159,6 +166,11 @@ torch::Tensor CausalModel::through_stages(const torch::Tensor& idx_BT,
   }
   if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
   return x_BTC;
+}
+
+int64_t CausalModel::rows_handed_on(int64_t length) const {
+  const bool divided = divides_rows(options_.ranks, length, is_training());
+  return divided ? length / options_.ranks->size() : length;
 }
 
 torch::Tensor CausalModel::stage(const torch::Tensor& /*x_BTC*/, const LayerRange& /*layers*/,
@@ -184,9 +196,13 @@ void CausalModel::draw_each(
     return;
   }
   for (const auto& [name, sizes, role] : whole_) {
-    auto* const held = own.find(name);
-    auto tensor = held != nullptr ? *held : torch::empty(sizes);
-    value(name, tensor);
+    const auto fill = [&, &name = name](torch::Tensor& tensor) { value(name, tensor); };
+    if (auto* const held = own.find(name)) {
+      draw(name, *held, fill);
+      continue;
+    }
+    auto elsewhere = torch::empty(sizes);
+    fill(elsewhere);
   }
 }
 

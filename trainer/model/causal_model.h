@@ -77,7 +77,7 @@ class CausalModel : public torch::nn::Module {
 
   /// The ranks that share this model's layers; null: it is whole.
   const TensorRanksPtr& tensor_ranks() const { return options_.ranks; }
-  /// What this rank's parameters are of the whole model's; empty: all.
+  /// What the parameters that this rank trains are of the whole model's; empty: all of it.
   ParameterCuts parameter_cuts() const;
   /// After the backward passes of a step: sums over the ranks what each has the gradients of its
   /// own heads or rows of.
@@ -98,8 +98,9 @@ class CausalModel : public torch::nn::Module {
   const std::optional<ModelPart>& part() const { return part_; }
   /// Of the residual stream, C.
   int64_t width() const { return part_ ? width_ : head_weight().size(1); }
-  /// Of a parameter's name among those of the whole model, in the order of registration.
-  int64_t place_in_order(const std::string& parameter) const;
+  /// Of `length` rows of each sequence those that this rank hands on to the next stage in a pass
+  /// without a cache.
+  int64_t rows_handed_on(int64_t length) const;
   bool has_head() const { return !part_ || part_->has_last(); }
   /// For next_logits() and evaluation_sums() of a part, which all its ranks call alike, without
   /// gradients. `links` outlive the calls. The sums are 0 but on the last stage's rank.
@@ -142,6 +143,8 @@ class CausalModel : public torch::nn::Module {
   /// This rank's part of a parameter.
   ParameterCut cut_of(const std::string& weight) const;
   const WeightPlace& place_of(const std::string& weight) const;
+  /// Of a parameter's name among those of the whole model, in the order of registration.
+  int64_t place_in_order(const std::string& parameter) const;
   VocabularyShare vocabulary_share() const { return {options_.ranks, own_tokens()}; }
   torch::Tensor all_logits(const torch::Tensor& x) const;
   std::pair<torch::Tensor, torch::Tensor> loss_and_best(const torch::Tensor& logits_nV,

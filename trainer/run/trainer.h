@@ -173,6 +173,8 @@ class Trainer {
   class PipelinedStep;
   void make_pipeline();
   std::vector<MicroBatchLoss> run_pipeline(DataLoader& loader, RunMonitor& monitor);
+  /// `losses` with the means that the last stage has. A collective of the stages.
+  std::vector<MicroBatchLoss> of_last_stage(std::vector<MicroBatchLoss> losses) const;
   /// The last stage gets the table of a tied head as it is now on the first one.
   void share_table();
   void seed_dropout(int64_t micro);

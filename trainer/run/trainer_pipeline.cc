@@ -103,7 +103,9 @@ class Trainer::PipelinedStep : public StageCompute {
 
   void sync() override {
     std::vector<torch::Tensor> parameters;
-    for (const auto& p : trainer_.optimizer_->parameters()) parameters.push_back(p.tensor);
+    for (const auto& p : trainer_.task_.parameters()) {
+      if (p.tensor.requires_grad()) parameters.push_back(p.tensor);
+    }
     backward(NoGradients::apply(at::TensorList(parameters)), /*sync=*/true);
   }
 
@@ -171,15 +173,16 @@ void Trainer::share_table() {
 }
 
 double Trainer::global_mean_loss(const StepOutput& output) const {
-  if (!pipeline_) {
-    // Equal on ranks that share layers, unless one of them has got a NaN: then all have to know.
-    const double own = loss_weights_.step_loss(output.losses);
-    for (const double loss : mesh_.tensor().gather_doubles(own)) {
-      if (!std::isfinite(loss)) return loss;
-    }
-    return own;
+  const double own =
+      loss_weights_.step_loss(pipeline_ ? of_last_stage(output.losses) : output.losses);
+  // Equal on ranks that share layers, unless one of them has got a NaN: then all have to know.
+  for (const double loss : mesh_.tensor().gather_doubles(own)) {
+    if (!std::isfinite(loss)) return loss;
   }
-  auto losses = output.losses;
+  return own;
+}
+
+std::vector<MicroBatchLoss> Trainer::of_last_stage(std::vector<MicroBatchLoss> losses) const {
   std::vector<torch::Tensor> means;
   for (const auto& loss : losses) {
     means.push_back(loss.mean.defined() ? loss.mean.reshape({})
@@ -188,7 +191,7 @@ double Trainer::global_mean_loss(const StepOutput& output) const {
   auto all = torch::stack(means).to(torch::kFloat32);
   stage_links_->share(all);
   for (std::size_t i = 0; i < losses.size(); ++i) losses[i].mean = all[static_cast<int64_t>(i)];
-  return loss_weights_.step_loss(losses);
+  return losses;
 }
 
 }  // namespace ddp::train

@@ -85,10 +85,9 @@ std::vector<NamedTensor> Trainer::weights() const {
 }
 
 std::vector<NamedTensor> Trainer::whole_weights() const {
-  const auto own = weights();
-  if (cut_state_) return cut_state_->gather(own);
-  const bool divided = shards_ != nullptr && shards_->divides_weights();
-  return divided ? sharded_state_->gather(own) : own;
+  auto own = weights();
+  if (shards_ != nullptr && shards_->divides_weights()) own = sharded_state_->gather(own);
+  return cut_state_ ? cut_state_->gather(own) : own;
 }
 
 std::vector<NamedTensor> Trainer::state_where(bool divided) const {

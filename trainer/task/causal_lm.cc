@@ -121,7 +121,7 @@ const SampleSource* CausalLm::test() const { return test_.get(); }
 
 // What cannot be divided is refused here, before a model is built.
 void CausalLm::divide(Mesh& mesh) {
-  if (mesh.shape().pipeline > 1) return cut_into_part(mesh);
+  if (mesh.shape().pipeline > 1) cut_into_part(mesh);
   if (mesh.shape().tensor == 1) return;
   check_divisible(mesh.shape().tensor);
   tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
@@ -141,9 +141,10 @@ void CausalLm::check_divisible(int64_t ranks) const {
     throw UserError(fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key,
                                 data_->tokenizer().size()));
   for (const WeightPlace& place : architecture_.layout(config_, data_->tokenizer().size())) {
-    if (place.split == Split::kInEachPart && config_.distributed.strategy == Strategy::kZero1)
+    if (place.split == Split::kInEachPart && divides_state(config_.distributed.strategy))
       throw UserError(
-          key + ": llama_config.qk_norm does not work with strategy=zero1 yet; remove strategy");
+          fmt::format("{}: llama_config.qk_norm works with strategy=ddp only; remove {}", key,
+                      name_of(config_.distributed.strategy)));
     const bool divided = place.split == Split::kColumns || place.split == Split::kRows;
     if (!divided || place.units % ranks == 0) continue;
     throw UserError(
@@ -174,19 +175,9 @@ void CausalLm::cut_into_part(const Mesh& mesh) {
                        shape.pipeline);
 }
 
-ParameterCuts CausalLm::parameter_cuts() const {
-  if (!part_) return model_->parameter_cuts();
-  ParameterCuts cuts;
-  for (const auto& [name, tensor, role] : model_->model_parameters()) {
-    cuts.emplace(name, ParameterCut::whole(tensor.sizes().vec(), /*counted=*/true,
-                                           model_->place_in_order(name)));
-  }
-  return cuts;
-}
-
 std::vector<int64_t> CausalLm::activation_shape(const Batch& batch) const {
   const auto& tokens_BT = batch[kInputs];
-  return {tokens_BT.size(0), tokens_BT.size(1), model_->width()};
+  return {tokens_BT.size(0), model_->rows_handed_on(tokens_BT.size(1)), model_->width()};
 }
 
 torch::TensorOptions CausalLm::activation_options() const {
@@ -286,7 +277,8 @@ torch::Tensor CausalLm::smallest_loss() {
   if (!part_) return model_->loss(tokens, tokens);
   auto sum = torch::zeros({}, torch::TensorOptions(device));
   for (const LayerRange& layers : part_->stages) {
-    const auto x = torch::zeros({1, 1, model_->width()}, activation_options().requires_grad(false));
+    const auto x = torch::zeros({1, model_->rows_handed_on(rows), model_->width()},
+                                activation_options().requires_grad(false));
     const auto y = model_->stage(x, layers, tokens, {});
     sum = sum + (layers.end == part_->layers ? model_->loss_of(y, tokens) : y.sum());
   }
@@ -297,8 +289,8 @@ BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto all_BT = to_host(batch[kTargets]);
   const auto targets = all_BT.masked_select(all_BT != -1);
   auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
-  auto sums = to_host(
-      model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions)));
+  auto sums =
+      to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions)));
   // Of the ranks that have the last layers together one counts.
   if (!model_->has_head() || (tensor_ranks_ && tensor_ranks_->rank() > 0)) {
     sums.zero_();

@@ -33,7 +33,7 @@ class CausalLm : public Task, private StageModel {
 
   void divide(Mesh& mesh) override;
   void complete_gradients() override { model_->sum_partial_gradients(); }
-  ParameterCuts parameter_cuts() const override;
+  ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
   std::vector<ParameterShape> whole_shapes() const override {
     return part_ ? model_->whole_shapes() : Task::whole_shapes();
   }

@@ -276,6 +276,21 @@ TEST_CASE("a step takes four sums per layer, and no rank sees the logits of all 
   }
 }
 
+// With a chunk of its own share of the vocabulary rank 0 would take all rows at once, rank 1 not.
+TEST_CASE("ranks with unequal shares of the vocabulary take the same chunks of the loss") {
+  const Case each{"", 2, 1025, [](Config& config) { config.gpt = test::tiny_config(1, 2, 4); }};
+  const Config config = config_of(each);
+  constexpr int64_t kRows = (int64_t{256} << 20U) / (4 * 512);
+  test::ThreadRanks threads(each.ranks);
+  threads.run([&](const TensorRanksPtr& ranks) {
+    const torch::NoGradGuard no_grad;
+    const auto model = make_causal_model(config, each.vocab_size, 5, ranks);
+    const auto targets = torch::zeros({kRows / kLength, kLength}, torch::kInt64);
+    model->loss_of(torch::zeros({kRows / kLength, kLength, 4}), targets);
+  });
+  CHECK(threads.calls().at("largest") == 2);
+}
+
 TEST_CASE("by sequence, a layer takes eight collectives of the rows") {
   const Case each{"", 2, 4096};
   for (const int64_t layers : {2, 3}) {

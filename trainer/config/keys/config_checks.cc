@@ -262,15 +262,16 @@ void check_tensor(const Config& config, const Given& given) {
     given.refuse("distributed_config.tensor", what);
   };
   const Strategy strategy = config.distributed.strategy;
-  if (strategy != Strategy::kDdp && strategy != Strategy::kZero1) {
+  if (strategy == Strategy::kAuto) {
     refuse(
-        fmt::format("{} ranks share layers with strategy=ddp and zero1 only; set strategy=zero1 "
-                    "instead of {}",
-                    ranks, name_of(strategy)));
+        fmt::format("{} ranks share layers with a strategy that is chosen; set strategy=ddp, or "
+                    "zero1 or zero3, which divide more between copies of the model",
+                    ranks));
   }
-  if (strategy == Strategy::kZero1 && config.distributed.sequence_parallel) {
-    given.refuse("distributed_config.sequence_parallel",
-                 "does not work with strategy=zero1 yet; remove one of them");
+  if (divides_state(strategy) && config.distributed.sequence_parallel) {
+    given.refuse(
+        "distributed_config.sequence_parallel",
+        fmt::format("does not work with strategy={} yet; remove one of them", name_of(strategy)));
   }
   if (config.optimizer.name == OptimizerName::kMuon) {
     refuse(
@@ -312,17 +313,15 @@ void check_pipeline(const Config& config, const Given& given) {
   if (distributed.strategy == Strategy::kZero2 || distributed.strategy == Strategy::kZero3) {
     refuse(
         fmt::format("strategy={} communicates in every micro-batch, and each would stop the "
-                    "stages after it; use strategy=ddp, whose stages hold 1/{} of the model",
+                    "stages after it; use strategy=zero1, or ddp, whose stages hold 1/{} of the "
+                    "model",
                     name_of(distributed.strategy), distributed.pipeline));
   }
-  if (distributed.strategy != Strategy::kDdp) {
+  if (distributed.strategy == Strategy::kAuto) {
     refuse(
-        fmt::format("with strategy={} is not supported; use strategy=ddp, whose stages hold "
-                    "1/{} of the model",
-                    name_of(distributed.strategy), distributed.pipeline));
+        "with strategy=auto is not supported; use strategy=zero1, which divides the optimizer's "
+        "state between copies of the model, or ddp");
   }
-  if (distributed.tensor > 1)
-    refuse(fmt::format("with tensor={} is not supported; use one of them", distributed.tensor));
   if (config.trainer.ram_snapshots) {
     refuse(
         "gathers snapshots on rank 0, and trainer_config.ram_snapshots needs a part of each rank; "

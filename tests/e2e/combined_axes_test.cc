@@ -1,0 +1,214 @@
+// distributed_config.pipeline, tensor and strategy together learn what one of them learns.
+#include "tests/support/catch.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
+
+namespace ddp::test {
+namespace {
+
+/// Four layers of four heads, with dropout. Each parameter's gradients come from one stage.
+const Words kUntied = {"gpt_config.n_layer=4",        "gpt_config.n_head=4",
+                       "gpt_config.n_embd=64",        "gpt_config.tie_weights=false",
+                       "trainer_config.max_steps=4",  "trainer_config.save_every_steps=2",
+                       "trainer_config.batch_size=4", "trainer_config.global_batch_size=16",
+                       "trainer_config.ema_decay=0.9"};
+const Words kTied = kUntied + Words{"gpt_config.tie_weights=true"};
+
+struct Way {
+  int ranks = 1;
+  Words words;
+};
+
+Words stages(int count, const std::string& schedule = "1f1b") {
+  Words words = {"distributed_config.pipeline=" + std::to_string(count),
+                 "distributed_config.pipeline_schedule=" + schedule};
+  if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
+  return words;
+}
+
+Words shared_by(int ranks, bool by_sequence = false) {
+  Words words = {"distributed_config.tensor=" + std::to_string(ranks)};
+  if (by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
+  return words;
+}
+
+struct LlamaWorkspace : Workspace {
+  LlamaWorkspace() {
+    write("config.yaml", tiny_config(R"(model: llama
+llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 64, tie_weights: false}
+data_config: {path: text.txt, block_size: 32, train_split: 0.9}
+)",
+                                     4, 4));
+  }
+};
+
+/// Both ways end with the same bits, and have said the same of each step.
+template <class Place = Workspace>
+void check_same(const Way& some, const Way& other, const Words& options) {
+  INFO(nlohmann::json(some.words).dump() << " and " << nlohmann::json(other.words).dump() << " of "
+                                         << nlohmann::json(options).dump());
+  const Place one, two;
+  const auto by_one = succeed(launched(one, some.ranks, options + some.words));
+  const auto by_two = succeed(launched(two, other.ranks, options + other.words));
+  check_same_run(one, by_one.out, two, by_two.out);
+}
+
+const Words kEvaluated = {"trainer_config.eval_every_steps=2",
+                          "trainer_config.sample_every_steps=4", "trainer_config.sample_tokens=8"};
+
+}  // namespace
+
+TEST_CASE(
+    "stages whose layers are shared learn bit for bit what ranks that share a whole model do") {
+  check_same({4, stages(2) + shared_by(2)}, {2, shared_by(2)}, kUntied + kEvaluated);
+  check_same({4, stages(2, "interleaved") + shared_by(2)}, {2, shared_by(2)}, kUntied);
+  check_same({4, stages(2, "gpipe") + shared_by(2, true)}, {2, shared_by(2, true)},
+             kUntied + kEvaluated);
+  check_same<LlamaWorkspace>({4, stages(2) + shared_by(2)}, {2, shared_by(2)},
+                             {"trainer_config.grad_accumulation_steps=2"});
+}
+
+TEST_CASE("in 16 bits stages whose layers are shared learn the same, too") {
+  check_same({4, stages(2) + shared_by(2)}, {2, shared_by(2)},
+             kUntied + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+                             "gpt_config.activation_checkpointing=true"});
+}
+
+TEST_CASE("two copies of such a model learn bit for bit what two copies of shared layers do") {
+  check_same({8, stages(2) + shared_by(2)}, {4, shared_by(2)}, kUntied + kEvaluated);
+}
+
+TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and learns the same") {
+  for (const Words& model : {kUntied, kTied}) {
+    for (const char* schedule : {"1f1b", "interleaved"})
+      check_same({4, stages(2, schedule) + under("zero1")}, {4, stages(2, schedule)}, model);
+  }
+  check_same(
+      {4, stages(2) + under("zero1")}, {4, stages(2)},
+      kUntied + kEvaluated +
+          Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+                "trainer_config.freeze=[\"transformer.wte.*\"]", "optimizer_config.name=muon"});
+}
+
+TEST_CASE("zero1, stages and shared layers together learn what they learn without zero1") {
+  const Words both = stages(2) + shared_by(2);
+  check_same({8, both + under("zero1")}, {8, both}, kTied + kEvaluated);
+}
+
+TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and learn the same") {
+  const Words one_each = kTied + Words{"trainer_config.global_batch_size=8"};
+  for (const char* strategy : {"zero2", "zero3"}) {
+    check_same({4, shared_by(2) + under(strategy)}, {4, shared_by(2)}, one_each + kEvaluated);
+    // Several micro-batches are added up as one copy of the model would.
+    check_same({4, shared_by(2) + under(strategy)}, {2, shared_by(2)}, kUntied);
+  }
+}
+
+TEST_CASE("a run that is saved under any of them goes on under any other") {
+  const std::vector<Way> ways = {{1, {}},
+                                 {4, stages(2) + shared_by(2)},
+                                 {2, stages(2)},
+                                 {8, stages(2) + shared_by(2) + under("zero1")},
+                                 {4, stages(2) + under("zero1")},
+                                 {8, stages(2) + shared_by(2)},
+                                 {4, shared_by(2) + under("zero3")},
+                                 {2, shared_by(2, true)},
+                                 {3, under("zero3")}};
+  const Workspace place;
+  succeed(alone(place, kTied));
+  const std::string first = place / "first.pt";
+  std::filesystem::copy_file(place.snapshot(), first);
+  int step = 4;
+  for (const Way& way : ways) {
+    INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump());
+    // A step without an update leaves the state as it was loaded, and saves it in this way.
+    nlohmann::json faults;
+    ++step;
+    for (int rank = 0; rank < way.ranks; ++rank)
+      faults.push_back("rank=" + std::to_string(rank) + " step=" + std::to_string(step) +
+                       " kind=nan");
+    succeed(launched(place, way.ranks,
+                     kTied + way.words +
+                         Words{"trainer_config.max_steps=" + std::to_string(step),
+                               "trainer_config.fault_plan=" + faults.dump()}));
+    CHECK(changed_tensors(place.snapshot(), first) == Words{});
+  }
+}
+
+TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared layers") {
+  const Workspace trained;
+  succeed(alone(trained, kTied));
+  succeed(trainer(trained, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  for (const std::string from : {"snapshot.pt", "exported"}) {
+    INFO(from);
+    const Words options =
+        kTied + Words{"gpt_config.init_from=" + (trained / from), "optimizer_config.name=sgd",
+                      "optimizer_config.learning_rate=0.05"};
+    const Workspace one;
+    succeed(alone(one, options));
+    for (const Way& way : {Way{2, stages(2)}, Way{2, shared_by(2)},
+                           Way{4, stages(2, "interleaved") + shared_by(2)}}) {
+      INFO(nlohmann::json(way.words).dump());
+      const Workspace divided;
+      succeed(launched(divided, way.ranks, options + way.words));
+      CHECK(largest_parameter_distance(divided.snapshot(), one.snapshot()) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("a killed rank of stages whose layers are shared costs nothing, under zero1 neither") {
+  for (const auto& [ranks, more] : {std::pair<int, Words>{4, {}}, {8, under("zero1")}}) {
+    const Words options = kTied + stages(2) + shared_by(2) + more +
+                          Words{"trainer_config.max_steps=6", "trainer_config.snapshot_every=2"};
+    const Workspace unbroken, killed;
+    succeed(launched(unbroken, ranks, options));
+    const nlohmann::json faults = {"rank=3 step=3 phase=forward kind=kill attempt=0",
+                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
+    succeed(launched(killed, ranks, options + Words{"trainer_config.fault_plan=" + faults.dump()},
+                     {"--max_restarts=20", "--healthy-after=0.01"}));
+    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+    CHECK(content_sha256(killed) == content_sha256(unbroken));
+  }
+}
+
+TEST_CASE("NaN on one rank is a bad step for all stages and all ranks that share layers") {
+  const auto bad_step = [](int rank) {
+    const nlohmann::json faults = {"rank=" + std::to_string(rank) + " step=3 kind=nan"};
+    return Words{"trainer_config.bad_step_policy=skip",
+                 "trainer_config.fault_plan=" + faults.dump()};
+  };
+  check_same({8, stages(2) + shared_by(2) + under("zero1") + bad_step(7)},
+             {4, shared_by(2) + bad_step(1)}, kUntied);
+}
+
+TEST_CASE("what does not work together is refused in one line") {
+  struct Refusal {
+    int ranks;
+    Words words;
+    std::string says;
+  };
+  const std::vector<Refusal> refusals = {
+      {4, stages(2) + shared_by(2) + under("zero3"),
+       "strategy=zero3 communicates in every micro-batch, and each would stop the stages after it; "
+       "use strategy=zero1"},
+      {4, stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
+      {4, stages(2) + under("auto"), "with strategy=auto is not supported; use strategy=zero1"},
+      {4, shared_by(2) + under("auto"), "set strategy=ddp, or zero1 or zero3"},
+      {4, shared_by(2, true) + under("zero3"), "does not work with strategy=zero3 yet"},
+      {6, stages(2) + shared_by(2), "pipeline=2 x tensor=2 is 4 ranks for each copy of the model"}};
+  for (const Refusal& refusal : refusals) {
+    INFO(refusal.says);
+    const Workspace place;
+    const auto run = finish(launched(place, refusal.ranks, kUntied + refusal.words));
+    CHECK(run.exit != 0);
+    CHECK_THAT(run.err, Catch::Contains(refusal.says));
+  }
+}
+
+}  // namespace ddp::test

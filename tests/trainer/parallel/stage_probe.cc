@@ -1,0 +1,197 @@
+// One of the ranks that hold a model together, cut into stages whose layers are shared: in float64
+// they compute what one process does. Started by ddp-run; argv[1] is the mesh, PxT, argv[2] the
+// model.
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/trainer/llama_kinds.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/causal_model.h"
+#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/pipeline_executor.h"
+#include "trainer/task/tensor_ranks.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kStagedTokens = 67;  // which do not divide
+constexpr int64_t kStagedLength = 16;
+constexpr uint64_t kStagedSeed = 5;
+
+struct MicroBatch {
+  explicit MicroBatch(int64_t index)
+      : number(index),
+        tokens(test::random_tokens(2, kStagedLength, kStagedTokens, 20 + index)),
+        targets(test::random_tokens(2, kStagedLength, kStagedTokens, 40 + index)) {}
+  /// Its dropout masks are the same wherever a layer is.
+  void seed() const { torch::manual_seed(100 + number); }
+
+  int64_t number;
+  torch::Tensor tokens, targets;
+};
+
+/// What a rank of `mesh` holds of the model of `config`.
+class StagedRank : public StageCompute {
+ public:
+  StagedRank(const Config& config, Mesh& mesh, int64_t micro_batches)
+      : micro_batches_(micro_batches), ranks_(mesh.shape().pipeline) {
+    TensorRanksPtr ranks;
+    if (mesh.shape().tensor > 1)
+      ranks = make_tensor_ranks(mesh.tensor(), config.distributed.sequence_parallel);
+    model = make_causal_model(config, kStagedTokens, std::nullopt, ranks);
+    const auto layout = causal_architecture(config).layout(config, kStagedTokens);
+    const int64_t chunks = config.distributed.pipeline_chunks;
+    part_ = part_of_rank(
+        cut_into_stages(stage_costs(layout, kStagedLength), static_cast<int>(ranks_ * chunks)),
+        mesh.place().stage, ranks_);
+    model->cut(part_, kStagedSeed);
+    model->keep_own_parts();
+    model->to(torch::kFloat64);
+    model->train();
+    SharedTable table;
+    (mesh.is_first_stage() ? table.trained : table.copy) = model->shared_table();
+    executor = std::make_unique<PipelineExecutor>(
+        config.distributed.pipeline_schedule,
+        PipelineShape{ranks_, static_cast<int>(chunks), micro_batches}, mesh.pipeline(),
+        torch::TensorOptions(torch::kFloat64), table);
+  }
+
+  std::vector<int64_t> activation_shape(int64_t /*micro_batch*/) override {
+    return {2, model->rows_handed_on(kStagedLength), model->width()};
+  }
+  torch::Tensor forward(int stage, int64_t micro_batch, const torch::Tensor& input) override {
+    const MicroBatch batch(micro_batch);
+    batch.seed();
+    const LayerRange& layers = part_.stages[static_cast<std::size_t>(stage / ranks_)];
+    const auto output = model->stage(input, layers, batch.tokens, {});
+    if (layers.end < part_.layers) return output;
+    const auto loss = model->loss_of(output, batch.targets);
+    losses[micro_batch] = loss.item<double>();
+    return loss / micro_batches_;
+  }
+  void backward(const torch::Tensor& start, bool /*sync*/) override { start.backward(); }
+  void sync() override {}
+
+  std::shared_ptr<CausalModel> model;
+  std::unique_ptr<PipelineExecutor> executor;
+  std::map<int64_t, double> losses;
+
+ private:
+  int64_t micro_batches_;
+  int ranks_;
+  ModelPart part_;
+};
+
+double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
+  if (a.sizes() != b.sizes()) return 1.0;
+  if (b.numel() == 0) return 0.0;
+  return (a - b).abs().max().item<double>() / std::max(1e-3, b.abs().max().item<double>());
+}
+
+/// Whether the last stage's copy of a tied table is bit for bit the one that the first trains.
+bool has_same_table(const CausalModel& model, Mesh& mesh) {
+  const auto table = model.shared_table();
+  if (!table.defined()) return true;
+  ProcessGroup& group = mesh.pipeline();
+  if (mesh.is_first_stage()) {
+    group.send(table.detach().contiguous(), group.size() - 1).wait();
+    return true;
+  }
+  auto trained = torch::empty_like(table.detach());
+  group.receive(trained, 0).wait();
+  return torch::equal(table.detach(), trained);
+}
+
+/// Three steps of gradient descent by the ranks of `mesh` and by one process. Returns in what this
+/// rank's losses or gradients are off by more than 1e-12, or "".
+std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batches) {
+  StagedRank own(config, mesh, micro_batches);
+  const auto whole = make_causal_model(config, kStagedTokens, kStagedSeed);
+  whole->to(torch::kFloat64);
+  whole->train();
+  own.executor->share_table();
+  std::string wrong;
+  for (int step = 0; step < 3; ++step) {
+    own.model->zero_grad();
+    whole->zero_grad();
+    own.executor->run(own);
+    own.model->sum_partial_gradients();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      const MicroBatch batch(i);
+      batch.seed();
+      const auto loss = whole->loss(batch.tokens, batch.targets);
+      const auto known = own.losses.find(i);
+      if (known != own.losses.end() && std::abs(known->second - loss.item<double>()) > 1e-12)
+        wrong += "loss; ";
+      (loss / micro_batches).backward();
+    }
+    const auto all = whole->named_parameters();
+    const auto cuts = own.model->parameter_cuts();
+    const torch::NoGradGuard no_grad;
+    for (const auto& [name, weight, role] : own.model->model_parameters()) {
+      const auto expected = own_part(all[name].grad(), cuts.at(name));
+      if (relative_difference(weight.grad(), expected) > 1e-12) wrong += name + "; ";
+      weight.sub_(weight.grad(), 0.1);
+    }
+    for (const auto& weight : whole->parameters()) weight.sub_(weight.grad(), 0.1);
+    own.executor->share_table();
+    if (!has_same_table(*own.model, mesh)) wrong += "another table on the last stage; ";
+  }
+  return wrong;
+}
+
+Config config_of(const std::string& model, const std::string& schedule, bool by_sequence) {
+  Config config;
+  config.data.block_size = kStagedLength;
+  if (model.find("gpt") != std::string::npos) {
+    config.gpt =
+        model == "gpt_of_six_heads" ? test::tiny_config(4, 6, 48) : test::tiny_config(4, 4, 32);
+    config.gpt.tie_weights = model == "tied_gpt";
+    config.gpt.activation_checkpointing = by_sequence;
+  } else {
+    for (auto& [name, shape] : test::llama_kinds()) {
+      if (name != model) continue;
+      shape.n_layer = 4;
+      config = test::whole_config(test::config_of(shape), kStagedLength);
+    }
+  }
+  DistributedConfig& distributed = config.distributed;
+  distributed.sequence_parallel = by_sequence;
+  if (schedule == "gpipe") distributed.pipeline_schedule = PipelineSchedule::kGpipe;
+  if (schedule != "interleaved") return config;
+  distributed.pipeline_schedule = PipelineSchedule::kInterleaved;
+  distributed.pipeline_chunks = 2;
+  return config;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const DistEnv env = DistEnv::from_environment();
+  MeshShape shape;
+  std::sscanf(arguments.at(0).c_str(), "%dx%d", &shape.pipeline, &shape.tensor);
+  const Config config =
+      config_of(arguments.at(1), arguments.at(2), arguments.at(3) == "by_sequence");
+  ProcessGroup world(env, {}, {});
+  Mesh mesh(world, shape, env, {}, {});
+  int rank = 0;
+  for (const auto& wrong : world.gather_texts(wrong_in_stages(config, mesh, 4))) {
+    if (!wrong.empty() && world.is_main()) fmt::print("rank {}: {}\n", rank, wrong);
+    ++rank;
+  }
+  if (world.is_main()) fmt::print("done\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace ddp::train
+
+int main(int argc, char** argv) { return ddp::train::run({argv + 1, argv + argc}); }
