@@ -1,5 +1,7 @@
 #include "trainer/model/key_value_cache.h"
 
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace ddp::train {
@@ -7,6 +9,13 @@ namespace {
 
 torch::Tensor slots(int64_t first, int64_t end, torch::Device device) {
   return torch::arange(first, end, torch::TensorOptions(torch::kInt64).device(device));
+}
+
+/// Doubled as the text grows: a model's context may be far longer than what is said.
+int64_t room_for(int64_t positions, int64_t capacity) {
+  constexpr int64_t kLeast = 64;
+  const auto doubled = std::bit_ceil(static_cast<uint64_t>(std::max(positions, kLeast)));
+  return std::min(capacity, static_cast<int64_t>(doubled));
 }
 
 }  // namespace
@@ -37,10 +46,12 @@ torch::Tensor KeyValueCache::mask(int64_t count) const {
 torch::Tensor add_to_cache(torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD, int64_t start,
                            int64_t capacity) {
   const int64_t T = new_BHTD.size(2);
-  if (!kept_BHTD.defined()) {
+  if (!kept_BHTD.defined() || kept_BHTD.size(2) < start + T) {
     auto shape = new_BHTD.sizes().vec();
-    shape[2] = capacity;
-    kept_BHTD = torch::empty(shape, new_BHTD.options());
+    shape[2] = room_for(start + T, capacity);
+    const auto larger_BHTD = torch::empty(shape, new_BHTD.options());
+    if (start > 0) larger_BHTD.narrow(2, 0, start).copy_(kept_BHTD.narrow(2, 0, start));
+    kept_BHTD = larger_BHTD;
   }
   kept_BHTD.narrow(2, start, T).copy_(new_BHTD);
   return kept_BHTD.narrow(2, 0, start + T);

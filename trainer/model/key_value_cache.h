@@ -13,7 +13,7 @@ namespace ddp::train {
 /// lengths end at the same position: shorter ones begin with padding. B batch, H heads, D = C / H.
 struct KeyValueCache {
   struct Layer {
-    torch::Tensor keys_BHTD;  ///< [B, H, capacity, D], made by the first pass.
+    torch::Tensor keys_BHTD;  ///< [B, H, 64, 128, .. up to capacity, D], as the text grows.
     torch::Tensor values_BHTD;
   };
 

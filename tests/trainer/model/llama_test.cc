@@ -18,9 +18,10 @@ using test::random_tokens;
 
 constexpr int64_t kVocabularyOfLlama = 65;
 constexpr int64_t kWindow = 24;
+constexpr int64_t kLongWindow = 200;
 
-Llama tiny_llama(const LlamaShape& shape, uint64_t seed = 5) {
-  return Llama(test::config_of(shape), kVocabularyOfLlama, kWindow, seed);
+Llama tiny_llama(const LlamaShape& shape, uint64_t seed = 5, int64_t window = kWindow) {
+  return Llama(test::config_of(shape), kVocabularyOfLlama, window, seed);
 }
 
 /// Large weights within the blocks: greedy texts that do not repeat one token.
@@ -139,6 +140,34 @@ TEST_CASE("a Llama's cache holds the key and value heads alone") {
   model->next_logits(random_tokens(3, 5, kVocabularyOfLlama, 1), cache);
   CHECK(cache.layers[0].keys_BHTD.sizes().vec() ==
         std::vector<int64_t>{3, shape.n_kv_head, kWindow, shape.head_dim});
+}
+
+TEST_CASE("a cache makes room by doubling, and what it holds gives the logits of the whole text") {
+  const auto check = [](CausalModel& model, int64_t vocabulary) {
+    model.eval();
+    const torch::NoGradGuard no_grad;
+    auto cache = model.new_cache(kLongWindow);
+    torch::Tensor text = torch::zeros({2, 0}, torch::kInt64);
+    const auto read = [&](int64_t count, uint64_t seed) {
+      const auto tokens = random_tokens(2, count, vocabulary, seed);
+      text = torch::cat({text.narrow(1, 0, cache.length), tokens}, 1);
+      const auto whole = model.forward(text).select(1, -1);
+      CHECK(torch::allclose(model.next_logits(tokens, cache), whole, 1e-4, 1e-5));
+      return cache.layers[0].values_BHTD.size(2);
+    };
+    CHECK(read(5, 1) == 64);
+    CHECK(read(59, 2) == 64);
+    CHECK(read(1, 3) == 128);
+    cache.length = 10;  // a shorter text after a longer one
+    CHECK(read(20, 4) == 128);
+    CHECK(read(110, 5) == kLongWindow);
+    CHECK(read(kLongWindow - 140, 6) == kLongWindow);
+  };
+  for (const auto& [name, shape] : test::llama_kinds()) {
+    INFO(name);
+    check(*tiny_llama(shape, 7, kLongWindow), kVocabularyOfLlama);
+  }
+  check(*GPT(test::tiny_config(2, 2, 32), 65, kLongWindow, 5), 65);
 }
 
 TEST_CASE("a Llama's row does not depend on longer rows beside it") {
