@@ -37,7 +37,8 @@ ddp_torch_room(ddp_data
     data/text/text_mixture.cc
     data/text/text_samples.cc
     data/tokens/mixed_windows.cc
-    data/tokens/token_windows.cc)
+    data/tokens/token_windows.cc
+    data/weighted_order.cc)
 
 ddp_torch_room(ddp_model
   PUBLIC ddp::torch ddp_model_costs

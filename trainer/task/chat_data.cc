@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 constexpr const char* kTokenizerKey = "data_config.tokenizer";
 constexpr const char* kPath = "data_config.path";
 constexpr const char* kEvalPath = "data_config.eval_path";
+constexpr const char* kSources = "data_config.sources";
 
 /// What both the tokenizer and the chat template come from: a folder, or else a snapshot.
 struct ChatOrigin {
@@ -122,7 +123,10 @@ class ChatData : public CausalData {
   }
 
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
-  const SampleSource& training() const override { return training_; }
+  const SampleSource& training() const override {
+    if (mixed_) return *mixed_;
+    return parts_.front();
+  }
   const SampleSource& evaluation() const override { return evaluation_; }
   std::shared_ptr<const SampleSource> open_whole(const std::string& path,
                                                  const std::string& key) const override;
@@ -141,7 +145,13 @@ class ChatData : public CausalData {
   /// Of conversations to evaluate on.
   void require_targets(const std::string& key, const std::string& path,
                        const ChatSamples& samples) const;
+  /// The key that names the sources.
+  const char* source_key() const { return config_.data.sources.empty() ? kPath : kSources; }
   void open();
+  /// Returns what is for evaluation.
+  Conversations open_source(const WeightedSource& source);
+  void mix();
+  void check_targets(const std::string& path, const ChatSamples& samples) const;
   void check_training() const;
   std::string describe_part(const char* name, const std::string& path,
                             const ChatSamples& samples) const;
@@ -150,7 +160,9 @@ class ChatData : public CausalData {
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate template_;
   ChatEncoder encoder_;
-  ChatSamples training_;
+  std::vector<WeightedSource> sources_;
+  std::vector<ChatSamples> parts_;     // one for each source
+  std::unique_ptr<MixedChats> mixed_;  // of data_config.sources
   ChatSamples evaluation_;
 };
 
@@ -198,39 +210,67 @@ void ChatData::require_targets(const std::string& key, const std::string& path,
 
 void ChatData::open() {
   const DataConfig& data = config_.data;
-  const Conversations all = read(kPath, data.path);
+  sources_ = data.sources;
+  if (sources_.empty()) sources_.push_back({data.path, 1.0});
+  Conversations held;
+  for (const WeightedSource& source : sources_) {
+    for (Conversation& each : open_source(source)) held.push_back(std::move(each));
+  }
+  evaluation_ = data.eval_path.empty() ? samples_of(source_key(), held)
+                                       : samples_to_evaluate(kEvalPath, data.eval_path);
+  if (data.train_split <= 0.0) return require_targets(kPath, data.path, evaluation_);
+  mix();
+  check_training();
+}
+
+ChatData::Conversations ChatData::open_source(const WeightedSource& source) {
+  const DataConfig& data = config_.data;
+  const Conversations all = read(source_key(), source.path);
   const std::span used = std::span(all).first(leading(data.truncate, all.size()));
-  if (!data.eval_path.empty()) evaluation_ = samples_to_evaluate(kEvalPath, data.eval_path);
-  const bool only_evaluated = data.train_split <= 0.0;  // as trainer eval does
-  const std::size_t split = only_evaluated           ? 0
-                            : data.eval_path.empty() ? leading(data.train_split, used.size())
-                                                     : used.size();
-  training_ = samples_of(kPath, used.first(split));
-  if (data.eval_path.empty()) evaluation_ = samples_of(kPath, used.subspan(split));
-  if (only_evaluated)
-    require_targets(kPath, data.path, evaluation_);
-  else
-    check_training();
+  std::size_t split = data.eval_path.empty() ? leading(data.train_split, used.size()) : used.size();
+  if (data.train_split <= 0.0) split = 0;  // as trainer eval does
+  parts_.push_back(samples_of(source_key(), used.first(split)));
+  if (!data.eval_path.empty()) return {};
+  const auto held = used.subspan(split);
+  return {held.begin(), held.end()};
+}
+
+void ChatData::mix() {
+  std::vector<MixedChats::Part> parts;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    check_targets(sources_[i].path, parts_[i]);
+    parts.push_back({&parts_[i], sources_[i].weight});
+  }
+  if (!config_.data.sources.empty())
+    mixed_ =
+        std::make_unique<MixedChats>(std::move(parts), static_cast<uint64_t>(config_.trainer.seed));
+}
+
+void ChatData::check_targets(const std::string& path, const ChatSamples& samples) const {
+  if (samples.size() > 0) return;
+  const ChatCounts& counts = samples.counts();
+  throw UserError(fmt::format(
+      "{}: {}: none of {} conversations has a target{}; raise data_config.block_size, or add "
+      "answers",
+      source_key(), path, counts.conversations, losses_of(counts, config_.data.block_size)));
 }
 
 void ChatData::check_training() const {
   const int64_t batch_size = config_.trainer.batch_size;
-  if (training_.size() >= batch_size) return;
-  const ChatCounts& counts = training_.counts();
-  const std::string lost = losses_of(counts, config_.data.block_size);
-  if (training_.size() == 0) {
-    throw UserError(
-        fmt::format("{}: {}: none of {} conversations has a target{}; raise "
-                    "data_config.block_size, or add answers",
-                    kPath, config_.data.path, counts.conversations, lost));
+  if (training().size() >= batch_size) return;
+  int64_t conversations = 0;
+  std::string paths, lost;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    paths += (i == 0 ? "" : ", ") + sources_[i].path;
+    conversations += parts_[i].counts().conversations;
+    lost += losses_of(parts_[i].counts(), config_.data.block_size);
   }
   throw UserError(fmt::format(
       "{}: {}: {} training conversations make {} sequences of data_config.block_size={}, fewer "
-      "than "
-      "trainer_config.batch_size={}{}; set trainer_config.batch_size={} or less, or add "
+      "than trainer_config.batch_size={}{}; set trainer_config.batch_size={} or less, or add "
       "conversations",
-      kPath, config_.data.path, counts.conversations, training_.size(), config_.data.block_size,
-      batch_size, lost, training_.size()));
+      source_key(), paths, conversations, training().size(), config_.data.block_size, batch_size,
+      lost, training().size()));
 }
 
 std::shared_ptr<const SampleSource> ChatData::open_whole(const std::string& path,
@@ -240,7 +280,7 @@ std::shared_ptr<const SampleSource> ChatData::open_whole(const std::string& path
 
 std::vector<int32_t> ChatData::sample_prompt(const std::string& text) const {
   if (!text.empty()) return encoder_.encode_prompt({{"user", text}});
-  return (evaluation_.size() > 0 ? evaluation_ : training_).first_prompt();
+  return (evaluation_.size() > 0 ? evaluation_ : parts_.front()).first_prompt();
 }
 
 std::string ChatData::describe_part(const char* name, const std::string& path,
@@ -254,10 +294,22 @@ std::string ChatData::describe_part(const char* name, const std::string& path,
 
 std::vector<std::string> ChatData::describe() const {
   const DataConfig& data = config_.data;
-  std::vector<std::string> lines = {describe_part("Data", data.path, training_)};
+  std::vector<std::string> lines;
+  if (mixed_) {
+    lines.push_back(
+        fmt::format("Data: {} sources, {} sequences in an epoch", parts_.size(), mixed_->size()));
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    lines.push_back(describe_part(mixed_ ? "Source" : "Data", sources_[i].path, parts_[i]));
+    if (mixed_) {
+      lines.back() += fmt::format("; weight {}: {} sequences in an epoch", sources_[i].weight,
+                                  mixed_->samples_of(i));
+    }
+  }
   if (evaluation_.counts().conversations > 0) {
-    lines.push_back(describe_part("Evaluation", data.eval_path.empty() ? data.path : data.eval_path,
-                                  evaluation_));
+    const std::string part = mixed_ ? "the last of each source" : data.path;
+    lines.push_back(
+        describe_part("Evaluation", data.eval_path.empty() ? part : data.eval_path, evaluation_));
   }
   lines.push_back(fmt::format("Chat: {} unique tokens; {} ends an assistant's turn; loss on {}",
                               tokenizer_->size(), tokenizer_->decode(encoder_.end_of_turn()),

@@ -2,6 +2,7 @@
 #include <torch/torch.h>  // first: it has a CHECK of its own
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
 #include <ranges>
@@ -78,6 +79,33 @@ TEST_CASE("what lies beyond a row is cut, and a conversation without a target is
   CHECK(samples.size() == 2);
   CHECK(row_numbers(batch_of(samples, 0, 1)[kTargets][0]) ==
         std::vector<int64_t>{-1, -1, -1, -1, -1, 16, 17, 18});
+}
+
+TEST_CASE("rows of several sources are drawn by weight, each once before any comes again") {
+  // A conversation fills a row; those of the second source begin at 1000.
+  std::vector<EncodedChat> few, many;
+  for (int32_t i = 0; i < 4; ++i) few.push_back(chat_of(1000 + 10 * i, 9, 3));
+  for (int32_t i = 0; i < 20; ++i) many.push_back(chat_of(10 * i, 9, 3));
+  const ChatSamples a(many, 8), b(few, 8);
+  const MixedChats mixed({{&a, 1.0}, {&b, 3.0}}, 7);
+  REQUIRE(mixed.size() == 24);
+  CHECK(mixed.samples_of(0) == 6);
+  CHECK(mixed.samples_of(1) == 18);
+  const auto drawn = [](const MixedChats& source, int64_t epoch) {
+    std::vector<int64_t> all(static_cast<std::size_t>(source.size()));
+    std::iota(all.begin(), all.end(), 0);
+    const Batch batch = source.collate({all, epoch, false});
+    CHECK(batch.target_count == 3 * source.size());
+    return row_numbers(batch[kInputs].select(1, 0).contiguous());
+  };
+  std::map<int64_t, int> times;
+  for (int64_t epoch = 0; epoch < 10; ++epoch)
+    for (const int64_t token : drawn(mixed, epoch)) ++times[token];
+  CHECK(times.size() == 24);
+  for (const auto& [token, count] : times) CHECK(count == (token < 1000 ? 3 : 45));
+  CHECK(drawn(mixed, 3) == drawn(MixedChats({{&a, 1.0}, {&b, 3.0}}, 7), 3));
+  CHECK(drawn(mixed, 3) != drawn(MixedChats({{&a, 1.0}, {&b, 3.0}}, 8), 3));
+  CHECK(mixed.fingerprint() != MixedChats({{&a, 1.0}, {&b, 2.0}}, 7).fingerprint());
 }
 
 TEST_CASE("the fingerprint of conversations depends on tokens, targets and rows") {

@@ -140,10 +140,6 @@ void check_sources(const DataConfig& data, const Given& given) {
 
 void check_chat(const DataConfig& data, const Given& given) {
   const bool chat = data.format == DataFormat::kChat;
-  if (chat && !data.sources.empty()) {
-    given.refuse("data_config.sources",
-                 "are for texts; with data_config.format=chat give path a folder or a glob");
-  }
   if (!chat && data.loss_on != LossOn::kAssistant)
     given.refuse("data_config.loss_on", "is for data_config.format=chat; set that, or remove it");
   if (chat && data.mask_documents) {

@@ -55,12 +55,12 @@ void ChatSamples::cut(EncodedChat& chat) {
   chat.is_target.resize(chat.tokens.size());
 }
 
-int64_t ChatSamples::fill(const std::vector<std::size_t>& row, const RowSpans& to) const {
+int64_t ChatSamples::fill(int64_t row, const RowSpans& to) const {
   std::ranges::fill(to.inputs, 0);
   std::ranges::fill(to.targets, -1);
   std::size_t at = 0;
   int64_t count = 0;
-  for (const std::size_t index : row) {
+  for (const std::size_t index : rows_[static_cast<std::size_t>(row)]) {
     const EncodedChat& chat = chats_[index];
     for (std::size_t t = 0; t + 1 < chat.tokens.size(); ++t, ++at) {
       to.inputs[at] = chat.tokens[t];
@@ -73,19 +73,22 @@ int64_t ChatSamples::fill(const std::vector<std::size_t>& row, const RowSpans& t
   return count;
 }
 
-Batch ChatSamples::collate(const BatchRequest& request) const {
-  const std::size_t count = request.samples.size();
-  Rows<int64_t> inputs(count, {block_size_}, request.pinned);
-  Rows<int64_t> targets(count, {block_size_}, request.pinned);
-  Rows<int64_t> positions(count, {block_size_}, request.pinned);
+template <typename Fill>
+Batch ChatSamples::batch_of(std::size_t rows, bool pinned, const Fill& fill) const {
+  Rows<int64_t> inputs(rows, {block_size_}, pinned);
+  Rows<int64_t> targets(rows, {block_size_}, pinned);
+  Rows<int64_t> positions(rows, {block_size_}, pinned);
   int64_t target_count = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& row = rows_[static_cast<std::size_t>(request.samples[i])];
-    target_count += fill(row, {inputs[i], targets[i], positions[i]});
-  }
+  for (std::size_t i = 0; i < rows; ++i)
+    target_count += fill(i, RowSpans{inputs[i], targets[i], positions[i]});
   return {
       {{kInputs, inputs.tensor()}, {kTargets, targets.tensor()}, {kPositions, positions.tensor()}},
       target_count};
+}
+
+Batch ChatSamples::collate(const BatchRequest& request) const {
+  return batch_of(request.samples.size(), request.pinned,
+                  [&](std::size_t i, const RowSpans& to) { return fill(request.samples[i], to); });
 }
 
 double ChatSamples::filled() const {
@@ -113,6 +116,32 @@ std::string ChatSamples::digest() const {
     sum.update("row");
   }
   return sum.hex();
+}
+
+namespace {
+
+WeightedOrder order_of(const std::vector<MixedChats::Part>& parts, uint64_t seed) {
+  std::vector<WeightedOrder::Part> sizes;
+  for (const auto& part : parts) sizes.push_back({part.samples->size(), part.weight});
+  return {std::move(sizes), seed};
+}
+
+}  // namespace
+
+MixedChats::MixedChats(std::vector<Part> parts, uint64_t seed)
+    : parts_(std::move(parts)), order_(order_of(parts_, seed)) {
+  Sha256 sum;
+  for (const Part& part : parts_)
+    sum.update(fmt::format("{} {}\n", part.samples->fingerprint(), part.weight));
+  fingerprint_ = sum.hex();
+}
+
+Batch MixedChats::collate(const BatchRequest& request) const {
+  return parts_.front().samples->batch_of(
+      request.samples.size(), request.pinned, [&](std::size_t i, const auto& to) {
+        const auto place = order_.at(request.samples[i], request.epoch);
+        return parts_[place.part].samples->fill(place.sample, to);
+      });
 }
 
 }  // namespace ddp::train

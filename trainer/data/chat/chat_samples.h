@@ -9,6 +9,7 @@
 
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/data/weighted_order.h"
 
 namespace ddp::train {
 
@@ -43,19 +44,49 @@ class ChatSamples : public SampleSource {
   std::vector<int32_t> first_prompt() const;
 
  private:
+  friend class MixedChats;
   struct RowSpans {
     std::span<int64_t> inputs, targets, positions;
   };
+  /// Of a batch: `fill(i, spans)` writes row i and returns its number of targets.
+  template <typename Fill>
+  Batch batch_of(std::size_t rows, bool pinned, const Fill& fill) const;
 
   void cut(EncodedChat& chat);
   /// Returns the number of targets.
-  int64_t fill(const std::vector<std::size_t>& row, const RowSpans& to) const;
+  int64_t fill(int64_t row, const RowSpans& to) const;
   std::string digest() const;
 
   int64_t block_size_;
   std::vector<EncodedChat> chats_;
   std::vector<std::vector<std::size_t>> rows_;  ///< Of chats_.
   ChatCounts counts_;
+  std::string fingerprint_;
+};
+
+/// The rows of several sources, in the order of WeightedOrder. Conversations share a row with those
+/// of their own source.
+class MixedChats : public SampleSource {
+ public:
+  struct Part {
+    const ChatSamples* samples;  ///< Outlives this; not empty.
+    double weight = 1.0;         ///< At least 0; one of them is above.
+  };
+  /// Of one block size.
+  MixedChats(std::vector<Part> parts, uint64_t seed);
+
+  int64_t size() const override { return order_.size(); }
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override { return parts_.front().samples->targets(); }
+  /// Of those of the sources and their weights.
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+  /// Rows of a source in each epoch.
+  int64_t samples_of(std::size_t part) const { return order_.samples_of(part); }
+
+ private:
+  std::vector<Part> parts_;
+  WeightedOrder order_;
   std::string fingerprint_;
 };
 

@@ -2,39 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <utility>
 
-#include "trainer/data/distributed_sampler.h"
 #include "trainer/runtime/files/sha256.h"
-#include "trainer/runtime/seed.h"
 
 namespace ddp::train {
 namespace {
 
-/// Where sample `i` belongs, by the parts' starts.
-std::size_t part_of(const std::vector<int64_t>& starts, int64_t i) {
-  const auto next = std::upper_bound(starts.begin(), starts.end(), i);
-  return static_cast<std::size_t>(next - starts.begin()) - 1;
-}
-
-/// Cut at rounded shares of the whole, so that each part is right to one sample.
-std::vector<int64_t> starts_by_weight(const std::vector<MixedWindows::Part>& parts) {
-  int64_t size = 0;
-  double sum = 0.0;
-  for (const auto& part : parts) {
-    size += part.windows->size();
-    sum += part.weight;
-  }
-  std::vector<int64_t> starts = {0};
-  double before = 0.0;
-  for (const auto& part : parts) {
-    before += part.weight;
-    starts.push_back(std::llround(static_cast<double>(size) * (before / sum)));
-  }
-  starts.back() = size;
-  return starts;
+WeightedOrder order_of(const std::vector<MixedWindows::Part>& parts, uint64_t seed) {
+  std::vector<WeightedOrder::Part> sizes;
+  for (const auto& part : parts) sizes.push_back({part.windows->size(), part.weight});
+  return {std::move(sizes), seed};
 }
 
 std::string digest_of(const std::vector<std::string>& lines) {
@@ -46,28 +24,18 @@ std::string digest_of(const std::vector<std::string>& lines) {
 }  // namespace
 
 MixedWindows::MixedWindows(std::vector<Part> parts, uint64_t seed)
-    : parts_(std::move(parts)), starts_(starts_by_weight(parts_)), seed_(seed) {
+    : parts_(std::move(parts)), order_(order_of(parts_, seed)) {
   std::vector<std::string> lines;
   for (const Part& part : parts_)
     lines.push_back(fmt::format("{} {}", part.windows->fingerprint(), part.weight));
   fingerprint_ = digest_of(lines);
 }
 
-/// `draw`: number of windows that were drawn from the source before, in all epochs.
-int64_t MixedWindows::window_of(std::size_t part, int64_t draw) const {
-  const int64_t windows = parts_[part].windows->size();
-  const int64_t pass = draw / windows;
-  const uint64_t of_part = data_order_seed(seed_, static_cast<int64_t>(part));
-  return Permutation(windows, data_order_seed(of_part, pass))(draw % windows);
-}
-
 Batch MixedWindows::collate(const BatchRequest& request) const {
   WindowRows rows = parts_.front().windows->rows(request);
   for (std::size_t row = 0; row < request.samples.size(); ++row) {
-    const int64_t sample = request.samples[row];
-    const std::size_t part = part_of(starts_, sample);
-    const int64_t draw = request.epoch * samples_of(part) + sample - starts_[part];
-    parts_[part].windows->fill(rows, row, window_of(part, draw));
+    const auto place = order_.at(request.samples[row], request.epoch);
+    parts_[place.part].windows->fill(rows, row, place.sample);
   }
   return rows.batch();
 }

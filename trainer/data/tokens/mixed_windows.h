@@ -7,13 +7,11 @@
 
 #include "trainer/data/sample_source.h"
 #include "trainer/data/tokens/token_windows.h"
+#include "trainer/data/weighted_order.h"
 
 namespace ddp::train {
 
-/// An epoch has as many samples as all sources together; source s has the share weight_s / sum of
-/// the weights of them, to one sample. From epoch to epoch each source is traversed in random
-/// orders, one pass after another: none of its windows comes again before all others came. What
-/// sample i of epoch e is, is a function of (seed, e, i).
+/// In the order of WeightedOrder.
 class MixedWindows : public SampleSource {
  public:
   struct Part {
@@ -23,21 +21,18 @@ class MixedWindows : public SampleSource {
   /// Of one block size.
   MixedWindows(std::vector<Part> parts, uint64_t seed);
 
-  int64_t size() const override { return starts_.back(); }
+  int64_t size() const override { return order_.size(); }
   Batch collate(const BatchRequest& request) const override;
   TargetCount targets() const override { return parts_.front().windows->targets(); }
   /// Of those of the sources and their weights.
   const std::string& fingerprint() const override { return fingerprint_; }
 
   /// Samples of a source in each epoch.
-  int64_t samples_of(std::size_t part) const { return starts_[part + 1] - starts_[part]; }
+  int64_t samples_of(std::size_t part) const { return order_.samples_of(part); }
 
  private:
-  int64_t window_of(std::size_t part, int64_t draw) const;
-
   std::vector<Part> parts_;
-  std::vector<int64_t> starts_;  // of each source's samples in an epoch; the last is the size
-  uint64_t seed_;
+  WeightedOrder order_;
   std::string fingerprint_;
 };
 
