@@ -28,6 +28,58 @@ ENDED_EARLY = ("{% for message in messages %}{{ '<|im_start|>' + message.role + 
 # Asks for an answer in another way than it writes one, as DeepSeek R1's does.
 OTHER_PROMPT = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' }}{% endfor %}"
                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}")
+# As Qwen2.5's: tools in the system message, calls and results in tags.
+TOOLS = r"""{%- if tools %}
+    {{- '<|im_start|>system\n' }}
+    {%- if messages[0]['role'] == 'system' %}
+        {{- messages[0]['content'] }}
+    {%- endif %}
+    {{- "\n\n# Tools\n\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\n</tools><|im_end|>\n" }}
+{%- elif messages[0]['role'] == 'system' %}
+    {{- '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}
+            {{- '\n' + message.content }}
+        {%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}
+                {%- set tool_call = tool_call.function %}
+            {%- endif %}
+            {{- '\n<tool_call>\n{"name": "' }}
+            {{- tool_call.name }}
+            {{- '", "arguments": ' }}
+            {{- tool_call.arguments | tojson }}
+            {{- '}\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\n' }}
+    {%- elif message.role == "tool" %}
+        {%- if (loop.index0 == 0) or (messages[loop.index0 - 1].role != "tool") %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\n<tool_response>\n' }}
+        {{- message.content }}
+        {{- '\n</tool_response>' }}
+        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
+            {{- '<|im_end|>\n' }}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}"""
+# Ends a call in another way than an answer, as Llama 3.1's.
+CALLS_GO_ON = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.tool_calls %}{{ m.tool_calls | tojson + '<|endoftext|>' }}{% else %}{{ m.content + '<|im_end|>' }}"
+               "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 TOKENS = {"chatml": {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, "llama3": {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"},
           "llama2": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}}
 
@@ -40,10 +92,24 @@ def answer(text):
     return {"role": "assistant", "content": text}
 
 
+def call(name, content=None, **arguments):
+    return {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "function": {"name": name, "arguments": arguments}}]}
+
+
+def result(text):
+    return {"role": "tool", "name": "weather", "content": text}
+
+
 SYSTEM = {"role": "system", "content": "Be brief."}
 LATER = [[user("What is 2 + 2?"), answer("It is 4.")], [SYSTEM, user("Hello"), answer("Hi, \u65e5\u672c \U0001f600!"), user("And e\u0301t\u00e9?"), answer("A summer: e\u0301te\u0301\n\n  2 lines.")],
          [user("  spaces \n"), answer("\n\n def f():\n    return 1\n"), user("go on"), answer("")], [user("ends"), answer("ends"), user("ends"), answer("ends ends")], [user("no answer")],
          [SYSTEM, user("a"), answer("\u01c5 \uac00\u11a8 \u0915\u093c"), user("b")]]
+
+
+WEATHER = [{"type": "function", "function": {"name": "weather", "description": "Of a \u00fc place.", "parameters": {"type": "object", "properties": {
+    "zone": {"type": "string"}, "at": {"type": "integer", "minimum": 0}}, "required": ["zone"]}}}, {"type": "function", "function": {"name": "a"}}]
+CALLS = [user("Rain?"), call("weather", zone="Oslo \u00f8", at=3), result("yes"), result('{"b": 1, "a": [2]}'), answer("Yes."), user("And now?"),
+         call("weather", "I look.", zone="x"), result("no"), answer("No.")]
 
 
 def folder_with(tokenizer, source, special, folder, as_file):
@@ -62,16 +128,16 @@ def encoded(folder, path, loss_on="assistant"):
     return templates.probe(request)
 
 
-def targets_by_prefixes(peer, messages, end):
+def targets_by_prefixes(peer, messages, end, tools=None):
     """Independent of the mask of transformers: (ids, mask)."""
-    text = peer.apply_chat_template(messages, tokenize=False)
+    text = peer.apply_chat_template(messages, tools=tools, tokenize=False)
     out = peer(text, add_special_tokens=False, return_offsets_mapping=True)
     mask = [0] * len(out["input_ids"])
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        prompt = peer.apply_chat_template(messages[:i], tokenize=False, add_generation_prompt=True)
-        other = peer.apply_chat_template([*messages[:i], answer("\ue123")], tokenize=False)
+        prompt = peer.apply_chat_template(messages[:i], tools=tools, tokenize=False, add_generation_prompt=True)
+        other = peer.apply_chat_template([*messages[:i], answer("\ue123")], tools=tools, tokenize=False)
         begin = len(os.path.commonprefix([prompt, other]))  # of most templates: len(prompt)
         close = text.index(end, begin) + len(end)
         for t, (first, last) in enumerate(out["offset_mapping"]):
@@ -86,11 +152,12 @@ class Targets(unittest.TestCase):
         cls.peers = {"qwen": made.qwen(), "smollm2": made.smollm2(), "llama3": made.llama3(), "llama2": made.of_model(made.sentencepiece_model(), normalizer=made.PREPEND),
                      "metaspace": made.of_model(made.sentencepiece_model(), pre_tokenizer=made.metaspace("first", False))}
 
-    def same(self, tokenizer, source, special, end, marked=False, conversations=LATER):
+    def same(self, tokenizer, source, special, end, marked=False, conversations=LATER, tools=None, as_text=False):
         with tempfile.TemporaryDirectory() as folder:
             peer = folder_with(self.peers[tokenizer], source, TOKENS[special], folder, as_file=marked)
             path = Path(folder) / "chats.jsonl"
-            path.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
+            more = {} if tools is None else {"tools": json.dumps(tools) if as_text else tools}
+            path.write_text("".join(json.dumps({"messages": messages, **more}) + "\n" for messages in conversations))
             done = encoded(folder, path)
             self.assertEqual(done.returncode, 0, done.stderr.decode())
             ours = [json.loads(line) for line in done.stdout.splitlines()]
@@ -101,8 +168,8 @@ class Targets(unittest.TestCase):
                         out = peer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
                         ids, mask = out["input_ids"], out["assistant_masks"]
                     else:
-                        ids, mask = targets_by_prefixes(peer, messages, end)
-                        self.assertEqual(ids, peer.apply_chat_template(messages, return_dict=True)["input_ids"])
+                        ids, mask = targets_by_prefixes(peer, messages, end, tools)
+                        self.assertEqual(ids, peer.apply_chat_template(messages, tools=tools, return_dict=True)["input_ids"])
                     self.assertEqual(chat["tokens"], ids)
                     said = [peer.decode([t]) for t, m in zip(ids, mask) if m]
                     self.assertEqual([int(t) for t in chat["targets"]], mask, f"targets of transformers: {said}")
@@ -125,6 +192,30 @@ class Targets(unittest.TestCase):
     def test_answers_with_thoughts(self):
         thought = "<think>\nTwo and two.\n</think>\n\nIt is 4."
         self.same("qwen", templates.QWEN3, "chatml", "<|im_end|>", conversations=[*LATER, [user("a"), answer(thought)], [user("a"), answer(thought), user("b"), answer(thought)]])
+
+    def test_tools_and_calls(self):
+        for messages in ([*CALLS], [SYSTEM, *CALLS], [*CALLS[:2]]):
+            self.same("qwen", TOOLS, "chatml", "<|im_end|>", conversations=[messages])
+            self.same("qwen", TOOLS, "chatml", "<|im_end|>", conversations=[messages, *LATER], tools=WEATHER)
+            self.same("smollm2", TOOLS, "chatml", "<|im_end|>", conversations=[messages], tools=WEATHER, as_text=True)
+        for none in ([], None, "[]"):
+            line = {"messages": [user("a"), answer("b")], "tools": none}
+            self.assertEqual(self.trained_text(line), "b<|im_end|>")
+
+    def test_tools_that_a_template_leaves_out_are_refused(self):
+        left_out = "{% for m in messages if m.role in ['user', 'assistant'] %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
+        for source, line, says in ((templates.CHATML, {"tools": WEATHER, "messages": CALLS[4:5]}, "has 'tools', which the chat template does not write; describe them in a system message"),
+                                   (templates.CHATML, {"messages": CALLS[:5]}, "message 2 has 'tool_calls', which the chat template does not write; write the call into 'content'"),
+                                   (left_out, {"messages": [user("a"), answer("b"), result("c"), answer("d")]}, "message 3 has the role tool, which the chat template does not write"),
+                                   (CALLS_GO_ON, {"messages": CALLS[:5]}, "the chat template writes message 2 without <|im_end|> at its end; enclose answers in {% generation %}")):
+            for loss_on in ("assistant", "all"):
+                with self.subTest(says=says, loss_on=loss_on):
+                    done = self.in_folder(json.dumps(line).encode(), source=source, loss_on=loss_on)
+                    fine = source == CALLS_GO_ON and loss_on == "all"
+                    self.assertEqual((done.returncode, done.stderr.count(b"\n")), (0, 0) if fine else (1, 1), done.stderr.decode())
+                    self.assertIn("" if fine else f"{self.path}:1: {says}", done.stderr.decode())
+        # A template without a word for roles writes results, too.
+        self.assertEqual(self.trained_text({"messages": [user("a"), answer("b"), result("c"), answer("d")]}), "b<|im_end|>d<|im_end|>")
 
     def test_sentencepiece(self):
         for tokenizer in ("llama2", "metaspace"):
@@ -169,7 +260,11 @@ class Targets(unittest.TestCase):
                            ('{"messages": [{"role": "user"}]}', ":2: 'content' is missing"), ('{"messages": [{"role": "assistant", "content": null}]}', ":2: 'content' is "),
                            ('{"prompt": 1, "completion": "x"}', ":2: 'prompt' is "), ('{"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]}', ":2: weight "),
                            ('{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add"}}]}]}',
-                            ":2: 'tool_calls' is not supported; write the call into 'content'"),
+                            ":2: message 2 has 'tool_calls', which the chat template does not write; write the call into 'content'"),
+                           ('{"messages": [{"role": "user", "content": "x", "tool_calls": [1]}]}', ":2: 'tool_calls' is a list in a message of the assistant"),
+                           ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": "f"}]}', ":2: 'tool_calls' is a list in a message of the assistant"),
+                           ('{"messages": [{"role": "user", "content": "x"}], "tools": {"name": "f"}}', ":2: 'tools' is no list"),
+                           ('{"messages": [{"role": "user", "content": "x"}], "tools": "[f"}', ":2: 'tools': is incomplete or malformed JSON"),
                            ('{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "add"}}]}', ":2: 'function_call' is not supported"),
                            ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: "), ("\xff", ":2: ")):
             with self.subTest(line=line):

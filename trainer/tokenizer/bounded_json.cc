@@ -9,26 +9,37 @@
 
 namespace ddp::train {
 
-using Json = nlohmann::json;
+namespace {
 
-Json parse_bounded_json(std::string_view text, const std::string& name) {
+template <typename Json>
+Json parse_bounded(std::string_view text, const std::string& name) {
   constexpr int kDeepest = 16;
-  const auto within_bounds = [&name](int depth, Json::parse_event_t event, const Json&) {
-    const bool opens =
-        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+  using Event = typename Json::parse_event_t;
+  const auto within_bounds = [&name](int depth, Event event, const Json&) {
+    const bool opens = event == Event::object_start || event == Event::array_start;
     if (opens && depth > kDeepest)
       throw UserError(name + ": is nested too deeply for a tokenizer file; is it the right file?");
     return true;
   };
   try {
     return Json::parse(text, within_bounds);
-  } catch (const Json::parse_error& error) {
+  } catch (const typename Json::parse_error& error) {
     throw UserError(name + ": is incomplete or malformed JSON (at byte " +
                     std::to_string(std::min(error.byte, text.size())) + " of " +
                     std::to_string(text.size()) + "); is it truncated?");
-  } catch (const Json::exception& error) {
+  } catch (const typename Json::exception& error) {
     throw UserError(name + ": " + error.what());
   }
+}
+
+}  // namespace
+
+nlohmann::json parse_bounded_json(std::string_view text, const std::string& name) {
+  return parse_bounded<nlohmann::json>(text, name);
+}
+
+nlohmann::ordered_json parse_bounded_ordered_json(std::string_view text, const std::string& name) {
+  return parse_bounded<nlohmann::ordered_json>(text, name);
 }
 
 std::string quoted_part(std::string_view text) { return fmt::format("'{}'", shown(text)); }

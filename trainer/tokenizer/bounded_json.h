@@ -10,6 +10,8 @@ namespace ddp::train {
 /// Throws UserError in one line: `name`, where it breaks off and why. Nesting deeper than any
 /// tokenizer file has is refused while it is read.
 nlohmann::json parse_bounded_json(std::string_view text, const std::string& name);
+/// The same with the members of objects in the order of the text.
+nlohmann::ordered_json parse_bounded_ordered_json(std::string_view text, const std::string& name);
 
 /// `text` for a message: one short line.
 std::string quoted_part(std::string_view text);

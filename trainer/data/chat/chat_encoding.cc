@@ -41,9 +41,33 @@ std::optional<std::vector<std::size_t>> token_ends(const Tokenizer& tokenizer,
   return ends;
 }
 
-std::vector<ChatMessage> normalized(std::vector<ChatMessage> messages) {
-  for (ChatMessage& message : messages) message.content = nfc(message.content);
-  return messages;
+Conversation normalized(Conversation conversation) {
+  for (ChatMessage& message : conversation.messages) message.content = nfc(message.content);
+  return conversation;
+}
+
+std::vector<ChatMessage> first_of(const Conversation& conversation, std::size_t count) {
+  const auto first = conversation.messages.begin();
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
+bool calls_tools(const ChatMessage& message) {
+  return message.other.find(R"("tool_calls":)") != std::string::npos;
+}
+
+/// Whether a conversation with a call shows its result. A template that refuses this one may write
+/// others: encode() reports what it refuses.
+bool writes_results(const ChatTemplate& chat) {
+  const std::string call =
+      R"({"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]})";
+  try {
+    const auto text =
+        chat.render({{"user", "?"}, {kAssistantRole, "", call}, {"tool", kPlaceholder}}, false)
+            .text;
+    return text.find(kPlaceholder) != std::string::npos;
+  } catch (const UserError&) {
+    return true;
+  }
 }
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
@@ -62,7 +86,7 @@ std::size_t occurrences(std::string_view text, std::string_view part) {
 }  // namespace
 
 ChatEncoder::ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer)
-    : chat_(chat), tokenizer_(tokenizer) {
+    : chat_(chat), tokenizer_(tokenizer), writes_results_(writes_results(chat)) {
   find_end_of_turn();
 }
 
@@ -88,31 +112,60 @@ void ChatEncoder::find_end_of_turn() {
       "an answer would not end; add one such as <|im_end|> to both");
 }
 
-// The text in front of answer `count` is the beginning of the whole text, but for what only asks
-// for an answer: some templates write that differently once there is one.
-std::size_t ChatEncoder::answer_begin(std::vector<ChatMessage> before,
-                                      const std::string& whole) const {
-  const std::string prompt = prompt_text(before);
-  if (whole.starts_with(prompt)) return prompt.size();
-  const std::size_t number = before.size() + 1;
-  const std::size_t without_asking = chat_.render(before, /*answer_next=*/false).text.size();
-  before.push_back({kAssistantRole, kPlaceholder});
-  const std::string other = chat_.render(before, /*answer_next=*/false).text;
-  const std::size_t begin = common_prefix(prompt, other);
-  if (begin >= without_asking && whole.starts_with(prompt.substr(0, begin))) return begin;
-  throw UserError(fmt::format(
-      "the chat template changes what precedes message {} once that is there; {}", number, kFix));
+// Left out by the template, they would be missing from what is learned without a word.
+void ChatEncoder::check_tools(const Conversation& conversation) const {
+  if (!conversation.tools.empty() && !chat_.names("tools")) {
+    throw UserError(
+        "has 'tools', which the chat template does not write; describe them in a system message, "
+        "or use the template of a model that calls tools");
+  }
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    const ChatMessage& message = conversation.messages[i];
+    if (calls_tools(message) && !chat_.names("tool_calls")) {
+      throw UserError(fmt::format(
+          "message {} has 'tool_calls', which the chat template does not write; write the call "
+          "into 'content', or use the template of a model that calls tools",
+          i + 1));
+    }
+    if (message.role == "tool" && !writes_results_) {
+      throw UserError(fmt::format(
+          "message {} has the role tool, which the chat template does not write; give it the role "
+          "user, or use the template of a model that calls tools",
+          i + 1));
+    }
+  }
 }
 
-TextSpan ChatEncoder::answer_after(const std::vector<ChatMessage>& messages, std::size_t count,
+// The text in front of an answer is the beginning of the whole text, but for what only asks for an
+// answer: some templates write that differently once there is one.
+std::size_t ChatEncoder::answer_begin(const Conversation& conversation, std::size_t count,
+                                      const std::string& whole) const {
+  auto before = first_of(conversation, count);
+  const std::string prompt = prompt_text(before, conversation.tools);
+  if (whole.starts_with(prompt)) return prompt.size();
+  const std::size_t without_asking = chat_.render(before, false, conversation.tools).text.size();
+  before.push_back({kAssistantRole, kPlaceholder});
+  const std::string other = chat_.render(before, false, conversation.tools).text;
+  const std::size_t begin = common_prefix(prompt, other);
+  if (begin >= without_asking && whole.starts_with(prompt.substr(0, begin))) return begin;
+  throw UserError(
+      fmt::format("the chat template changes what precedes message {} once that is there; {}",
+                  count + 1, kFix));
+}
+
+TextSpan ChatEncoder::answer_after(const Conversation& conversation, std::size_t count,
                                    const std::string& whole) const {
-  const auto first = messages.begin();
-  const std::size_t begin =
-      answer_begin({first, first + static_cast<std::ptrdiff_t>(count)}, whole);
+  const ChatMessage& answer = conversation.messages[count];
+  const std::size_t begin = answer_begin(conversation, count, whole);
+  std::size_t limit = whole.size();
+  if (calls_tools(answer)) {  // some templates end calls in another way than answers
+    const auto upto = chat_.render(first_of(conversation, count + 1), false, conversation.tools);
+    limit = common_prefix(whole, upto.text);
+  }
   std::size_t end = begin;
-  for (std::size_t left = occurrences(messages[count].content, end_text_) + 1; left > 0; --left) {
+  for (std::size_t left = occurrences(answer.content, end_text_) + 1; left > 0; --left) {
     end = whole.find(end_text_, end);
-    if (end == std::string::npos) {
+    if (end == std::string::npos || end + end_text_.size() > limit) {
       throw UserError(fmt::format("the chat template writes message {} without {} at its end; {}",
                                   count + 1, end_text_, kFix));
     }
@@ -121,9 +174,10 @@ TextSpan ChatEncoder::answer_after(const std::vector<ChatMessage>& messages, std
   return {begin, end};
 }
 
-std::string ChatEncoder::prompt_text(const std::vector<ChatMessage>& before) const {
+std::string ChatEncoder::prompt_text(const std::vector<ChatMessage>& before,
+                                     const std::string& tools) const {
   try {
-    return chat_.render(before, /*answer_next=*/true).text;
+    return chat_.render(before, /*answer_next=*/true, tools).text;
   } catch (const UserError& error) {
     if (!before.empty()) throw;
     throw UserError(fmt::format(
@@ -133,17 +187,17 @@ std::string ChatEncoder::prompt_text(const std::vector<ChatMessage>& before) con
   }
 }
 
-std::vector<TextSpan> ChatEncoder::answers(const std::vector<ChatMessage>& messages,
-                                           const std::vector<bool>& trained,
+std::vector<TextSpan> ChatEncoder::answers(const Conversation& conversation,
                                            const RenderedChat& whole) const {
+  const auto& messages = conversation.messages;
   std::vector<TextSpan> spans;
   std::size_t answer = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role != kAssistantRole) continue;
     const std::size_t number = answer++;
-    if (!trained[i]) continue;
+    if (!conversation.trained[i]) continue;
     if (!chat_.marks_generated()) {
-      spans.push_back(answer_after(messages, i, whole.text));
+      spans.push_back(answer_after(conversation, i, whole.text));
     } else if (number < whole.generated.size()) {
       spans.push_back(whole.generated[number]);
     }
@@ -157,24 +211,26 @@ std::vector<TextSpan> ChatEncoder::answers(const std::vector<ChatMessage>& messa
 
 void ChatEncoder::check_answers() const {
   if (chat_.marks_generated()) return;
-  const std::vector<ChatMessage> messages = {{"user", "\uE0F1"},
-                                             {kAssistantRole, "\uE0F2"},
-                                             {"user", "\uE0F3"},
-                                             {kAssistantRole, "\uE0F4"}};
+  const Conversation probe{{{"user", "\uE0F1"},
+                            {kAssistantRole, "\uE0F2"},
+                            {"user", "\uE0F3"},
+                            {kAssistantRole, "\uE0F4"}},
+                           {false, true, false, true},
+                           ""};
   std::string text;
   std::vector<TextSpan> spans;
   try {
-    const RenderedChat whole = chat_.render(messages, /*answer_next=*/false);
-    spans = answers(messages, {false, true, false, true}, whole);
+    const RenderedChat whole = chat_.render(probe.messages, /*answer_next=*/false);
+    spans = answers(probe, whole);
     text = whole.text;
   } catch (const UserError&) {
     return;  // encode() says so of a conversation that this happens to
   }
-  for (std::size_t i = 0; i < messages.size(); ++i) {
+  for (std::size_t i = 0; i < probe.messages.size(); ++i) {
     for (std::size_t number = 0; number < spans.size(); ++number) {
       const TextSpan& span = spans[number];
       const std::string_view learned(text.data() + span.begin, span.end - span.begin);
-      const bool is_in = learned.find(messages[i].content) != std::string_view::npos;
+      const bool is_in = learned.find(probe.messages[i].content) != std::string_view::npos;
       if (is_in == (i == 2 * number + 1)) continue;
       throw UserError(fmt::format(
           "what the chat template writes from where it asks for an answer up to {} is not that "
@@ -184,21 +240,19 @@ void ChatEncoder::check_answers() const {
   }
 }
 
-void ChatEncoder::mark_targets(const std::vector<ChatMessage>& messages,
-                               const std::vector<bool>& trained, const RenderedChat& whole,
+void ChatEncoder::mark_targets(const Conversation& conversation, const RenderedChat& whole,
                                EncodedChat& chat) const {
   const auto ends = token_ends(tokenizer_, whole.text, chat.tokens);
   if (!ends) {
-    const auto composed = normalized(messages);
-    if (composed != messages)
-      return mark_targets(composed, trained, chat_.render(composed, false), chat);
+    const auto composed = normalized(conversation);
+    if (composed.messages != conversation.messages)
+      return mark_targets(composed, chat_.render(composed.messages, false, composed.tools), chat);
     throw UserError(
         "the tokenizer changes this text, so that its answers cannot be found among the tokens; "
-        "use "
-        "one that has all characters, or set data_config.loss_on=all");
+        "use one that has all characters, or set data_config.loss_on=all");
   }
   std::size_t begin = 0;
-  const auto spans = answers(messages, trained, whole);
+  const auto spans = answers(conversation, whole);
   auto span = spans.begin();
   for (std::size_t i = 0; i < ends->size(); ++i) {
     const std::size_t end = (*ends)[i];
@@ -209,12 +263,13 @@ void ChatEncoder::mark_targets(const std::vector<ChatMessage>& messages,
 }
 
 EncodedChat ChatEncoder::encode(const Conversation& conversation, LossOn loss_on) const {
-  const RenderedChat whole = chat_.render(conversation.messages, /*answer_next=*/false);
+  check_tools(conversation);
+  const RenderedChat whole =
+      chat_.render(conversation.messages, /*answer_next=*/false, conversation.tools);
   EncodedChat chat;
   chat.tokens = tokenizer_.encode(whole.text);
   chat.is_target.assign(chat.tokens.size(), loss_on == LossOn::kAll);
-  if (loss_on == LossOn::kAssistant)
-    mark_targets(conversation.messages, conversation.trained, whole, chat);
+  if (loss_on == LossOn::kAssistant) mark_targets(conversation, whole, chat);
   return chat;
 }
 

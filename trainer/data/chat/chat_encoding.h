@@ -40,7 +40,8 @@ class ChatEncoder {
   /// For LossOn::kAssistant. Throws UserError: the template does not end each answer, or ends it
   /// too early, so that other text would be learned.
   void check_answers() const;
-  /// Throws UserError: what the template refuses; an answer that cannot be found in its text.
+  /// Throws UserError: what the template refuses, or leaves out: tools, calls and their results; an
+  /// answer that cannot be found in its text.
   EncodedChat encode(const Conversation& conversation, LossOn loss_on) const;
   /// `messages` and what the template writes in front of an answer.
   std::vector<int32_t> encode_prompt(const std::vector<ChatMessage>& messages) const;
@@ -49,19 +50,22 @@ class ChatEncoder {
 
  private:
   void find_end_of_turn();
-  std::vector<TextSpan> answers(const std::vector<ChatMessage>& messages,
-                                const std::vector<bool>& trained, const RenderedChat& whole) const;
-  std::size_t answer_begin(std::vector<ChatMessage> before, const std::string& whole) const;
-  TextSpan answer_after(const std::vector<ChatMessage>& messages, std::size_t count,
+  void check_tools(const Conversation& conversation) const;
+  std::vector<TextSpan> answers(const Conversation& conversation, const RenderedChat& whole) const;
+  // Of message `count`, from 0.
+  std::size_t answer_begin(const Conversation& conversation, std::size_t count,
+                           const std::string& whole) const;
+  TextSpan answer_after(const Conversation& conversation, std::size_t count,
                         const std::string& whole) const;
-  std::string prompt_text(const std::vector<ChatMessage>& before) const;
-  void mark_targets(const std::vector<ChatMessage>& messages, const std::vector<bool>& trained,
-                    const RenderedChat& whole, EncodedChat& chat) const;
+  std::string prompt_text(const std::vector<ChatMessage>& before, const std::string& tools) const;
+  void mark_targets(const Conversation& conversation, const RenderedChat& whole,
+                    EncodedChat& chat) const;
 
   const ChatTemplate& chat_;
   const Tokenizer& tokenizer_;
   int32_t end_of_turn_ = -1;
   std::string end_text_;
+  bool writes_results_ = true;  ///< What messages of the role `tool` hold.
 };
 
 /// Each of `conversations`, on all CPU cores that this process may use. Throws UserError that

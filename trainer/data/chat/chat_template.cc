@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "trainer/data/chat/template_program.h"
@@ -214,6 +215,14 @@ bool has_generation(const std::vector<TemplateToken>& tokens) {
                             }) != tokens.end();
 }
 
+std::set<std::string> names_in(const std::vector<TemplateToken>& tokens) {
+  std::set<std::string> names;
+  for (const TemplateToken& token : tokens) {
+    if (token.kind == Kind::kName || token.kind == Kind::kString) names.insert(token.text);
+  }
+  return names;
+}
+
 }  // namespace
 
 TemplateValue* TemplateRun::find(const std::string& name) {
@@ -259,29 +268,35 @@ TemplateStatement parse_template(TemplateCursor& cursor) {
 
 struct ChatTemplate::Program {
   TemplateStatement run;
+  std::set<std::string> names;
 };
 
 ChatTemplate::ChatTemplate(const std::string& source, std::map<std::string, std::string> special)
     : source_(source), special_(std::move(special)) {
   auto tokens = template_tokens(source);
   marks_generated_ = has_generation(tokens);
+  std::set<std::string> names = names_in(tokens);
   TemplateCursor cursor(std::move(tokens));
-  program_ = std::make_unique<const Program>(Program{parse_template(cursor)});
+  program_ = std::make_unique<const Program>(Program{parse_template(cursor), std::move(names)});
 }
 
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 
-RenderedChat ChatTemplate::render(const std::vector<ChatMessage>& messages,
-                                  bool answer_next) const {
+bool ChatTemplate::names(const std::string& word) const { return program_->names.contains(word); }
+
+RenderedChat ChatTemplate::render(const std::vector<ChatMessage>& messages, bool answer_next,
+                                  const std::string& tools) const {
   TemplateRun::Variables globals;
   for (const auto& [name, text] : special_) globals[name] = text;
   Value list = Value::array();
-  for (const ChatMessage& message : messages)
+  for (const ChatMessage& message : messages) {
     list.push_back(Value::object({{"role", message.role}, {"content", message.content}}));
+    if (!message.other.empty()) list.back().update(Value::parse(message.other));
+  }
   globals["messages"] = std::move(list);
   globals["add_generation_prompt"] = answer_next;
-  globals["tools"] = nullptr;
+  globals["tools"] = tools.empty() ? Value(nullptr) : Value::parse(tools);
   globals["documents"] = nullptr;
   TemplateRun run(std::move(globals));
   program_->run(run);

@@ -21,6 +21,9 @@ inline constexpr const char* kAssistantRole = "assistant";
 struct ChatMessage {
   std::string role;  ///< system, user, assistant, ...
   std::string content;
+  /// What else templates read of a message, a JSON object in place of or next to the two above:
+  /// `tool_calls`, for example. Empty: nothing.
+  std::string other{};
   bool operator==(const ChatMessage&) const = default;
 };
 
@@ -46,11 +49,15 @@ class ChatTemplate {
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
 
-  /// As tokenizer.apply_chat_template(messages, tokenize=False) of transformers, but that
+  /// As tokenizer.apply_chat_template(messages, tools, tokenize=False) of transformers, but that
   /// strftime_now is not defined: what is trained on does not depend on the day. With
-  /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). Throws
-  /// UserError: what the template raises, or does that is not supported.
-  RenderedChat render(const std::vector<ChatMessage>& messages, bool answer_next) const;
+  /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). `tools`: a
+  /// JSON list; empty: none. Throws UserError: what the template raises, or does that is not
+  /// supported.
+  RenderedChat render(const std::vector<ChatMessage>& messages, bool answer_next,
+                      const std::string& tools = {}) const;
+  /// Whether a variable, a member or a text of this name is in its expressions.
+  bool names(const std::string& word) const;
   /// Whether it marks what a model generates with {% generation %}, an extension of transformers.
   bool marks_generated() const { return marks_generated_; }
 

@@ -18,41 +18,70 @@
 namespace ddp::train {
 namespace {
 
-using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kRoles = {"system", "user", kAssistantRole, "tool"};
 
-const std::string& required_text(const Json& object, const char* key) {
+const std::string& required_text(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   if (found != object.end() && found->is_string()) return found->get_ref<const std::string&>();
   throw UserError(fmt::format("'{}' is {}; give a text", key,
                               found == object.end() ? "missing" : quoted_part(found->dump())));
 }
 
-// Left out, a call would be learned as an empty answer. Files write null or [] where there is none.
-void refuse_calls(const Json& message) {
-  for (const char* key : {"tool_calls", "function_call"}) {
-    const auto found = message.find(key);
-    if (found == message.end() || found->empty()) continue;
-    throw UserError(fmt::format(
-        "'{}' is not supported; write the call into 'content' as the model is to say it, or leave "
-        "this conversation out",
-        key));
-  }
+/// Files write null or [] where there is nothing.
+bool has(const OrderedJson& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && !found->empty();
 }
 
-ChatMessage message_of(const Json& json) {
+// Left out, a call would be learned as an empty answer.
+void refuse_old_calls(const OrderedJson& message) {
+  if (!has(message, "function_call")) return;
+  throw UserError(
+      "'function_call' is not supported; write it as 'tool_calls': [{\"type\": \"function\", "
+      "\"function\": {\"name\": ..., \"arguments\": {...}}}]");
+}
+
+/// The fields for ChatMessage::other. A message that calls tools may have no content.
+std::string other_fields(const OrderedJson& message) {
+  OrderedJson other = OrderedJson::object();
+  for (const char* key : {"tool_calls", "tool_call_id", "name"}) {
+    if (has(message, key)) other[key] = message[key];
+  }
+  if (other.contains("tool_calls") && !has(message, "content")) other["content"] = nullptr;
+  return other.empty() ? "" : other.dump();
+}
+
+ChatMessage message_of(const OrderedJson& json) {
   if (!json.is_object())
     throw UserError("a message is no object; write {\"role\": ..., \"content\": ...}");
-  refuse_calls(json);
-  ChatMessage message{required_text(json, "role"), required_text(json, "content")};
-  if (std::find(kRoles.begin(), kRoles.end(), message.role) != kRoles.end()) return message;
-  throw UserError(fmt::format("unknown role {}; use system, user, assistant or tool",
-                              quoted_part(message.role)));
+  refuse_old_calls(json);
+  const std::string& role = required_text(json, "role");
+  if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
+    throw UserError(
+        fmt::format("unknown role {}; use system, user, assistant or tool", quoted_part(role)));
+  }
+  const bool calls = has(json, "tool_calls");
+  if (calls && (role != kAssistantRole || !json["tool_calls"].is_array()))
+    throw UserError("'tool_calls' is a list in a message of the assistant");
+  const bool says_nothing = calls && (!json.contains("content") || json["content"].is_null());
+  return {role, says_nothing ? "" : required_text(json, "content"), other_fields(json)};
+}
+
+/// A list, or as in files with a fixed schema, a text that holds one.
+std::string tools_of(const OrderedJson& object) {
+  if (!has(object, "tools")) return "";
+  OrderedJson tools = object["tools"];
+  if (tools.is_string())
+    tools = parse_bounded_ordered_json(tools.get_ref<const std::string&>(), "'tools'");
+  if (!tools.is_array())
+    throw UserError("'tools' is no list; write [{\"type\": \"function\", \"function\": {...}}]");
+  return tools.empty() ? "" : tools.dump();
 }
 
 /// `weight`: 0 or 1, of an assistant's message.
-bool is_weighted_out(const Json& json) {
+bool is_weighted_out(const OrderedJson& json) {
   const auto weight = json.find("weight");
   if (weight == json.end() || weight->is_null()) return false;
   if (*weight != 0 && *weight != 1)
@@ -60,9 +89,9 @@ bool is_weighted_out(const Json& json) {
   return *weight == 0;
 }
 
-void add_messages(const Json& list, bool trained, Conversation& conversation) {
+void add_messages(const OrderedJson& list, bool trained, Conversation& conversation) {
   if (!list.is_array()) throw UserError("'messages' is no list");
-  for (const Json& each : list) {
+  for (const OrderedJson& each : list) {
     ChatMessage message = message_of(each);
     const bool learned = trained && message.role == kAssistantRole && !is_weighted_out(each);
     conversation.messages.push_back(std::move(message));
@@ -70,7 +99,7 @@ void add_messages(const Json& list, bool trained, Conversation& conversation) {
   }
 }
 
-void add_part(const Json& object, const char* key, std::string_view role,
+void add_part(const OrderedJson& object, const char* key, std::string_view role,
               Conversation& conversation) {
   const bool trained = role == kAssistantRole;
   const auto found = object.find(key);
@@ -80,7 +109,7 @@ void add_part(const Json& object, const char* key, std::string_view role,
   conversation.trained.push_back(trained);
 }
 
-Conversation conversation_of(const Json& object) {
+Conversation conversation_of(const OrderedJson& object) {
   Conversation conversation;
   if (object.is_object() && object.contains("messages")) {
     add_messages(object["messages"], /*trained=*/true, conversation);
@@ -102,9 +131,10 @@ void read_file(const std::string& path, std::vector<Conversation>& all) {
     if (++number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string place = fmt::format("{}:{}", path, number);
-    const Json json = parse_bounded_json(line, place);
+    const OrderedJson json = parse_bounded_ordered_json(line, place);
     try {
       all.push_back(conversation_of(json));
+      all.back().tools = tools_of(json);
     } catch (const UserError& error) {
       throw UserError(fmt::format("{}: {}", place, error.what()));
     }
