@@ -42,13 +42,13 @@ class RecipeTest(unittest.TestCase):
             self.assertEqual(count, 1, key)
         path.write_text(text)
 
-    def run_page(self, page, *replacements):
+    def run_page(self, page, *replacements, patience=300):
         """Runs a page's commands in their order, each block of them in a shell; what each block has written."""
         said = []
         for block in re.findall(r"^```bash\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
             for written, run in replacements:
                 block = block.replace(written, run)
-            done = self.run_command("bash", "-euo", "pipefail", "-c", block)
+            done = self.run_command("bash", "-euo", "pipefail", "-c", block, patience=patience)
             self.assertEqual(done.returncode, 0, block + done.stdout + done.stderr)
             said.append(done.stdout + done.stderr)
         return said
