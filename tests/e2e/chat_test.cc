@@ -4,6 +4,8 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/conversations.h"
+#include "tests/e2e/logged_losses.h"
 #include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
@@ -11,28 +13,6 @@ namespace {
 
 using Catch::Contains;
 using Json = nlohmann::json;
-
-const std::string kChatData =
-    "data_config: {format: chat, path: chats/train.jsonl, eval_path: chats/eval.jsonl, tokenizer: "
-    "chats, block_size: 128}\n";
-const std::vector<std::string> kChatModels = {
-    "model: gpt\ngpt_config: {n_layer: 2, n_head: 2, n_embd: 32}\n",
-    "model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}\n",
-};
-const std::string& kChatLlama = kChatModels[1];
-
-struct ChatPlace : Workspace {
-  explicit ChatPlace(const std::string& model = kChatLlama) {
-    write("config.yaml", tiny_config(model + kChatData, 20, 4, 1, "0.01"));
-    ChildOptions made = trainer(*this, {});
-    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/scripts/make_conversations.py",
-                 *this / "chats"};
-    succeed(made);
-  }
-
-  /// `lines` in the file that is trained on.
-  void set_training(const std::string& lines) const { write("chats/train.jsonl", lines); }
-};
 
 /// `command` with `input` on standard input.
 ChildOptions with_input(ChildOptions command, const std::string& input) {
@@ -79,6 +59,18 @@ TEST_CASE("conversations resume bit for bit after a kill, and two ranks are one 
   check_chat_exact(kChatLlama, {"data_config.loss_on=all", "data_config.eval_path=null"});
 }
 
+TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks are one process") {
+  const Words sources = {
+      "~data_config.path", "data_config.eval_path=null",
+      "data_config.sources=[{path: chats/train.jsonl}, {path: chats/eval.jsonl, weight: 3}]"};
+  check_chat_exact(kChatLlama, sources);
+  const ChatPlace place;
+  const auto run = succeed(alone(place, joined(sources, {"trainer_config.max_steps=2"})));
+  CHECK_THAT(run.out, Contains("Data: 2 sources, ") &&
+                          Contains("eval.jsonl: 36 conversations in ") &&
+                          Contains("; weight 3: ") && Contains("the last of each source: 24 conv"));
+}
+
 TEST_CASE("zero1 and zero3 learn conversations bit for bit as ddp does") {
   for (const std::string& model : kChatModels) {
     const ChatPlace ddp(model);
@@ -91,6 +83,19 @@ TEST_CASE("zero1 and zero3 learn conversations bit for bit as ddp does") {
       CHECK(evaluations_of(by_name.out) == evaluations_of(by_ddp.out));
     }
   }
+}
+
+TEST_CASE("ranks that have some layers, or share each, learn conversations as one process does") {
+  const Words two = {"trainer_config.grad_accumulation_steps=2", "llama_config.tie_weights=false"};
+  const ChatPlace one, stages, shared;
+  const auto by_one = succeed(alone(one, two));
+  const auto by_stages =
+      succeed(launched(stages, 2, joined(two, {"distributed_config.pipeline=2"})));
+  CHECK(differences(one.snapshot(), stages.snapshot()) == Words{});
+  CHECK(evaluations_of(by_stages.out) == evaluations_of(by_one.out));
+  const auto by_shared = succeed(launched(shared, 2, joined(two, {"distributed_config.tensor=2"})));
+  check_near(logged_losses(by_shared.out), logged_losses(by_one.out), 1e-4);
+  CHECK(largest_parameter_distance(shared.snapshot(), one.snapshot()) < 1e-3);
 }
 
 TEST_CASE("adapters learn conversations, resume bit for bit and chat") {
@@ -168,8 +173,17 @@ TEST_CASE("conversations that cannot be used are refused in one line") {
   CHECK_THAT(refused({"data_config.tokenizer=null"}),
              Contains("data_config.tokenizer: is not given") && Contains("a folder"));
   CHECK_THAT(refused({"data_config.tokenizer=byte"}), Contains("data_config.tokenizer: is byte"));
-  CHECK_THAT(refused({"data_config.sources=[{path: chats/train.jsonl}]", "~data_config.path"}),
-             Contains("data_config.sources: are for texts"));
+  const auto of_sources = [&](const std::string& sources) {
+    return refused({"~data_config.path", "data_config.sources=[" + sources + "]"});
+  };
+  CHECK_THAT(of_sources("{path: chats/train.jsonl, weight: 0}"), Contains("the weights sum to 0"));
+  CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: none.jsonl}"),
+             Contains("data_config.sources: ") && Contains("none.jsonl: No such file"));
+  place.write("unanswered.jsonl", R"({"messages": [{"role": "user", "content": "x"}]})");
+  CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: unanswered.jsonl}"),
+             Contains("data_config.sources: ") &&
+                 Contains("unanswered.jsonl: none of 1 conversations has a target"));
+  std::filesystem::remove(place / "unanswered.jsonl");
   CHECK_THAT(refused({"data_config.format=text", "data_config.loss_on=all"}),
              Contains("data_config.loss_on: is for data_config.format=chat"));
   CHECK_THAT(refused({"data_config.mask_documents=true"}), Contains("data_config.mask_documents"));
