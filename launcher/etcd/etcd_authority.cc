@@ -9,6 +9,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/rendezvous/epochs.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -47,7 +48,7 @@ EtcdAuthority::~EtcdAuthority() {
 
 void EtcdAuthority::seek(std::optional<Loss> loss, const Status& status) {
   status_ = status;
-  expected_ = loss ? loss->round.info.group_world_size - (loss->host ? 1 : 0) : 0;
+  expected_ = loss ? loss->last.round.info.group_world_size - (loss->host ? 1 : 0) : 0;
   text_ = loss ? loss->text : "";
   gone_id_ = loss && loss->gone ? loss->host_id : "";
   begin_seeking();
@@ -203,13 +204,14 @@ void EtcdAuthority::ask_for_epoch() {
 }
 
 EpochKey EtcdAuthority::next_epoch() const {
-  EpochKey next{.epoch = keys_.epoch.epoch, .host_id = status_.id};
+  EpochKey next{.host_id = status_.id};
+  std::vector<long long> accepted;
   for (const Hello& node : *wanted_) {
-    next.epoch = std::max(next.epoch, node.epoch);
+    accepted.push_back(node.epoch);
     if (parse_address(node.address, 0) && node.port > 0)
       next.nodes.push_back({node.id, {node.address, node.port}});
   }
-  ++next.epoch;
+  next.epoch = granted_after(keys_.epoch.epoch, accepted);
   return next;
 }
 

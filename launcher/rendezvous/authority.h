@@ -15,6 +15,7 @@
 #include "launcher/rendezvous/control_messages.h"
 #include "launcher/rendezvous/inquiry.h"
 #include "launcher/rendezvous/job_history.h"
+#include "launcher/rendezvous/last_round.h"
 
 namespace ddp::launch {
 
@@ -32,9 +33,8 @@ class Authority : public PollHandler {
 
   /// A host that this node has lost, and the last round that it knows.
   struct Loss {
-    Round round{};
-    int node = 0;                 // this node in that round
-    std::optional<Place> host{};  // nullopt: it was this agent
+    LastRound last{};
+    std::optional<Place> host{};  // the lost one, of that round or since; nullopt: this agent
     std::string host_id{};
     bool gone = false;                          // its machine refuses connections
     std::chrono::milliseconds patience{4'000};  // how long a peer may be silent

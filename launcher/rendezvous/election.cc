@@ -12,7 +12,7 @@ void Election::seek(std::optional<Loss> loss, const Status& status) {
   vote_.reset();
   turn_ = {};  // the first questions are due at once
   if (!loss) return;
-  Succession succession(loss->round, loss->node, loss->host, loss->host_id, loss->fresh_until);
+  Succession succession(loss->last, status.id, loss->host, loss->fresh_until);
   Inquiry inquiry(succession.places(), status, settings_.token, loss->patience);
   vote_.emplace(std::move(succession), std::move(inquiry), Clock::now(), loss->patience,
                 std::move(loss->text));
@@ -67,6 +67,7 @@ void Election::hand_down(JobHistory& history) const {
   history.nodes = mandate.nodes;
   history.dead = mandate.dead;
   history.hosted = mandate.hosted;
+  history.begun = mandate.begun;
   history.alone = vote_->alone;
 }
 

@@ -1,7 +1,8 @@
 // The numbers by which later rounds of a job are told from earlier ones, where its hosts agree on
-// them without an authority.
+// them without an authority, and where one grants them. Pure.
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace ddp::launch {
@@ -14,5 +15,10 @@ long long tenure_after(long long epoch, const std::string& host_id);
 /// Whether so many hosts can have followed each other between two epochs. One that is further ahead
 /// is made up, and after it no epochs would be left.
 bool can_follow(long long epoch, long long known);
+
+/// The next epoch that an authority grants: greater than `known`, its last one, and than those of
+/// the nodes' last rounds, as it may have lost its data. Epochs that no job can have reached since
+/// `known` are ignored.
+long long granted_after(long long known, std::span<const long long> accepted);
 
 }  // namespace ddp::launch

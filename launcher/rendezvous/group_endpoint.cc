@@ -56,7 +56,7 @@ std::vector<Lead> GroupRendezvous::leads() const {
 
 // Nodes that come meanwhile are held.
 void GroupRendezvous::stand(std::vector<int> listeners) {
-  stage_ = Stage::Standing;
+  move_to(Stage::Standing);
   holds_endpoint_ = true;
   if (!listeners.empty()) watch_.set(search_.endpoints());
   watch_.take_change();
@@ -74,7 +74,7 @@ void GroupRendezvous::decide() {
   const std::string unknown = alone ? "" : watch_.unknown();
   if (step.kind == Newcomer::Step::Kind::Host && unknown.empty()) return host_at_endpoint();
   if (step.kind != Newcomer::Step::Kind::Connect) return note_standing(now, unknown);
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.follow({step.place}, patience_);
   take_search_results();
 }
@@ -140,7 +140,7 @@ void GroupRendezvous::host_at_endpoint() {
   host({.epoch = epoch_}, signpost_.take_listeners());
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   next_visit_ = Clock::now();
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.connect_to_self(search_.own().places().front());
   take_search_results();
 }
@@ -155,7 +155,13 @@ void GroupRendezvous::note_missing_token() {
                   place_text(own.front().address, own.front().port), settings_.token_remedy));
 }
 
-void GroupRendezvous::remember(const Round& round) {
+void GroupRendezvous::remember(const Round& round, bool took_part) {
+  last_round_ = {.round = round,
+                 .node = own_node_,
+                 .took_part = took_part,
+                 .begun = !took_part,  // spares are told afterwards
+                 .host_id = host_id_,
+                 .host = search_.present()};
   LastMembers members{.epoch = epoch_};
   if (!coordinator_) members.places.push_back(search_.present());
   for (const Successor& one : round.successors) {

@@ -35,7 +35,7 @@ void GroupRendezvous::search() {
   if (!candidacy_) ask_around();
   if (holds_endpoint_ && search_.may_host()) return stand({});
   if (holds_endpoint_) return wait_for_host();
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.begin();
   take_search_results();
 }
@@ -44,7 +44,7 @@ void GroupRendezvous::search() {
 void GroupRendezvous::wait_for_host() {
   channel_.reset();
   search_.rest();
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   waits_since_ = Clock::now();
 }
 
@@ -55,7 +55,7 @@ void GroupRendezvous::reconnect(const std::string& why) {
   channel_.reset();
   resuming_ = true;
   reconnect_why_ = why;
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.follow({search_.present()}, patience_);
   take_search_results();
 }
@@ -78,14 +78,13 @@ Status GroupRendezvous::status() const {
 
 // This node has no host.
 void GroupRendezvous::seek() {
-  stage_ = Stage::Seeking;
+  move_to(Stage::Seeking);
   seeking_ = true;
   std::optional<Authority::Loss> loss;
   if (last_round_) {
     // What was read just after this process had been suspended may be old.
     const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
-    loss = {.round = *last_round_,
-            .node = round_node_,
+    loss = {.last = *last_round_,
             .host_id = host_id_,
             .gone = std::exchange(host_gone_, false),
             .patience = patience_,
@@ -100,7 +99,7 @@ std::vector<Hello> GroupRendezvous::electors() const {
   std::vector<Hello> electors;
   if (!last_round_) return electors;
   for (const Follower& follower : signpost_.followers()) {
-    if (took_part(*last_round_, follower.hello.epoch, follower.channel->peer_address(),
+    if (took_part(last_round_->round, follower.hello.epoch, follower.channel->peer_address(),
                   follower.hello.port))
       electors.push_back(follower.hello);
   }
@@ -118,15 +117,22 @@ void GroupRendezvous::prepare_place() {
   succession_port_ = port_of(fd);
 }
 
+// Also while another node without a host holds this one: the two may hold each other.
 void GroupRendezvous::find_host() {
   const auto now = Clock::now();
+  const bool held = stage_ == Stage::Greeting;
   prepare_place();
   const auto step = authority_->next({.now = now, .own = place(), .followers = electors()});
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
-  if (step.kind == Authority::Step::Kind::Host && now >= rests_until_) return take_over();
+  if (step.kind == Authority::Step::Kind::Host && now >= rests_until_) {
+    channel_.reset();
+    return take_over();
+  }
   if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
   if (step.kind != Authority::Step::Kind::Connect) return;
-  stage_ = Stage::Searching;
+  if (held && step.place == search_.present()) return;
+  channel_.reset();
+  move_to(Stage::Searching);
   search_.follow({step.place}, patience_);
   take_search_results();
 }
@@ -140,7 +146,7 @@ void GroupRendezvous::redirect(const Status& status) {
   if (seeking_ || !status.has_host() || status.hosts)
     return leave_candidate("it does not host the rendezvous");
   channel_.reset();
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.follow({{status.address, status.port}}, patience_);
   take_search_results();
 }
@@ -149,19 +155,19 @@ void GroupRendezvous::redirect(const Status& status) {
 void GroupRendezvous::leave_candidate(const std::string& why) {
   constexpr std::chrono::milliseconds kAvoided{500};
   channel_.reset();
-  stage_ = Stage::Searching;
   if (seeking_) {
     authority_->avoid(search_.present());
-    stage_ = Stage::Seeking;
+    move_to(Stage::Seeking);
     return;
   }
   if (candidacy_) {
     candidacy_->newcomer.avoid(search_.present(), Clock::now() + kAvoided);
   }
   if (candidacy_ && holds_endpoint_) {
-    stage_ = Stage::Standing;
+    move_to(Stage::Standing);
     return;
   }
+  move_to(Stage::Searching);
   search_.try_another(why);
   take_search_results();
 }
@@ -203,11 +209,13 @@ void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
 void GroupRendezvous::take_over() {
   JobHistory history{.epoch = epoch_, .unused = unused_epoch_};
   if (last_round_) {
-    history.rounds = last_round_->info.restart_count + 1;
-    history.tally = last_round_->tally;
-    history.changes = last_round_->changes;
-    history.job = last_round_->info.job;
-    for (const Successor& one : last_round_->successors)
+    const Round& last = last_round_->round;
+    history.epoch = last.info.epoch;  // this node may have been a spare
+    history.rounds = last.info.restart_count + 1;
+    history.tally = last.tally;
+    history.changes = last.changes;
+    history.job = last.info.job;
+    for (const Successor& one : last.successors)
       history.order.emplace(std::pair(one.address, one.port),
                             static_cast<int>(history.order.size()));
   }
@@ -221,7 +229,7 @@ void GroupRendezvous::take_over() {
   coordinator_->set_place(place());
   holds_endpoint_ = false;
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
-  stage_ = Stage::Searching;
+  move_to(Stage::Searching);
   search_.connect_to_self({reach(), succession_port_});
   take_search_results();
 }
@@ -254,7 +262,7 @@ void GroupRendezvous::take_directions() {
     const bool idle = stage_ == Stage::Standing ||
                       (waits_since_ && stage_ == Stage::Searching && search_.is_idle());
     if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
-    stage_ = Stage::Searching;
+    move_to(Stage::Searching);
     search_.follow({{heard.address, heard.port}}, patience_);
     take_search_results();
   }
@@ -276,7 +284,7 @@ std::string GroupRendezvous::own_address() const {
 }
 
 void GroupRendezvous::say_hello() {
-  stage_ = Stage::Greeting;
+  move_to(Stage::Greeting);
   if (!resuming_) heard_ = Clock::now();
   next_beat_ = Clock::now();
   own_numeric_ = channel_->local_address();
@@ -305,7 +313,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   own_node_ = welcome.node;
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
-  stage_ = Stage::Member;
+  move_to(Stage::Member);
   authority_->settle(/*hosts=*/coordinator_ != nullptr);
   seeking_ = false;
   candidacy_.reset();

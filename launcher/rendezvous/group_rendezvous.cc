@@ -54,6 +54,15 @@ GroupRendezvous::~GroupRendezvous() {
   }
 }
 
+// What the table of stages does not have is a defect, and no reason to end a job.
+void GroupRendezvous::move_to(Stage next) {
+  if (!may_follow(stage_, next)) {
+    tell_note(fmt::format("a defect of ddp-run, please report it: stage {} follows {}",
+                          name_of(next), name_of(stage_)));
+  }
+  stage_ = next;
+}
+
 // ---- a job's course ---------------------------------------------------------------------------
 
 void GroupRendezvous::say(const ControlMessage& message) {
@@ -132,8 +141,7 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   if (const auto* m = std::get_if<Go>(&message); m && proposed_ && m->epoch == epoch_)
     begin_round();
   if (const auto* m = std::get_if<Standby>(&message)) {
-    last_round_ = m->round;
-    remember(m->round);
+    remember(m->round, /*took_part=*/false);
   }
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
@@ -145,23 +153,22 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
 }
 
 void GroupRendezvous::receive(const Round& round) {
-  last_round_ = round;
-  round_node_ = own_node_;
   proposed_ = true;
   epoch_ = round.info.epoch;
   unused_epoch_ = -1;
   last_members_ = {};
   returned_ = false;
-  remember(round);  // on disk before the vote is given
+  remember(round, /*took_part=*/true);  // on disk before the vote is given
   say(Accepted{epoch_});
 }
 
 void GroupRendezvous::begin_round() {
   proposed_ = wants_round_ = false;
+  last_round_->begun = true;
   in_round_ = true;
-  if (last_round_->info.group_rank != 0) store_.close();
+  if (last_round_->round.info.group_rank != 0) store_.close();
   JobNews news;
-  news.round = last_round_->info;
+  news.round = last_round_->round.info;
   news.round.agent_store = !settings_.rank0_store;
   news.round.store_socket = store_.source();
   tell(std::move(news));
@@ -185,7 +192,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
   if (verdict.over) {
-    stage_ = Stage::Over;
+    move_to(Stage::Over);
     // Excluded as a node: the others go on, under another host.
     if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
@@ -199,7 +206,7 @@ void GroupRendezvous::tell_note(const std::string& text) {
 }
 
 void GroupRendezvous::tell_end(const std::string& why) {
-  stage_ = Stage::Over;
+  move_to(Stage::Over);
   tell(failed_end(why));
 }
 
@@ -217,7 +224,7 @@ void GroupRendezvous::lose_job(const std::string& text) {
   if (!last_round_) return search();
   rejoin();
   if (settings_.rules.fixed_ranks) {
-    stage_ = Stage::Orphaned;
+    move_to(Stage::Orphaned);
     round_is_lost_ = false;
     return in_round_ ? void() : tell_end(lost_text_);
   }
@@ -276,7 +283,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (channel_) handle_channel();
   if (channel_) keep_time();
   if (stage_ == Stage::Standing) decide();
-  if (stage_ == Stage::Seeking) find_host();
+  if (stage_ == Stage::Seeking || (stage_ == Stage::Greeting && seeking_)) find_host();
 }
 
 // First of all: a host that has lost its place stops its workers before it does anything else.
@@ -325,7 +332,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   };
   consider(signpost_.deadline());
   consider(retry_at_);
-  if (stage_ == Stage::Seeking && rests_until_ > awake_) consider(rests_until_);
+  if (seeking_ && rests_until_ > awake_) consider(rests_until_);
   consider(authority_->deadline());
   if (candidacy_) {
     consider(candidacy_->inquiry.deadline());

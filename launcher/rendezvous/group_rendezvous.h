@@ -15,8 +15,10 @@
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/coordinator.h"
 #include "launcher/rendezvous/group_settings.h"
+#include "launcher/rendezvous/group_stage.h"
 #include "launcher/rendezvous/host_search.h"
 #include "launcher/rendezvous/job_history.h"
+#include "launcher/rendezvous/last_round.h"
 #include "launcher/rendezvous/members_file.h"
 #include "launcher/rendezvous/newcomer.h"
 #include "launcher/rendezvous/rendezvous.h"
@@ -51,16 +53,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::optional<Clock::time_point> deadline() const override;
 
  private:
-  enum class Stage {
-    Idle,
-    Searching,
-    Standing,  // listens at an endpoint, and asks the others before it hosts
-    Greeting,  // the channel is open, but there was no Welcome yet
-    Seeking,   // no host; the authority decides on the next one
-    Member,
-    Orphaned,  // static: the host is lost; this node's round has to end, then the job
-    Over,
-  };
+  using Stage = GroupStage;
 
   /// State of a node that has no host yet and knows more places than one endpoint.
   struct Candidacy {
@@ -71,6 +64,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
     bool all_heard = false;  // the endpoint decides
   };
 
+  void move_to(Stage next);
   void search();
   void wait_for_host();
   void ask_around();
@@ -82,7 +76,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void host_at_endpoint();
   bool may_greet() const;
   std::optional<Clock::time_point> next_judgement() const;
-  void remember(const Round& round);
+  void remember(const Round& round, bool took_part);
   void reconnect(const std::string& why);
   void retry();
   void seek();
@@ -160,17 +154,16 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
-  std::optional<Leave> withdrawn_;   // to be said when this node has a host
-  bool in_round_ = false;            // between Start and report_end()
-  bool join_is_due_ = false;         // between Restart and join()
-  bool round_is_lost_ = false;       // with its host; the current host does not know it
-  std::optional<Round> last_round_;  // that this node accepted, or saw as a spare node
-  bool proposed_ = false;            // last_round_ has not begun here
-  long long epoch_ = -1;             // of the last accepted round
-  long long unused_epoch_ = -1;      // JobHistory::unused of the next tenure
-  Clock::time_point rests_until_{};  // does not host before, after it has stepped down
+  std::optional<Leave> withdrawn_;       // to be said when this node has a host
+  bool in_round_ = false;                // between Start and report_end()
+  bool join_is_due_ = false;             // between Restart and join()
+  bool round_is_lost_ = false;           // with its host; the current host does not know it
+  std::optional<LastRound> last_round_;  // that this node accepted, or saw as a spare node
+  bool proposed_ = false;                // last_round_ has not begun here
+  long long epoch_ = -1;                 // of the last accepted round
+  long long unused_epoch_ = -1;          // JobHistory::unused of the next tenure
+  Clock::time_point rests_until_{};      // does not host before, after it has stepped down
   int own_node_ = 0;
-  int round_node_ = 0;  // own_node_ in last_round_
   NodeEnd last_end_;
   std::optional<NodePace> pace_;        // of this node
   std::optional<Straggler> straggler_;  // according to the host

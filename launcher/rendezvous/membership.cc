@@ -98,7 +98,7 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                                               history_.order.count({address, hello.port}) > 0)
                      : electors_.count(hello.id) > 0;
   take_older_epoch(hello);
-  if (rules_.epochs_are_granted) epoch_ = std::max(epoch_, hello.epoch);
+  if (rules_.epochs_are_granted) epoch_ = granted_after(epoch_, {&hello.epoch, 1}) - 1;
   note_later_epoch(hello.epoch, peer.elector);
   const auto known = history_.order.find({address, hello.port});
   peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
@@ -142,20 +142,35 @@ void Membership::receive(Node node, const ControlMessage& message, Clock::time_p
 }
 
 // Nobody may begin a round without one: see Succession.
-Mandate Membership::mandate(bool joined_only) const {
-  Mandate mandate{.nodes = history_.nodes, .dead = history_.dead, .hosted = history_.hosted};
-  for (const auto& [node, peer] : peers_) {
-    const bool follows = peer.elector && !peer.leaving && (peer.joined || !joined_only);
-    mandate.followers += follows ? 1 : 0;
-    mandate.returned += follows && peer.hello.returned ? 1 : 0;
+Mandate Membership::mandate_of(const std::vector<Node>& nodes) const {
+  Mandate mandate{.nodes = history_.nodes,
+                  .dead = history_.dead,
+                  .hosted = history_.hosted,
+                  .begun = history_.begun};
+  for (const Node node : nodes) {
+    const Peer& peer = peers_.at(node);
+    mandate.followers += peer.elector ? 1 : 0;
+    mandate.returned += peer.elector && peer.hello.returned ? 1 : 0;
   }
   return mandate;
+}
+
+Mandate Membership::mandate(bool joined_only) const {
+  std::vector<Node> following;
+  for (const auto& [node, peer] : peers_) {
+    if (!peer.leaving && (peer.joined || !joined_only)) following.push_back(node);
+  }
+  return mandate_of(following);
+}
+
+bool Membership::needs_mandate() const {
+  return !rules_.fixed_ranks && !rules_.epochs_are_granted && !history_.alone;
 }
 
 bool Membership::has_lost_mandate(Clock::time_point now) const {
   if (rules_.fixed_ranks || rules_.epochs_are_granted || retired_ || over()) return false;
   if (behind_) return true;
-  return phase_ == JobPhase::Gathering && now >= reunion_until_ && !history_.alone &&
+  return phase_ == JobPhase::Gathering && now >= reunion_until_ && needs_mandate() &&
          !mandate(/*joined_only=*/false).holds();
 }
 
@@ -213,7 +228,7 @@ void Membership::count(const Peer& peer, int change) {
 }
 
 std::vector<Membership::Node> Membership::ready() const {
-  std::vector<std::pair<int, Node>> places;
+  std::vector<std::pair<std::pair<int, int>, Node>> places;
   for (const auto& [node, peer] : peers_) {
     if (peer.joined && !peer.leaving) places.emplace_back(place_of(peer), node);
   }
@@ -223,8 +238,12 @@ std::vector<Membership::Node> Membership::ready() const {
   return nodes;
 }
 
-int Membership::place_of(const Peer& peer) const {
-  return rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
+// Who is first takes part. Without those of the last round nobody may begin the next one, and the
+// host takes part itself.
+std::pair<int, int> Membership::place_of(const Peer& peer) const {
+  if (rules_.fixed_ranks) return {0, peer.hello.node_rank};
+  const bool hosts = !rules_.epochs_are_granted && peer.hello.id == rules_.host_id;
+  return {hosts ? 0 : peer.elector ? 1 : 2, peer.order};
 }
 
 // A spare that is ready must not take the place of a node that joins again in a moment.
@@ -251,8 +270,7 @@ void Membership::try_start(Clock::time_point now) {
   awaiting_.clear();
   if (phase_ != JobPhase::Gathering || retired_ || behind_) return;
   const int count = present_;
-  const bool entitled = rules_.fixed_ranks || rules_.epochs_are_granted || history_.alone ||
-                        mandate(/*joined_only=*/true).holds();
+  const bool entitled = !needs_mandate() || mandate(/*joined_only=*/true).holds();
   if (count < rules_.min_nodes || !entitled) {
     enough_since_.reset();
     return;
@@ -263,6 +281,7 @@ void Membership::try_start(Clock::time_point now) {
   if (!full && (!all_have_joined() || now < *last_call_ends())) return;
   auto nodes = ready();
   nodes.resize(std::min(nodes.size(), static_cast<std::size_t>(rules_.max_nodes)));
+  if (needs_mandate() && !mandate_of(nodes).holds()) return;
   if (rules_.epochs_are_granted && !granted_) {
     awaiting_ = std::move(nodes);
   } else {
@@ -324,7 +343,8 @@ void Membership::start(std::vector<Node> nodes) {
 
 void Membership::accepted(Node node, const Accepted& accepted, Clock::time_point now) {
   const auto member = members_.find(node);
-  if (phase_ != JobPhase::Proposed || accepted.epoch != epoch_ || member == members_.end()) return;
+  const bool proposed = phase_ == JobPhase::Proposed && accepted.epoch == round_.info.epoch;
+  if (!proposed || member == members_.end()) return;
   member->second.accepted = true;
   const bool all = std::all_of(members_.begin(), members_.end(),
                                [](const auto& entry) { return entry.second.accepted; });
@@ -352,10 +372,10 @@ void Membership::begin(Clock::time_point now) {
   history_.order.clear();
   history_.expected = history_.dead = 0;
   ++history_.rounds;
-  history_.epoch = epoch_;
+  history_.epoch = round_.info.epoch;
   history_.nodes = running_;
   history_.alone = false;
-  history_.hosted = true;
+  history_.hosted = history_.begun = true;
   electors_.clear();
   for (auto& [node, member] : members_) {
     Peer& peer = peers_.at(node);
@@ -368,7 +388,7 @@ void Membership::begin(Clock::time_point now) {
     peer.hello.returned = false;  // it has a vote of its own from now on
     electors_.insert(peer.hello.id);
     history_.order.emplace(std::pair(peer.seen, peer.hello.port), member.rank);
-    send(node, Go{epoch_});
+    send(node, Go{history_.epoch});
   }
   for (auto& [node, peer] : peers_) {
     peer.elector = members_.count(node) > 0;

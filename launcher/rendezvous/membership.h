@@ -73,6 +73,8 @@ class Membership {
   void accepted(Node node, const Accepted& accepted, Clock::time_point now);
 
   Mandate mandate(bool joined_only) const;
+  Mandate mandate_of(const std::vector<Node>& nodes) const;
+  bool needs_mandate() const;
   void tell_others(Node node, const std::string& text);
   void tell_spare_node(Node node, const std::string& note);
   void begin(Clock::time_point now);
@@ -80,7 +82,7 @@ class Membership {
   void count(const Peer& peer, int change);
   std::vector<Node> ready() const;
   std::vector<Node> ranked(const std::vector<Node>& nodes) const;
-  int place_of(const Peer& peer) const;
+  std::pair<int, int> place_of(const Peer& peer) const;
   bool all_have_joined() const { return absent_ == 0; }
   bool the_first_have_joined() const;
   std::optional<Clock::time_point> last_call_ends() const;

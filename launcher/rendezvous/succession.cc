@@ -18,23 +18,32 @@ bool took_part(const Round& last, long long epoch, const std::string& address, i
          });
 }
 
-Succession::Succession(const Round& last, int own_node, std::optional<Place> host,
-                       std::string host_id, Clock::time_point fresh_until)
-    : epoch_(last.info.epoch),
-      nodes_(last.info.group_world_size),
-      hosted_(!host),
-      host_id_(std::move(host_id)),
+Succession::Succession(const LastRound& last, const std::string& own_id,
+                       const std::optional<Place>& lost, Clock::time_point fresh_until)
+    : epoch_(last.round.info.epoch),
+      nodes_(last.round.info.group_world_size),
+      took_part_(last.took_part),
+      hosted_(last.host_id == own_id),
+      begun_(last.begun),
+      host_id_(last.host_id),
       fresh_until_(fresh_until),
-      own_place_(SIZE_MAX) {
-  if (host) places_.push_back(*host);
-  if (!host) own_place_ = 0;
-  for (const Successor& one : last.successors) {
-    if (one.node == own_node && !hosted_) {
+      own_place_(hosted_ ? 0 : SIZE_MAX) {
+  const auto& successors = last.round.successors;  // not the host; all others, if they are few
+  host_may_count_ = successors.size() < kMaxSuccessors && std::ssize(successors) < nodes_;
+  if (!hosted_) add(last.host);
+  for (const Successor& one : successors) {
+    if (one.node == last.node && took_part_ && !hosted_) {
       own_place_ = places_.size();
     } else if (one.port > 0) {
-      places_.push_back({one.address, one.port});
+      add({one.address, one.port});
     }
   }
+  electors_ = places_.size();
+  if (lost) add(*lost);
+}
+
+void Succession::add(const Place& place) {
+  if (std::find(places_.begin(), places_.end(), place) == places_.end()) places_.push_back(place);
 }
 
 void Succession::avoid(const Place& place, Clock::time_point until) {
@@ -62,17 +71,20 @@ void Succession::note_replaced(const std::vector<Inquiry::Finding>& findings,
 
 void Succession::count(const std::vector<Inquiry::Finding>& findings,
                        const std::vector<Hello>& followers) {
-  mandate_ = {.nodes = nodes_, .hosted = hosted_};
+  mandate_ = {.nodes = nodes_, .hosted = hosted_, .begun = begun_};
   missing_.clear();
-  for (std::size_t i = 0; i < findings.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(electors_, findings.size()); ++i) {
     const Inquiry::Finding& one = findings[i];
     const bool dead = is_dead(i, one);
-    mandate_.dead += dead && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
+    const bool host = i == 0 && !hosted_;
+    const bool counts = host ? host_may_count_ : begun_;
+    mandate_.dead +=
+        dead && counts && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
     if (!dead && one.found == Found::Answer) continue;
     missing_ += fmt::format("{}{}:{} {}", missing_.empty() ? "" : ", ", one.place.address,
                             one.place.port, dead ? "is gone" : "is silent");
   }
-  mandate_.followers = 1 + static_cast<int>(followers.size());
+  mandate_.followers = static_cast<int>(followers.size()) + (took_part_ ? 1 : 0);
   for (const Hello& one : followers) mandate_.returned += one.returned ? 1 : 0;
 }
 

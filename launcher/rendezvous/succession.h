@@ -2,12 +2,19 @@
 //
 // The rule that keeps one job from becoming two: every round has an epoch, and its nodes are its
 // electorate. Only an agent with a mandate of the last round may host the next one: more than half
-// of its nodes follow it (half, if it hosted the last one itself), or all that are left. A node
+// of its nodes follow it (half, if it hosted that round itself), or all that are left. A node
 // follows one agent at a time, and two majorities have a node in common. The next round begins when
 // all of its nodes have accepted it: a node that has accepted a round knows its nodes, and one that
 // knows only an older round has to follow.
 //
 // A node that was started anew keeps its vote if its file of members has it (MembersFile).
+//
+// A round that a node has accepted need not have begun: the others may have gone on from the one
+// before, which the node may not know. Then all of its nodes must follow, dead or not, but for the
+// host that has proposed it: as the host it has followed nobody else.
+//
+// The host of the last round need not be the last host: another agent may have taken its place and
+// been lost before it has begun a round.
 //
 // "All that are left": a node counts as dead if it said goodbye or its machine refused a
 // connection, and that was found while the host's last message was fresh. Later, nodes that are
@@ -35,10 +42,11 @@ struct Mandate {
   int returned = 0;   // of them, those whose first agent may be among the dead
   int dead = 0;
   bool hosted = false;  // this agent hosted it
+  bool begun = true;    // it is known to have begun
 
   bool holds() const {
-    return nodes == 0 || 2 * followers > nodes || (hosted && 2 * followers == nodes) ||
-           followers - returned >= nodes - dead;
+    const bool most = 2 * followers > nodes || (hosted && 2 * followers == nodes);
+    return nodes == 0 || (begun && most) || followers - returned >= nodes - dead;
   }
 };
 
@@ -46,12 +54,13 @@ class Succession {
  public:
   using Step = Authority::Step;
 
-  /// `host`: where the last host was; nullopt: it was this agent. `fresh_until`: deaths found later
+  /// `lost`: where the lost host was; nullopt: it was this agent. `fresh_until`: deaths found later
   /// do not count.
-  Succession(const Round& last, int own_node, std::optional<Place> host, std::string host_id,
+  Succession(const LastRound& last, const std::string& own_id, const std::optional<Place>& lost,
              Clock::time_point fresh_until);
 
-  /// Places of all other nodes in the order of succession, the last host first.
+  /// Places of all other nodes in the order of succession, the last round's host first, and the
+  /// lost host's if it is another one. None comes twice.
   const std::vector<Place>& places() const { return places_; }
   /// A connection to `place` failed: does not try it again before `until`.
   void avoid(const Place& place, Clock::time_point until);
@@ -65,6 +74,7 @@ class Succession {
   bool is_first() const { return first_; }
 
  private:
+  void add(const Place& place);
   void note_replaced(const std::vector<Inquiry::Finding>& findings, Clock::time_point now);
   bool avoided(const Place& place, Clock::time_point now) const;
   bool is_dead(std::size_t i, const Inquiry::Finding& finding) const;
@@ -74,12 +84,16 @@ class Succession {
 
   long long epoch_;
   int nodes_;
-  bool hosted_;
+  bool took_part_;  // this node, in that round
+  bool hosted_;     // this agent, that round
+  bool begun_;
   std::string host_id_;
   Clock::time_point fresh_until_;
   std::optional<Clock::time_point> replaced_{};  // when another agent was found at the host's place
   std::vector<Place> places_;
-  std::size_t own_place_;  // number of places before this node
+  std::size_t electors_ = 0;  // of places_, those of the last round's nodes and its host
+  bool host_may_count_;       // the host is known to have taken part in its round
+  std::size_t own_place_;     // number of places before this node; SIZE_MAX: it may not host
   std::vector<std::pair<Place, Clock::time_point>> avoided_;
   Mandate mandate_;
   std::string missing_;

@@ -75,6 +75,55 @@ TEST_CASE("a host whose epochs are granted begins no round without one, and need
   }
 }
 
+TEST_CASE("a new host waits for all nodes of a round that may never have begun") {
+  JobHistory history = after(1, {2, 3, 4}, 3, 1);
+  history.begun = false;
+  Job job(elastic(1, 4), history);
+  job.come({2, 3}).pass(milliseconds(1'999));
+  CHECK(job.rounds(2) == 0);
+  SECTION("it has no mandate without them") {
+    job.pass(milliseconds(1));
+    CHECK(job.membership.has_lost_mandate(job.now));
+  }
+  SECTION("with them it begins a round, after which most of them will do") {
+    job.come({4});
+    CHECK(job.order() == Nodes{2, 3, 4});
+    job.membership.lost(4, "silent", job.now, /*certain=*/false);
+    job.deliver().end_stopped({2, 3}).join(2).join(3).pass(seconds(1));
+    CHECK(job.order() == Nodes{2, 3});
+  }
+}
+
+TEST_CASE("newcomers take no place in a round that a node of the last one needs") {
+  Job job(elastic(1, 3), after(1, {2, 3}, 2, 0));
+  Hello returned = job.hello_of(3);
+  returned.port = 9000;
+  returned.epoch = 7;
+  returned.returned = true;
+  job.come({4, 5}).greet(3, returned).join(3).come({2}).pass(seconds(2));
+  CHECK(job.order() == Nodes{2, 3, 4});
+}
+
+TEST_CASE("a host that is there takes part in its round, whoever came first") {
+  Job job(elastic(1, 2));
+  job.greet(2).greet(3).greet(1).join(2).join(3).join(1);
+  CHECK(job.order() == Nodes{1, 2});
+  CHECK(job.last<Round>(1).successors.size() == 1);
+}
+
+TEST_CASE("a node that comes while the others accept a round does not end it") {
+  MembershipRules rules = elastic(1, 2);
+  rules.epochs_are_granted = true;
+  Job job(rules, {.rounds = 2, .expected = 2, .epoch = 7});
+  job.deaf = {2};
+  job.come({2, 3});
+  job.membership.grant_epoch(12, job.now);
+  Hello later = job.hello_of(4);
+  later.epoch = 20;
+  job.deliver().greet(4, later).say(2, Accepted{12});
+  CHECK(job.all<Go>(2).size() == 1);
+}
+
 TEST_CASE("a new host waits for nodes whose workers take their time to stop") {
   Job job(elastic(1, 4), after(1, {2, 3}, 2, 1));
   job.greet(2).come({3}).pass(seconds(25));

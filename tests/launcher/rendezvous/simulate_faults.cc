@@ -1,15 +1,17 @@
 // The nodes of one elastic job in this process, with the real rendezvous of ddp-run and without
 // workers, under random faults: cut and reset connections, pauses, kills, returns. In half of the
-// schedules there are several endpoints, and in half of them nodes that return have their file of
-// members. The same seed makes the same faults. Ends with 1 if a schedule breaks a rule:
+// schedules there are several endpoints, in half of them nodes that return have their file of
+// members, and in a fifth of them there are more nodes than places. The same seed makes the same
+// faults. Ends with 1 if a schedule breaks a rule:
 //   - at most one round of the job runs at a time, with a greater epoch than all that ran before
-//   - once nothing fails any more, all nodes that are left form one job again
+//   - once nothing fails any more, all nodes that are left, but for spares, form one job again
 //   - no node ends as if the job had succeeded before all workers of one round have
+//   - no node changes its stage as GroupStage does not allow
 //   - a node that waits sleeps: it does not ask again and again to be woken at a time that has
 //   passed
 // The nodes' sockets are in a network namespace of this process, where that is permitted.
 //   simulate_faults [--schedules=N] [--seconds=N] [--seed=N] [--nodes=N] [--endpoints=N]
-//                   [--files=0|1] [--lost-rack] [--found] [--verbose]
+//                   [--files=0|1] [--spares=N] [--lost-rack] [--found] [--verbose]
 // --seconds: begins no further schedule after so long. --lost-rack: 130 nodes, of which half of the
 // first ones are lost at once, the host among them, silently and by being killed. --found: the
 // schedules that have found a defect.
@@ -57,6 +59,7 @@ struct Options {
   int min_nodes = 0;
   int endpoints = 0;  // 0: 1 to 3
   int files = -1;     // -1: in every second schedule
+  int spares = -1;    // -1: one or two in every fifth schedule
   int seconds = 0;    // 0: as long as it takes
   bool lost_rack = false;
   bool found = false;
@@ -65,13 +68,21 @@ struct Options {
 
 constexpr int kMostHurried = 100;
 
-constexpr std::array<unsigned long, 6> kFound{
-    8,        // a node that was held by the next host did not sleep
-    32,       // nor did a host that waited for more nodes
-    401'347,  // a node reconnected to its host, which had stepped down and waited for that node
-    402'910,  // the same with more nodes
-    402'351,  // a host stepped down again and again for a node that had accepted a round of nobody
-    403'120,  // a node that was to join while it reconnected did not
+struct Found {
+  unsigned long seed;
+  int nodes = 0;  // as in Options
+  int spares = 0;
+};
+
+constexpr std::array kFound{
+    Found{8},        // a node that was held by the next host did not sleep
+    Found{32},       // nor did a host that waited for more nodes
+    Found{401'347},  // a node reconnected to its host, which had stepped down and waited for it
+    Found{402'910},  // the same with more nodes
+    Found{402'351},  // a host stepped down again and again: a node had accepted a round of nobody
+    Found{403'120},  // a node that was to join while it reconnected did not
+    // A host went on from a round that it alone had accepted, the others from the one before.
+    Found{9'000'130, 4, 1},
 };
 
 struct Broken : std::runtime_error {
@@ -109,6 +120,11 @@ class Schedule {
     const int most = number(0, 1) == 0 ? 1 : std::min(3, count);
     endpoints_ = options.endpoints > 0 ? options.endpoints : number(1, most);
     files_ = options.files >= 0 ? options.files == 1 : number(0, 1) == 1;
+    spares_ = options.spares >= 0 ? options.spares
+              : seed % 5 == 4     ? 1 + static_cast<int>(seed % 2)
+                                  : 0;
+    spares_ = std::clamp(spares_, 0, count - 1);
+    min_nodes_ = std::min(min_nodes_, count - spares_);
     port_ = 20'000 + static_cast<int>(seed % 20'000);
   }
   ~Schedule() {
@@ -120,7 +136,7 @@ class Schedule {
   void run() {
     for (int i = 0; i < count(); ++i) start(i);
     pass(seconds(10));
-    require(running_round() == count(), "the first round has not begun");
+    require(running_round() == places(), "the first round has not begun");
     const int faults = number(1, 8);
     for (int i = 0; i < faults; ++i) {
       fail();
@@ -172,12 +188,34 @@ class Schedule {
     pass(seconds(30));
     require(!nodes_[kSleeper].round, "a node goes on with a round that others have gone on from");
   }
+  // The last round's host is cut off. The next one dies before it has begun a round: the node that
+  // followed it is one of two that are left.
+  void lose_host_before_its_round() {
+    constexpr int kFirst = 0, kSecond = 1, kThird = 2;
+    for (int i = 0; i < count(); ++i) start(i);
+    pass(seconds(10));
+    require(running_round() == count(), "the first round has not begun");
+    Net::cut(kFirst, kSecond);
+    Net::cut(kFirst, kThird);
+    const bool taken =
+        pass_until(Net::now() + seconds(30), [&] { return newest_host_ == kSecond; });
+    require(taken, "the second node has not taken the place of the first");
+    pass(milliseconds(500));
+    require(!nodes_[kThird].round || nodes_[kThird].stops, "the next host has begun a round");
+    kill(kSecond);
+    pass(seconds(60));
+    require(!nodes_[kThird].round, "one of two nodes that are left goes on alone");
+    Net::heal_all();
+    const bool well = pass_until(Net::now() + seconds(60), [&] { return running_round() == 2; });
+    require(well, "the two nodes that are left form no job");
+  }
   /// Whether the nodes that were left formed a job.
   bool went_on() const { return went_on_; }
 
  private:
   int count() const { return static_cast<int>(nodes_.size()); }
   int number(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  int places() const { return count() - spares_; }
   int any_node() { return number(0, count() - 1); }
   void say(const std::string& text) const {
     if (verbose_) {
@@ -206,7 +244,7 @@ class Schedule {
     Net::revive(i);
     Net::act_as(i);
     GroupSettings settings;
-    settings.rules = {.run_id = "job", .min_nodes = min_nodes_, .max_nodes = count()};
+    settings.rules = {.run_id = "job", .min_nodes = min_nodes_, .max_nodes = places()};
     settings.rules.restarts.max_restarts = 1000;
     settings.rules.restarts.quick = {};  // no delays: each life is short here
     settings.host = Net::address_of(0);
@@ -345,6 +383,8 @@ class Schedule {
         return;
       case JobNews::Kind::Note:
         say(fmt::format("node {}: {}", i, news.text));
+        require(news.text.find("a defect of ddp-run") == std::string::npos, news.text);
+        if (news.text.starts_with("this node hosts")) newest_host_ = i;
         return;
     }
   }
@@ -409,22 +449,36 @@ class Schedule {
     say("nothing fails any more");
     Net::heal_all();
     for (Node& node : nodes_) node.paused_until = {};
-    const bool well = pass_until(Net::now() + seconds(1'500),
-                                 [this] { return alive() == 0 || running_round() == alive(); });
-    require(well, "the nodes that are left form no job");
+    const auto well = [this] {
+      return alive() == 0 || running_round() == std::min(alive(), places());
+    };
+    const auto end = Net::now() + seconds(1'500);
+    do {
+      pass_until(end, well);
+      // A round may be lost already, without its nodes' knowledge, and spares look for the job.
+      pass(seconds(spares_ > 0 ? 60 : 10));
+    } while (!well() && Net::now() < end);
+    require(well(), "the nodes that are left form no job");
   }
 
-  // All workers end with 0.
+  // All workers end with 0. A node without a part in the last round may know none of those that
+  // are left, and look for them.
   void finish() {
     if (alive() == 0) return;
     finishing_ = true;
+    std::vector<int> at_work;
     for (int i = 0; i < count(); ++i) {
       Node& node = nodes_[static_cast<std::size_t>(i)];
-      if (!node.waits_for_news()) continue;
+      if (!node.waits_for_news() || !node.round) continue;
+      at_work.push_back(i);
       node.round.reset();
       ask(i, [&] { node.rendezvous->report_end({}); });
     }
-    const bool well = pass_until(Net::now() + seconds(60), [this] { return alive() == 0; });
+    const bool well = pass_until(Net::now() + seconds(60), [&] {
+      return std::none_of(at_work.begin(), at_work.end(), [this](int i) {
+        return nodes_[static_cast<std::size_t>(i)].waits_for_news();
+      });
+    });
     require(well, "the job does not end with its workers");
   }
 
@@ -487,6 +541,8 @@ class Schedule {
   long long newest_ = -1;
   bool went_on_ = false;
   bool finishing_ = false;
+  int spares_ = 0;
+  int newest_host_ = -1;
   int hurried_ = 0;  // wake-ups in a row that were due at once
   int endpoints_ = 1;
   bool files_ = false;
@@ -510,6 +566,8 @@ Options parse(int argc, char** argv) {
       options.endpoints = static_cast<int>(value());
     else if (arg.starts_with("--files="))
       options.files = static_cast<int>(value());
+    else if (arg.starts_with("--spares="))
+      options.spares = static_cast<int>(value());
     else if (arg.starts_with("--seconds="))
       options.seconds = static_cast<int>(value());
     else if (arg == "--lost-rack")
@@ -590,15 +648,19 @@ int simulate(const Options& options) {
 int repeat_found(Options options) {
   options.schedules = 1;
   int broken = 0;
-  for (const unsigned long seed : kFound) {
-    options.seed = seed;
+  for (const Found& found : kFound) {
+    options.seed = found.seed;
+    options.nodes = found.nodes;
+    options.spares = found.spares;
     broken += simulate(options);
   }
   options.nodes = 5;
   options.min_nodes = options.endpoints = 1;
-  options.files = 0;
+  options.files = options.spares = 0;
   try {
     Schedule(options, 1).wake_at_former_host();
+    options.nodes = 3;
+    Schedule(options, 1).lose_host_before_its_round();
   } catch (const Broken& error) {
     ++broken;
     fmt::print(stderr, "{}\n", error.what());
