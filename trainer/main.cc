@@ -69,6 +69,7 @@ static void prepare_process() {
   }
   ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   c10::initLogging();
+  end_with_uncaught_exceptions();
 }
 
 static int guarded_main(int argc, const char* const* argv) {

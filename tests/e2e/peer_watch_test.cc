@@ -68,8 +68,8 @@ TEST_CASE("a rank that waits for a peer that stands still leaves by itself after
                                       "trainer_config.save_every_steps=5"});
   INFO(run.out << run.err);
   CHECK(run.exit == 128 + SIGTERM);
-  CHECK_THAT(run.err, Contains("rank 0: stopped by signal 15 while it waited for rank 1, which has "
-                               "been silent for 2 s"));
+  CHECK_THAT(run.err, Contains("rank 0: stopped by signal 15 while it waited for rank 1, which "
+                               "gives no sign of life"));
   CHECK(errors_of(run.err) == Words{});
   CHECK(inspect(place, place.snapshot()).at("step") == 10);
 }
@@ -97,7 +97,7 @@ TEST_CASE("a rank that is slow, but lives, is waited for: the stop saves") {
   INFO(job.out() << job.err());
   CHECK(job.wait_exit(kPatience) == 75);
   CHECK_THAT(job.out(), Contains("Stopped by signal 15 and saved"));
-  CHECK_THAT(job.err(), !Contains("been silent"));
+  CHECK_THAT(job.err(), !Contains("no sign of life"));
 }
 
 }  // namespace ddp::test

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -102,9 +103,18 @@ std::string current_exception_text() noexcept {
 }
 
 void end_with_current_exception() noexcept {
+  static std::atomic_flag ending;
+  while (ending.test_and_set()) ::pause();
   const int code = report_current_exception();
   std::fflush(nullptr);
   std::_Exit(code);
+}
+
+void end_with_uncaught_exceptions() {
+  std::set_terminate([] {
+    if (!std::current_exception()) std::abort();
+    end_with_current_exception();
+  });
 }
 
 }  // namespace ddp::train

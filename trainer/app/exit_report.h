@@ -11,8 +11,12 @@ int report_current_exception() noexcept;
 
 /// The same inside a process group, without unwinding: destroying the group first would let the
 /// peers fail on a closed connection before this process has ended, and the launcher would take one
-/// of them for the cause.
+/// of them for the cause. Of several threads the first one reports.
 [[noreturn]] void end_with_current_exception() noexcept;
+
+/// Lets an exception that leaves a thread or a destructor end the process in the same way, as an
+/// error of a GPU does that a thread of torch meets first.
+void end_with_uncaught_exceptions();
 
 /// The message of the exception in flight, without printing it.
 std::string current_exception_text() noexcept;

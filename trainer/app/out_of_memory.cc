@@ -54,9 +54,10 @@ bool is_out_of_memory(const std::exception& error) {
            system->code() == std::errc::resource_unavailable_try_again;  // a thread's stack
   }
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::Error*>(&error) == nullptr) return false;
   const std::string_view text = error.what();
-  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
-         text.find("DefaultCPUAllocator: ") != std::string_view::npos &&
+  if (text.starts_with("CUDA error: out of memory")) return true;  // not of torch's allocator
+  return text.find("DefaultCPUAllocator: ") != std::string_view::npos &&
          text.find(kCpuAllocator) != std::string_view::npos;
 }
 

@@ -327,13 +327,18 @@ std::string prepare_folders(const RunConfig& run) {
   }
 }
 
-/// Ends the process as the signal would have done, had it not been caught.
+/// Ends the process as the signal would have done, had it not been caught. `silent_rank`: this one
+/// for its device.
 [[noreturn]] void leave_peers(int silent_rank, ProcessGroup& group, Log& log) {
   const int signal = StopSignal::pending();
+  const std::string silent =
+      silent_rank == group.rank()
+          ? "its GPU, which has made no progress since: a kernel may never end"
+          : fmt::format("rank {}, which gives no sign of life", silent_rank);
   log.warning(fmt::format(
-      "rank {}: stopped by signal {} while it waited for rank {}, which has been silent "
-      "for {} s: nothing is saved beyond the last snapshot",
-      group.rank(), signal, silent_rank, PeerWatch::kSilence / std::chrono::seconds(1)));
+      "rank {}: stopped by signal {} while it waited for {}: nothing is saved beyond the last "
+      "snapshot",
+      group.rank(), signal, silent));
   log.flush();
   group.abort();  // a kernel that spins may hold up the end of the process
   std::_Exit(launch::kExitSignalBase + signal);

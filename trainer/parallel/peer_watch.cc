@@ -1,5 +1,6 @@
 #include "trainer/parallel/peer_watch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -22,7 +23,10 @@ std::string as_text(const std::string& address, uint16_t port) {
 
 PeerWatch::PeerWatch(ProcessGroup& group, const DistEnv& env, Leave leave)
     : leave_(std::move(leave)), own_(group.size() > 1 ? group.address() : ""), rank_(group.rank()) {
-  if (group.size() == 1) return;
+  if (group.size() == 1) {
+    if (end_.fd() >= 0) thread_ = std::thread([this] { look(); });
+    return;
+  }
   const auto texts = group.gather_texts(as_text(group.address(), own_.port()));
   for (int rank = 0; rank < group.size(); ++rank) {
     const std::string& text = texts[static_cast<std::size_t>(rank)];
@@ -57,8 +61,26 @@ bool PeerWatch::still_waiting() const { return CollectiveWait::current() == judg
 void PeerWatch::look() {
   while (!end_.wait_for(kBetweenPeerLooks)) {
     const uint64_t wait = CollectiveWait::current();
-    if (StopSignal::pending() != 0 && wait != 0) look_at_peers(wait);
+    if (peers_.empty()) {
+      look_at_device(wait);
+    } else if (StopSignal::pending() != 0 && wait != 0) {
+      look_at_peers(wait);
+    }
   }
+}
+
+// Before the signal as well: how long a step of this run takes is only seen then.
+void PeerWatch::look_at_device(uint64_t wait) {
+  constexpr int kSteps = 5;
+  if (wait == 0 || !still_waiting()) {
+    longest_wait_ = std::max(longest_wait_, waited_);
+    waited_ = {};
+    judged_wait_ = wait;
+    return;
+  }
+  waited_ += kBetweenPeerLooks;
+  if (StopSignal::pending() != 0 && waited_ > std::max(kDeviceSilence, kSteps * longest_wait_))
+    leave(rank_);
 }
 
 void PeerWatch::look_at_peers(uint64_t wait) {
@@ -68,12 +90,16 @@ void PeerWatch::look_at_peers(uint64_t wait) {
     if (peer.rank == rank_) continue;
     if (gives_sign_of_life(peer.address, peer.port, kSilence, end_)) continue;
     if (end_.wait_for({}) || !still_waiting()) return;
-    // A copy of the state behind the silent rank's part would never end.
-    const DeviceGivenUp given_up;
-    finish_work();
-    if (still_waiting()) leave_(peer.rank);
+    leave(peer.rank);
     return;
   }
+}
+
+void PeerWatch::leave(int rank) {
+  // A copy of the state behind the silent rank's part would never end.
+  const DeviceGivenUp given_up;
+  finish_work();
+  if (still_waiting()) leave_(rank);
 }
 
 void PeerWatch::finish_work() {

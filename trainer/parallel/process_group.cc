@@ -146,12 +146,34 @@ void ProcessGroup::share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wan
   shares_memory_ = true;
 }
 
+namespace {
+
+/// NCCL's own set-up waits for all ranks without a bound, here for at most `timeout`: then throws
+/// c10::Error and leaves the thread that waits behind, as it can only end with the process.
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                               int rank, int size, torch::Device device,
+                                               std::chrono::milliseconds timeout) {
+  std::packaged_task<c10::intrusive_ptr<c10d::Backend>()> connect([=] {
+    loaded_cuda_module()->set_device(device.index());
+    return loaded_cuda_module()->connect_nccl(store, rank, size, device, timeout);
+  });
+  auto connected = connect.get_future();
+  std::thread(std::move(connect)).detach();
+  TORCH_CHECK(connected.wait_for(timeout) == std::future_status::ready,
+              "its set-up did not end within distributed_config.timeout_s=",
+              static_cast<double>(timeout.count()) / 1000,
+              ": another rank has not entered it or cannot be reached");
+  return connected.get();
+}
+
+}  // namespace
+
 // At once, not at the first collective: what NCCL says then is said of the connection.
 void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
                                 const DevicePlan& plan, std::chrono::milliseconds timeout) {
   try {
-    const auto nccl = loaded_cuda_module()->connect_nccl(
-        c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_, size_, plan.device, timeout);
+    const auto nccl = connect_nccl(c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_,
+                                   size_, plan.device, timeout);
     group_->setBackend(torch::kCUDA, c10d::ProcessGroup::BackendType::NCCL, nccl);
   } catch (const c10::Error& error) {
     std::string why = error.what_without_backtrace();

@@ -65,20 +65,32 @@ bool wait_for_socket(int fd, short events, Clock::time_point deadline, const End
   }
 }
 
+enum class Answer { kAlive, kNone, kRefused };
+
 /// One question. Nobody writes anything: the answer is the connection's end.
-bool ask_once(const addrinfo& address, Clock::time_point deadline, const EndEvent& end) {
+Answer ask_once(const addrinfo& address, Clock::time_point deadline, const EndEvent& end) {
+  const auto refused = [](int error) {
+    return error == ECONNREFUSED ? Answer::kRefused : Answer::kNone;
+  };
   const Socket socket(address);
-  if (socket.fd() < 0) return false;
+  if (socket.fd() < 0) return Answer::kNone;
   const bool connected = ::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0;
-  if (!connected && errno != EINPROGRESS) return false;
-  if (!connected && !wait_for_socket(socket.fd(), POLLOUT, deadline, end)) return false;
+  if (!connected && errno != EINPROGRESS) return refused(errno);
+  if (!connected && !wait_for_socket(socket.fd(), POLLOUT, deadline, end)) return Answer::kNone;
   int error = 0;
   socklen_t size = sizeof error;
   if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
-    return false;
-  if (!wait_for_socket(socket.fd(), POLLIN, deadline, end)) return false;
+    return refused(error);
+  if (!wait_for_socket(socket.fd(), POLLIN, deadline, end)) return Answer::kNone;
   char byte = 0;
-  return ::recv(socket.fd(), &byte, 1, 0) == 0;
+  return ::recv(socket.fd(), &byte, 1, 0) == 0 ? Answer::kAlive : Answer::kNone;
+}
+
+/// Where nothing but the process itself can refuse a connection.
+bool is_loopback(const addrinfo& address) {
+  if (address.ai_family != AF_INET) return false;
+  const auto& internet = *reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+  return ntohl(internet.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
 }  // namespace
@@ -132,7 +144,9 @@ bool gives_sign_of_life(const std::string& address, uint16_t port,
   const auto target = numeric_address(address, port);
   if (!target) return false;
   do {
-    if (ask_once(*target, deadline, end)) return true;
+    const Answer answer = ask_once(*target, deadline, end);
+    if (answer == Answer::kAlive) return true;
+    if (answer == Answer::kRefused && is_loopback(*target)) return false;
   } while (!end.wait_for(kBetweenQuestions) && Clock::now() < deadline);
   return false;
 }

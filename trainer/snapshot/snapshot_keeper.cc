@@ -217,7 +217,8 @@ void SnapshotKeeper::write(const Save& save) {
   } catch (const SupersededError& error) {
     return stop_saving(error);
   } catch (const std::exception& error) {
-    failure = error.what();
+    const std::string text = error.what();  // torch appends a stack trace
+    failure = text.substr(0, text.find('\n'));
     disk_was_full = dynamic_cast<const NoSpaceError*>(&error) != nullptr;
   }
   if (!save.shard) ended(save, failure);

@@ -1,0 +1,129 @@
+// What a GPU or NCCL does wrong ends a run in time, with one line, and costs no snapshot.
+#include <signal.h>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/gpu/gpu_job.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+const Words kSaves = {"trainer_config.max_steps=18", "trainer_config.save_every_steps=2"};
+
+/// Runs to the end from the last snapshot, and compares with a run that nothing has befallen.
+void check_resumes_exactly(const Workspace& place) {
+  const Workspace unbroken;
+  succeed(on_gpus(unbroken, 1, alone(unbroken, kSaves)));
+  const auto resumed = succeed(on_gpus(place, 1, alone(place, kSaves)));
+  INFO(resumed.out << resumed.err);
+  CHECK_THAT(resumed.out, Contains("Resuming training from snapshot"));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+}  // namespace
+
+TEST_CASE("a process whose kernel never ends leaves after SIGTERM, and resumes exactly") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(place, 1, alone(place, kSaves));
+  options.set["FAKECUDA_STUCK_AT"] = "2000";
+  ChildProgram run(options);
+  run.wait_for("a kernel never ends", 1, kPatience);
+  run.signal(SIGTERM);
+  CHECK(run.wait_exit(kPatience) == 128 + SIGTERM);
+  CHECK_THAT(run.err(), Contains("waited for its GPU, which has made no progress"));
+  check_resumes_exactly(place);
+}
+
+// Whichever thread sees it first: training, the copy of a snapshot, the loader.
+TEST_CASE("an illegal address at any moment ends a run with one line, and costs no snapshot") {
+  if (!gpus_are_faked()) return;
+  for (const char* launch : {"400", "1013", "1500", "1777", "2001", "2222"}) {
+    INFO("launch " << launch);
+    const Workspace place;
+    auto options = on_gpus(place, 1, alone(place, kSaves));
+    options.set["FAKECUDA_FAULT_AT"] = launch;
+    const auto run = finish(options);
+    INFO(run.out << run.err);
+    CHECK(run.exit == 1);
+    CHECK(errors_of(run.err).size() == 1);
+    CHECK_THAT(run.err, Contains("an illegal memory access was encountered"));
+    CHECK_THAT(run.err, !Contains("terminate called") && !Contains("frame #"));
+    if (std::string(launch) == "2222") check_resumes_exactly(place);
+  }
+}
+
+TEST_CASE("an illegal address on one of two ranks ends the job without a stack trace") {
+  if (!gpus_are_faked()) return;
+  for (const char* launch : {"1200", "1900"}) {
+    INFO("launch " << launch);
+    const Workspace place;
+    auto options = on_gpus(place, 2, launched(place, 2, kSaves));
+    options.set["FAKECUDA_FAULT_AT"] = launch;
+    options.set["FAKECUDA_FAULT_RANK"] = "1";
+    const auto run = finish(options);
+    INFO(run.out << run.err);
+    CHECK(run.exit == 1);
+    CHECK_THAT(run.err, Contains("rank 1: ") && Contains("an illegal memory access"));
+    CHECK_THAT(run.err, !Contains("terminate called") && !Contains("frame #"));
+  }
+}
+
+TEST_CASE("a rank that never joins NCCL ends the job after timeout_s, with one line") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options =
+      on_gpus(place, 2, launched(place, 2, joined(kSaves, {"distributed_config.timeout_s=3"})));
+  options.set["FAKENCCL_NEVER_JOIN"] = "1";
+  options.set["FAKECUDA_FAULT_RANK"] = "1";
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 1);
+  CHECK_THAT(run.err, Contains("cannot join by NCCL") && Contains("timeout_s=3"));
+}
+
+// Without torch's cache each tensor is a call of cudaMalloc: the model's, those of forward and
+// backward passes, of the optimizer, of an evaluation, of a snapshot.
+TEST_CASE("a GPU that is full in any phase ends a run with one line") {
+  if (!gpus_are_faked()) return;
+  const Words words = {"trainer_config.max_steps=4", "trainer_config.eval_every_steps=2",
+                       "trainer_config.save_every_steps=2"};
+  const auto without_cache = [&](const Workspace& place, int fails_at) {
+    auto options = on_gpus(place, 1, alone(place, words));
+    options.set["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1";
+    options.set["FAKECUDA_OOM_AT"] = std::to_string(fails_at);
+    options.set["FAKECUDA_OOM_LASTS"] = "1";
+    return options;
+  };
+  const Workspace enough;
+  succeed(without_cache(enough, 0));
+  const int calls = ledgers_of(enough).at(0).at("alloc_calls").get<int>();
+  constexpr int kMoments = 8;
+  REQUIRE(calls > 1000);
+  for (int moment = 0; moment < kMoments; ++moment) {
+    const int call = 1 + moment * calls / kMoments;
+    INFO("cudaMalloc " << call << " of " << calls);
+    const Workspace place;
+    const auto run = finish(without_cache(place, call));
+    INFO(run.out << run.err);
+    CHECK(run.exit == 76);
+    CHECK(lines_of(run.err).size() == 1);
+    CHECK_THAT(run.err, Contains("out of memory on the GPU"));
+  }
+}
+
+TEST_CASE("more ranks than GPUs are refused in one line") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(place, 2, launched(place, 3, kSaves));
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 2);
+  CHECK(errors_of(run.err).size() == 1);
+  CHECK_THAT(run.err, Contains("3 local ranks, but this node shows 2 GPUs"));
+}
+
+}  // namespace ddp::test
