@@ -26,6 +26,15 @@ void fakecuda_wait(cudaStream_t stream, const char* why);
 /// Adds one call of `bytes` to the ledger's counter `name`, for example "nccl:all_reduce".
 void fakecuda_count(const char* name, uint64_t bytes);
 
+/// Counts `bytes` of memory against a device. Returns 0 if it has not that many left, or if the
+/// faults ask for it.
+int fakecuda_take_memory(int device, uint64_t bytes);
+void fakecuda_give_memory_back(int device, uint64_t bytes);
+
+/// Makes addresses of the current device of a range that somebody else has mapped.
+void fakecuda_remember_range(void* begin, uint64_t bytes);
+void fakecuda_forget_range(void* begin);
+
 /// Called by every function that has no implementation: prints its name, counts it and returns
 /// `error`. With FAKECUDA_LAX=1 it returns 0 instead.
 int fakecuda_missing(const char* name, int error);

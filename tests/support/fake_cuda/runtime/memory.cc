@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/runtime/errors.h"
 #include "tests/support/fake_cuda/runtime/ledger.h"
 #include "tests/support/fake_cuda/runtime/settings.h"
@@ -204,6 +205,23 @@ cudaError_t cudaHostUnregister(void* pointer) {
   fake_cuda::forget(pointer);
   return cudaSuccess;
 }
+
+int fakecuda_take_memory(int device, uint64_t bytes) {
+  if (!fake_cuda::planned_to_fail() && fake_cuda::reserve(device, bytes)) return 1;
+  fake_cuda::count("out_of_memory", bytes);
+  return 0;
+}
+void fakecuda_give_memory_back(int device, uint64_t bytes) {
+  const std::lock_guard lock(fake_cuda::memory().mutex);
+  fake_cuda::use_of(fake_cuda::memory(), device).used -= bytes;
+}
+
+void fakecuda_remember_range(void* begin, uint64_t bytes) {
+  constexpr std::size_t kCountedElsewhere = 0;
+  fake_cuda::remember({fake_cuda::address(begin), bytes, kCountedElsewhere,
+                       fake_cuda::current_device(), MemoryKind::kDevice});
+}
+void fakecuda_forget_range(void* begin) { fake_cuda::forget(begin); }
 
 cudaError_t cudaHostGetDevicePointer(void** out, void* pointer, unsigned) {
   *out = pointer;

@@ -46,6 +46,7 @@ Settings read_settings() {
   s.illegal_address_at = number_of<int64_t>("FAKECUDA_FAULT_AT", 0);
   s.stuck_kernel = text_of("FAKECUDA_STUCK_KERNEL");
   s.stuck_kernel_at = number_of<int64_t>("FAKECUDA_STUCK_AT", 0);
+  s.mig = number_of("FAKECUDA_MIG", 0) != 0;
   s.driver_version = number_of("FAKECUDA_DRIVER", s.driver_version);
   return s;
 }
@@ -80,6 +81,13 @@ std::vector<int> read_visible() {
   return devices;
 }
 
+/// CUDA shows a process one MIG instance at most.
+std::vector<int> visible_to_cuda() {
+  auto devices = read_visible();
+  if (settings().mig && devices.size() > 1) devices.erase(devices.begin() + 1, devices.end());
+  return devices;
+}
+
 }  // namespace
 
 bool Settings::faults_apply() const {
@@ -93,14 +101,14 @@ const Settings& settings() {
 }
 
 const std::vector<int>& visible_devices() {
-  static const auto* value = new std::vector<int>(read_visible());
+  static const auto* value = new std::vector<int>(visible_to_cuda());
   return *value;
 }
 
 std::string device_uuid(int index) {
   char text[64];
-  std::snprintf(text, sizeof text, "GPU-fafafafa-0000-0000-0000-%012x",
-                static_cast<unsigned>(index));
+  std::snprintf(text, sizeof text, "%s-fafafafa-0000-0000-0000-%012x",
+                settings().mig ? "MIG" : "GPU", static_cast<unsigned>(index));
   return text;
 }
 

@@ -29,6 +29,7 @@ struct Settings {
   std::string stuck_kernel;          ///< FAKECUDA_STUCK_KERNEL: part of its name; never ends
   int64_t stuck_kernel_at = 0;       ///< FAKECUDA_STUCK_AT: the n-th launch never ends
   int driver_version = 13020;        ///< FAKECUDA_DRIVER
+  bool mig = false;                  ///< FAKECUDA_MIG: the devices are MIG instances
 
   /// Whether faults apply to this process.
   bool faults_apply() const;
@@ -41,7 +42,7 @@ const Settings& settings();
 /// after the first entry that names no device is ignored.
 const std::vector<int>& visible_devices();
 
-/// Uuid of a device, as in "GPU-<hex>"; CUDA_VISIBLE_DEVICES accepts it too.
+/// Uuid of a device, as in "GPU-<hex>" or "MIG-<hex>"; CUDA_VISIBLE_DEVICES accepts it too.
 std::string device_uuid(int index);
 
 }  // namespace fake_cuda
