@@ -113,6 +113,13 @@ if [ "$tests" = yes ]; then
   figure tests "$(last_match "$out/ctest.txt" '100% tests passed.*')"
 fi
 
+# Copies, waits of the host, collectives and memory of a step, as counted on fake GPUs (tests/gpu/expected_counts.json).
+if [ "$dry" = no ]; then
+  TRAINER=$trainer DDP_RUN=$ddp_run "$python" scripts/checks/gpu_counts.py --gpus "$ranks" >"$out/counts.txt" 2>&1 && counts=equal
+  cat "$out/counts.txt"
+  figure counts_as_on_fake_gpus "${counts:-}"
+fi
+
 # --- the device, what is equal on it, and what is not --------------------------------------------------------------------
 
 "$ddp_run" --standalone --nproc_per_node="$ranks" "$trainer" doctor >"$out/doctor.txt" 2>&1 || tail -5 "$out/doctor.txt"
@@ -167,7 +174,7 @@ restarts=1 train killed "${half[@]}" trainer_config.log_every_steps=1 trainer_co
   "trainer_config.fault_plan=['rank=$((ranks - 1)) step=$((steps / 2)) phase=backward kind=kill']"
 figure restart "$(last_match "$out/killed.txt" 'Goodput.*')"
 if [ "$ranks" -gt 1 ]; then
-  figure survivors_left "$(last_match "$out/killed.txt" 'given no sign of life for [0-9]+ s|Connection (reset|closed) by peer')"
+  figure survivors_left "$(last_match "$out/killed.txt" 'gives no sign of life|Connection (reset|closed) by peer')"
 fi
 
 # --- beside PyTorch --------------------------------------------------------------------------------------------------------

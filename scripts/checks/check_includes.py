@@ -33,7 +33,7 @@ FENCES = [
     (r".*c10d/reducer", r"trainer/parallel/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", r"trainer/parallel/|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_(folder|tables)\.cc$", "only arrow_folder.cc and arrow_tables.cc see Arrow"),
-    (r"nccl\.h$", r"trainer/parallel/|tests/support/fake_cuda/", "only trainer/parallel/ sees NCCL"),
+    (r"nccl\.h$", r"trainer/parallel/|tests/support/(fake_cuda|cuda_ledger)/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words|letter_case|normal_form)\.cc$", "only word_splitter, bert_words, letter_case and normal_form see utf8proc"),
     (r"(png|turbojpeg)\.h$", r"trainer/data/images/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
     (r"zlib\.h$", r"trainer/data/images/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),

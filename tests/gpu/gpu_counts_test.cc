@@ -54,6 +54,17 @@ void check_steps_without_waiting(const Words& overrides = {}, int numbers = 1) {
 
 }  // namespace
 
+TEST_CASE("the ledger names the line at which the host waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  ChildOptions probe;
+  probe.argv = {sync_probe()};
+  succeed(on_gpus(place, 1, probe));
+  const Json sites = ledgers_of(place).at(0).at("sync_sites");
+  REQUIRE(sites.size() == 1);
+  CHECK_THAT(sites.begin().key(), Catch::StartsWith("cudaDeviceSynchronize < (sync_probe.cc:7)"));
+}
+
 TEST_CASE("a training step of a causal language model never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<Workspace>();

@@ -31,6 +31,14 @@ ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options) 
   return options;
 }
 
+std::string sync_probe() {
+#ifdef DDP_SYNC_PROBE
+  return DDP_SYNC_PROBE;
+#else
+  return "";
+#endif
+}
+
 std::vector<nlohmann::json> ledgers_of(const Workspace& place) {
   std::vector<nlohmann::json> ledgers;
   std::ifstream file(place / kLedger);

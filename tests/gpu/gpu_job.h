@@ -17,6 +17,9 @@ bool gpus_are_faked();
 /// ranks. The ledgers go to ledger.json in the place.
 ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options);
 
+/// A program that waits for a GPU once, in main().
+std::string sync_probe();
+
 /// Ledgers of the processes that have ended, one of each rank, in the order of the ranks.
 std::vector<nlohmann::json> ledgers_of(const Workspace& place);
 

@@ -24,7 +24,8 @@ namespace ddp::train {
 /// the same CollectiveWait, it asks the others whether they still run. A rank that is only slow
 /// (computes, saves, sends gradients over a slow link) answers: it is waited for as ever. Without
 /// peers it is the device that this rank waits for: it has to come to a mark within
-/// kDeviceSilence or five times the longest wait so far. Does not end the process itself: `leave` does.
+/// kDeviceSilence or five times the longest wait so far. Does not end the process itself: `leave`
+/// does.
 class PeerWatch {
  public:
   /// Long enough for a lost packet to be sent again (1 s) and for a machine that is busy; short

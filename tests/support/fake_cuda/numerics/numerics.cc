@@ -229,6 +229,17 @@ uint64_t bytes_of(const IValue& value) {
   return bytes;
 }
 
+/// Of what an operator without results changes. Optimizers' gradients only with a scale.
+uint64_t written_bytes(const c10::FunctionSchema& schema, const std::vector<IValue>& arguments) {
+  uint64_t bytes = 0;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    if (written && argument.name() != "grads") bytes += bytes_of(arguments[i]);
+  }
+  return bytes;
+}
+
 /// Of products and of attention; all others take no time of their own.
 uint64_t flops_of(const std::string& name, const std::vector<IValue>& arguments) {
   const auto of_product = [&arguments](std::size_t first) {
@@ -261,7 +272,8 @@ void account(const c10::OperatorHandle& op, const std::vector<IValue>& arguments
   }
   const std::size_t results = stack.size() - schema.returns().size();
   for (std::size_t i = results; i < stack.size(); ++i) bytes += bytes_of(stack[i]);
-  if (schema.returns().empty() && schema.name().ends_with('_')) bytes += bytes_of(arguments[0]);
+  if (schema.returns().empty() && schema.name().ends_with('_'))
+    bytes += written_bytes(schema, arguments);
   fakecuda_count(("op:" + schema.name()).c_str(), bytes);
   if (const uint64_t flops = flops_of(schema.name(), arguments); flops > 0)
     fakecuda_count(("flop:" + schema.name()).c_str(), flops);

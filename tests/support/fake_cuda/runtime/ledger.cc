@@ -4,22 +4,29 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/support/fake_cuda/runtime/memory.h"
 #include "tests/support/fake_cuda/runtime/settings.h"
 
 namespace fake_cuda {
 namespace {
+
+using Frames = std::vector<void*>;
 
 struct Counter {
   uint64_t calls = 0;
@@ -30,7 +37,7 @@ struct Ledger {
   std::mutex mutex;
   std::map<std::string, Counter> counters;
   std::map<std::string, uint64_t> kernels;
-  std::map<std::string, uint64_t> sync_sites;
+  std::map<std::pair<std::string, Frames>, uint64_t> host_waits;
 };
 
 // Never destroyed: worker threads count until the process has ended.
@@ -47,19 +54,65 @@ std::string demangled(const char* name) {
   return full.substr(0, full.find('('));
 }
 
-/// The named functions above the CUDA call, innermost first.
-std::string call_site(const char* what) {
+Frames frames_of_caller() {
   std::array<void*, 32> frames{};
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  constexpr int kOwn = 2;
+  return depth > kOwn ? Frames(frames.begin() + kOwn, frames.begin() + depth) : Frames();
+}
+
+/// Where the program's file is loaded.
+const void* program_base() {
+  Dl_info info;
+  const auto* headers = reinterpret_cast<const void*>(::getauxval(AT_PHDR));
+  return ::dladdr(headers, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+/// "file.cc:12" of the program's frames, by addr2line; nothing for those without debug information.
+std::map<void*, std::string> source_lines(const std::set<void*>& frames) {
+  const auto* base = static_cast<const char*>(program_base());
+  std::vector<void*> own;
+  std::string command = "addr2line -s -e /proc/" + std::to_string(::getpid()) + "/exe";
+  for (void* frame : frames) {
+    Dl_info info;
+    if (::dladdr(frame, &info) == 0 || info.dli_fbase != base) continue;
+    own.push_back(frame);
+    std::array<char, 32> offset{};
+    // Before the address to return to: the call itself.
+    std::snprintf(offset.data(), offset.size(), " %#tx",
+                  static_cast<const char*>(frame) - base - 1);
+    command += offset.data();
+  }
+  std::map<void*, std::string> lines;
+  if (own.empty()) return lines;
+  FILE* output = ::popen((command + " 2>/dev/null").c_str(), "r");
+  if (output == nullptr) return lines;
+  std::array<char, 512> text{};
+  for (void* frame : own) {
+    if (std::fgets(text.data(), static_cast<int>(text.size()), output) == nullptr) break;
+    const std::string line(text.data(), std::strcspn(text.data(), "\n ("));
+    if (!line.starts_with("??")) lines[frame] = line;
+  }
+  ::pclose(output);
+  return lines;
+}
+
+/// The named functions above the CUDA call, innermost first, with their lines where those are
+/// known.
+std::string call_site(const std::string& what, const Frames& frames,
+                      const std::map<void*, std::string>& lines) {
   std::string site = what;
   int shown = 0;
-  for (int i = 2; i < depth && shown < 10; ++i) {
+  for (void* const frame : frames) {
     Dl_info info;
-    if (::dladdr(frames[static_cast<std::size_t>(i)], &info) == 0 || info.dli_sname == nullptr)
-      continue;
-    const std::string name = demangled(info.dli_sname).substr(0, 90);
+    if (shown == 10) break;
+    const auto line = lines.find(frame);
+    const bool named = ::dladdr(frame, &info) != 0 && info.dli_sname != nullptr;
+    if (!named && line == lines.end()) continue;
+    const std::string name = named ? demangled(info.dli_sname).substr(0, 90) : "";
     if (name.starts_with("cuda") || name.starts_with("fakecuda")) continue;
     site += " < " + name;
+    if (line != lines.end()) site += (named ? " (" : "(") + line->second + ")";
     ++shown;
   }
   return site;
@@ -104,6 +157,17 @@ std::map<std::string, Counter> with_prefix(const Ledger& book, std::string_view 
   return result;
 }
 
+std::map<std::string, uint64_t> sync_sites(const Ledger& book) {
+  std::set<void*> frames;
+  for (const auto& [place, calls] : book.host_waits)
+    frames.insert(place.second.begin(), place.second.end());
+  const auto lines = source_lines(frames);
+  std::map<std::string, uint64_t> result;
+  for (const auto& [place, calls] : book.host_waits)
+    result[call_site(place.first, place.second, lines)] += calls;
+  return result;
+}
+
 std::map<std::string, Counter> collectives(const Ledger& book) {
   auto result = with_prefix(book, "nccl:");
   for (const char* name :
@@ -135,10 +199,10 @@ void count_kernel(const std::string& name) {
 
 void count_host_sync(const char* what) {
   count("host_sync");
-  const std::string site = settings().sync_sites ? call_site(what) : what;
+  const Frames frames = settings().sync_sites ? frames_of_caller() : Frames();
   auto& book = ledger();
   const std::lock_guard lock(book.mutex);
-  ++book.sync_sites[site];
+  ++book.host_waits[{what, frames}];
 }
 
 void trace(const char* format, ...) {
@@ -160,7 +224,7 @@ std::string ledger_json() {
   text += ", \"rank\": " + std::to_string(rank == nullptr ? 0 : std::atoi(rank));
   text += ", \"launches\": " + json(counter_of(book, "launch").calls);
   text += ", \"host_syncs\": " + json(counter_of(book, "host_sync").calls);
-  text += ", \"sync_sites\": " + json(book.sync_sites);
+  text += ", \"sync_sites\": " + json(sync_sites(book));
   for (const char* way : {"h2d", "d2h", "d2d", "pageable"})
     text += std::string(", \"") + way + "\": " + json(counter_of(book, std::string("copy:") + way));
   text += ", \"peak_bytes\": " + json(memory.peak) + ", \"used_bytes\": " + json(memory.used);

@@ -12,7 +12,8 @@ void count(const std::string& name, uint64_t bytes = 0);
 /// Adds one launch of the kernel `name`.
 void count_kernel(const std::string& name);
 
-/// Adds one call that made the host wait for the device, with its call site if those are recorded.
+/// Adds one call that made the host wait for the device, with its call site if those are recorded:
+/// names of functions, and file and line in the program if it was built with -g1.
 void count_host_sync(const char* what);
 
 /// Prints to standard error with FAKECUDA_TRACE=1.
