@@ -1,6 +1,7 @@
 // The host never waits for the device within a training step: counted, not timed.
 #include "tests/support/catch.h"
 
+#include "tests/e2e/conversations.h"
 #include "tests/e2e/masked_text.h"
 #include "tests/e2e/pictures.h"
 #include "tests/e2e/reviews.h"
@@ -171,6 +172,11 @@ TEST_CASE("a training step in bfloat16 never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<Workspace>(
       {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
+}
+
+TEST_CASE("a training step on packed conversations never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<ChatPlace>();
 }
 
 TEST_CASE("a training step of a masked language model never waits for the GPU") {

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/conversations.h"
 #include "tests/e2e/logged_losses.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/gpu/gpu_job.h"
@@ -48,6 +49,20 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
     CHECK_FALSE(ledger.at("nccl").contains("abort"));
   }
   CHECK(ledgers_of(gpus).size() == 2);
+}
+
+TEST_CASE("conversations are learned on GPUs as on CPUs") {
+  if (!gpus_are_faked()) return;
+  for (const std::string& model : kChatModels) {
+    INFO(model);
+    Words words = {"trainer_config.max_steps=16"};
+    if (model.starts_with("model: gpt")) words = kWithoutDropout;
+    const ChatPlace gpus(model), cpus(model);
+    const auto by_gpus = succeed(on_gpus(gpus, 2, launched(gpus, 2, words)));
+    const auto by_cpus = succeed(launched(cpus, 2, words));
+    CHECK_THAT(by_gpus.out, Contains("Device: cuda:0, backend nccl"));
+    check_learned_alike(logged_losses(by_gpus.out), logged_losses(by_cpus.out), 1e-5);
+  }
 }
 
 TEST_CASE("a run on GPUs reports the peak of its tensors, which fits into what was allocated") {
