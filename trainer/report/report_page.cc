@@ -1,6 +1,7 @@
 #include "trainer/report/report_page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -72,6 +73,23 @@ Json confusions_json(const RunData& run) {
   return all;
 }
 
+/// Tenths of a microsecond would be noise; a step of very many passes is not drawn.
+Json pipeline_json(const PipelineTrace& trace) {
+  constexpr std::size_t kMostPasses = 20'000;
+  std::size_t passes = 0;
+  for (const auto& rank : trace.ranks) passes += rank.size();
+  if (passes == 0 || passes > kMostPasses) return nullptr;
+  Json ranks = Json::array();
+  for (std::size_t i = 0; i < trace.ranks.size(); ++i) {
+    Json bars = Json::array();
+    for (const TracedPass& pass : trace.ranks[i])
+      bars.push_back(
+          {pass.backward ? 1 : 0, std::llround(pass.begin_us), std::llround(pass.end_us)});
+    ranks.push_back({{"idle", idle_share(trace, i)}, {"passes", std::move(bars)}});
+  }
+  return {{"step", trace.step}, {"ranks", std::move(ranks)}};
+}
+
 Json run_json(const RunData& run, std::size_t most) {
   const Json info = Json::parse(run.info_json);
   const bool thin = std::any_of(run.series.begin(), run.series.end(),
@@ -89,7 +107,8 @@ Json run_json(const RunData& run, std::size_t most) {
           {"environment", info.value("environment", Json::object())},
           {"summary", Json::parse(run.summary_json)},
           {"samples", samples_json(run)},
-          {"confusions", confusions_json(run)}};
+          {"confusions", confusions_json(run)},
+          {"pipeline", pipeline_json(run.pipeline)}};
 }
 
 /// As it may stand in a <script>: no text of a run can end the element.

@@ -113,6 +113,8 @@ RunData read_run(const std::string& folder, std::size_t most_samples) {
   read_confusions(folder + "/" + JsonlSink::kConfusionFile, run);
   run.info_json = json_object_in(folder + "/" + kRunInfoFile);
   run.summary_json = json_object_in(folder + "/run_summary.json");
+  const Json info = Json::parse(run.info_json);
+  run.pipeline = read_pipeline_trace(folder, info.value("config", Json::object()).dump());
   return run;
 }
 

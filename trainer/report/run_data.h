@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/metrics/metric_sink.h"
+#include "trainer/report/pipeline_trace.h"
 #include "trainer/report/series.h"
 
 namespace ddp::train {
@@ -18,6 +19,7 @@ struct RunData {
   std::vector<int64_t> resumed;                       ///< Steps that an attempt went on from.
   std::vector<TextRecord> samples;                    ///< The last ones.
   std::map<std::string, ConfusionRecord> confusions;  ///< By split, the last of each.
+  PipelineTrace pipeline;  ///< Of a profiled step; without ranks: none is known.
   int64_t records = 0;
   int64_t last_step = 0;
   double first_time = 0.0;  ///< Unix seconds.
@@ -26,9 +28,9 @@ struct RunData {
   std::string summary_json;  ///< run_summary.json, or "{}".
 };
 
-/// Reads metrics.jsonl, samples.jsonl, confusion.jsonl, run_info.json and run_summary.json; only
-/// the first must be there. Lines that are not whole or of another kind are passed over. Throws
-/// UserError for a folder without it.
+/// Reads metrics.jsonl, samples.jsonl, confusion.jsonl, run_info.json, run_summary.json and, of
+/// a pipeline, traces; only the first must be there. Lines that are not whole or of another kind
+/// are passed over. Throws UserError for a folder without it.
 RunData read_run(const std::string& folder, std::size_t most_samples);
 
 }  // namespace ddp::train

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <tuple>
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
@@ -74,6 +76,47 @@ TEST_CASE("a page about 100,000 steps in six curves stays below 1 MB") {
   run.series["eval/loss"] = noisy(100);
   CHECK(report_page({run}, 0.0, "test").size() < 1'000'000);
   CHECK(report_page(std::vector<RunData>(5, run), 0.0, "test").size() < 1'000'000);
+}
+
+/// A step of `passes` named forward and backward, each with its begin and end.
+std::string trace_of(int64_t step, const std::vector<std::tuple<const char*, int, int>>& passes) {
+  std::string events = fmt::format(
+      R"({{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{}","ts":1000,"dur":100}})", step);
+  for (const auto& [name, begin, end] : passes)
+    events += fmt::format(R"(,{{"ph":"X","cat":"user_annotation","name":"{}","ts":{},"dur":{}}})",
+                          name, begin, end - begin);
+  events += R"(,{"ph":"X","cat":"cpu_op","name":"forward","ts":1001,"dur":2},{"name":"forward"})";
+  return fmt::format(R"({{"traceEvents":[{}]}})", events);
+}
+
+TEST_CASE("a page draws the passes of a profiled pipeline, and nothing without all its traces") {
+  const test::TempFolder folder;
+  const std::string config = R"({"distributed_config":{"pipeline":2,"tensor":2}})";
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  write("profile_rank_0.json",
+        trace_of(7, {{"forward", 1010, 1020}, {"backward", 1040, 1050}, {"forward", 990, 1005}}));
+  CHECK(read_pipeline_trace(folder.path(), config).ranks.empty());
+  write("profile_rank_2.json", trace_of(7, {{"backward", 1030, 1040}, {"forward", 1020, 1030}}));
+  const PipelineTrace trace = read_pipeline_trace(folder.path(), config);
+  CHECK(trace.step == 7);
+  REQUIRE(trace.ranks.size() == 2);
+  REQUIRE(trace.ranks[0].size() == 2);
+  CHECK(trace.ranks[0][0].begin_us == 0.0);
+  CHECK(trace.ranks[0][1].backward);
+  CHECK(trace.ranks[0][1].end_us == 40.0);
+  CHECK_FALSE(trace.ranks[1][0].backward);
+  CHECK(idle_share(trace, 0) == 0.5);
+  CHECK(read_pipeline_trace(folder.path(), "{}").ranks.empty());
+  RunData run = run_with("stages");
+  CHECK_THAT(report_page({run}, 0.0, "test"), Contains(R"("pipeline":null)"));
+  run.pipeline = trace;
+  CHECK_THAT(
+      report_page({run}, 0.0, "test"),
+      Contains(R"("pipeline":{"step":7,"ranks":[{"idle":0.5,"passes":[[0,0,10],[1,30,40]]})"));
+  write("profile_rank_2.json", "no trace");
+  CHECK(read_pipeline_trace(folder.path(), config).ranks.empty());
 }
 
 TEST_CASE("of many classes a page holds those with the most mistakes, and stays small") {

@@ -1,0 +1,29 @@
+// What the ranks of a pipeline did in a profiled step, read from their traces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// The forward or the backward pass of one micro-batch in one stage.
+struct TracedPass {
+  bool backward = false;
+  double begin_us = 0.0;  ///< From the first pass of any rank.
+  double end_us = 0.0;
+};
+
+struct PipelineTrace {
+  int64_t step = 0;
+  std::vector<std::vector<TracedPass>> ranks;  ///< Of one copy of the model; each in its order.
+};
+
+/// The last step that the traces of all ranks of a copy hold, of a run by `config_json`; without
+/// ranks if it has no pipeline or no such traces.
+PipelineTrace read_pipeline_trace(const std::string& folder, const std::string& config_json);
+
+/// Share of the time between the first and the last pass of any rank in which a rank computes none.
+double idle_share(const PipelineTrace& trace, std::size_t rank);
+
+}  // namespace ddp::train
