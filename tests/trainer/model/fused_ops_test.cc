@@ -7,6 +7,7 @@
 
 #include "tests/trainer/test_model.h"
 #include "trainer/model/cpu/kernels.h"
+#include "trainer/model/llama/llama_ops.h"
 
 namespace ddp::train {
 namespace {
@@ -60,6 +61,26 @@ Tensor plain_attention(const Tensor& qkv, int64_t heads, const Tensor& mask) {
                       std::sqrt(static_cast<double>(C) / static_cast<double>(heads));
   const auto kept = scores.masked_fill(above, -INFINITY).softmax(-1) * mask;
   return kept.matmul(parts[2]).transpose(1, 2).reshape({B, T, C});
+}
+
+constexpr double kEpsilon = 1e-5;
+
+/// Both results of add_rms_norm(), as one tensor.
+Tensor fused_norm(const Tensor& residual, const std::optional<Tensor>& branch,
+                  const Tensor& weight) {
+  const auto normed = fused::add_rms_norm(residual, branch, {weight, {}, kEpsilon});
+  return torch::cat({normed.sum, normed.y}, 0);
+}
+
+Tensor plain_norm(const Tensor& sum, const Tensor& weight) {
+  const auto scale = (sum.square().mean(-1, /*keepdim=*/true) + kEpsilon).rsqrt();
+  return torch::cat({sum, sum * scale * weight}, 0);
+}
+
+Tensor plain_rotation(const Tensor& x_BTHD, const Tensor& angles_BT1D) {
+  const auto cos = angles_BT1D.cos(), sin = angles_BT1D.sin();
+  const auto halves = x_BTHD.chunk(2, -1);
+  return torch::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
 }
 
 /// Factors that dropout applies to rows of that length when it draws the next seed.
@@ -189,6 +210,85 @@ TEST_CASE("every instruction set of this CPU computes the same up to rounding") 
       return y;
     };
     CHECK(torch::allclose(attend(*kernels), attend(cpu::kernels()), 1e-5, 1e-6));
+    auto of_llama = [&](const cpu::Kernels& those) {
+      const auto t = random_tensors({{5, 37}, {5, 37}, {37}, {5, 32}, {5, 16}});
+      auto out = torch::empty({4, 5, 37}), turned = torch::empty({5, 64}), scales = torch::empty(5);
+      const auto at = [&](int64_t i) { return out[i].mutable_data_ptr<float>(); };
+      const auto value = [&](std::size_t i) { return t[i].const_data_ptr<float>(); };
+      const cpu::Rows rows{0, 5, 37};
+      those.add_rms_norm(value(0), value(1), value(2), 1e-5F, at(0), at(1),
+                         scales.mutable_data_ptr<float>(), rows);
+      those.swiglu(value(0), value(1), at(2), rows);
+      those.swiglu(at(0), at(1), at(3), rows);
+      those.rotate_heads(value(3), value(4), value(4), value(0), value(1),
+                         turned.mutable_data_ptr<float>(), {2, 1, 1, 16, 3}, rows);
+      return torch::cat({out.flatten(), turned.flatten(), scales});
+    };
+    CHECK(torch::allclose(of_llama(*kernels), of_llama(cpu::kernels()), 1e-5, 1e-6));
+  }
+}
+
+TEST_CASE("RMSNorm of a sum and its gradients are those of the plain formula") {
+  for (const int64_t width : {16, 37, 64}) {
+    for (const int64_t rows : {1, 130, 300}) {
+      INFO("width " << width << ", rows " << rows);
+      const auto values = random_tensors({{rows, width}, {rows, width}, {width}});
+      compare([](const Tensors& t) { return fused_norm(t[0], t[1], t[2]); },
+              [](const Tensors& t) { return plain_norm(t[0] + t[1], t[2]); }, values);
+      compare([](const Tensors& t) { return fused_norm(t[0], {}, t[1]); },
+              [](const Tensors& t) { return plain_norm(t[0], t[1]); }, {values[0], values[2]});
+    }
+  }
+}
+
+TEST_CASE("RMSNorm of which only one result is used has that one's gradients") {
+  const auto values = random_tensors({{130, 37}, {130, 37}, {37}});
+  const auto of_part = [&](int64_t part) {
+    const auto only = [part](const Tensor& both) { return both.chunk(2, 0)[part]; };
+    compare(
+        [&](const Tensors& t) {
+          const auto normed = fused::add_rms_norm(t[0], t[1], {t[2], {}, kEpsilon});
+          return part == 0 ? normed.sum + 0 * t[2] : normed.y;
+        },
+        [&](const Tensors& t) { return only(plain_norm(t[0] + t[1], t[2])) + 0 * t[2]; }, values);
+  };
+  of_part(0);
+  of_part(1);
+}
+
+TEST_CASE("SwiGLU and its gradients are those of torch's, far from zero as well") {
+  for (const double spread : {1.0, 30.0}) {
+    compare([](const Tensors& t) { return fused::swiglu(t[0], t[1]); },
+            [](const Tensors& t) { return at::silu(t[0]) * t[1]; },
+            random_tensors({{3, 67, 37}, {3, 67, 37}}, spread));
+  }
+  const auto far = torch::tensor({{-1e30F, -90.0F, 90.0F, 1e30F}});
+  CHECK(torch::allclose(fused::swiglu(far, torch::ones_like(far)), at::silu(far), 1e-6, 1e-6));
+}
+
+TEST_CASE("heads turned by their positions and their gradients are those of the plain formula") {
+  constexpr int64_t B = 2, T = 70, H = 6, K = 2;
+  for (const int64_t head_dim : {2, 16, 24, 64}) {
+    for (const int64_t repeat : {1, 3}) {
+      for (const bool each_row : {false, true}) {
+        INFO("head " << head_dim << ", repeat " << repeat << ", positions of each row "
+                     << each_row);
+        const auto angles = each_row ? torch::rand({B, 1, T, head_dim / 2}) * 100
+                                     : torch::rand({T, head_dim / 2}) * 100;
+        const auto wide = angles.to(torch::kFloat64).reshape({-1, T, 1, head_dim / 2});
+        compare(
+            [&](const Tensors& t) {
+              return fused::rotated_heads({t[0], t[1], t[2], angles.cos(), angles.sin()}, repeat);
+            },
+            [&](const Tensors& t) {
+              return torch::cat({plain_rotation(t[0], wide),
+                                 plain_rotation(t[1], wide).repeat_interleave(repeat, 2),
+                                 t[2].repeat_interleave(repeat, 2)},
+                                2);
+            },
+            random_tensors({{B, T, H, head_dim}, {B, T, K, head_dim}, {B, T, K, head_dim}}), 1e-5);
+      }
+    }
   }
 }
 

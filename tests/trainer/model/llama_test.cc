@@ -142,6 +142,35 @@ TEST_CASE("a Llama's cache holds the key and value heads alone") {
         std::vector<int64_t>{3, shape.n_kv_head, kWindow, shape.head_dim});
 }
 
+TEST_CASE("a Llama's loss and gradients in float32, by the kernels, are those in float64") {
+  const auto results = [](const LlamaShape& shape, int64_t window, const torch::Tensor& positions,
+                          torch::ScalarType type) {
+    Llama model = tiny_llama(shape, 7, window);
+    model->to(type);
+    const auto loss = model->loss(random_tokens(2, window, kVocabularyOfLlama, 1),
+                                  random_tokens(2, window, kVocabularyOfLlama, 2), positions);
+    loss.backward();
+    std::vector<torch::Tensor> all = {loss.detach().to(torch::kFloat64)};
+    for (const auto& p : model->parameters()) all.push_back(p.grad().to(torch::kFloat64));
+    return all;
+  };
+  for (const auto& [name, shape] : test::llama_kinds()) {
+    for (const int64_t window : {24, 300}) {  // by the attention of the kernels, by torch's
+      for (const bool packed : {false, true}) {
+        INFO(name << ", window " << window << ", packed " << packed);
+        const auto positions =
+            packed ? torch::arange(window).remainder(10).repeat({2, 1}) : torch::Tensor();
+        const auto ours = results(shape, window, positions, torch::kFloat32);
+        const auto wide = results(shape, window, positions, torch::kFloat64);
+        for (std::size_t i = 0; i < ours.size(); ++i) {
+          const double largest = wide[i].abs().max().item<double>();
+          CHECK((ours[i] - wide[i]).abs().max().item<double>() <= 2e-6 * std::max(0.05, largest));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a cache makes room by doubling, and what it holds gives the logits of the whole text") {
   const auto check = [](CausalModel& model, int64_t vocabulary) {
     model.eval();

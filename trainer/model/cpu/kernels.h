@@ -51,6 +51,18 @@ constexpr int64_t attention_scratch(AttentionShape shape) {
   return padded(shape.length) * (shape.head_dim + 2 * shape.length);
 }
 
+/// Rows q [H D], k [K D], v [K D] of a token into one of [(H + 2 K repeat) D]: query heads, key
+/// heads, value heads, each of the last two `repeat` times in a row. The pairs (i, i + D / 2) of
+/// query and key heads are turned by the angles of the token's position: cos and sin [.., D / 2],
+/// one row for each of `positions` tokens that follow each other, then again from the first.
+struct RotaryShape {
+  int64_t heads = 0;      ///< H
+  int64_t key_heads = 0;  ///< K
+  int64_t repeat = 1;
+  int64_t head_dim = 0;  ///< D, even
+  int64_t positions = 0;
+};
+
 /// Functions for one instruction set. Calls for disjoint rows, or heads, may run at the same time.
 struct Kernels {
   const char* instructions;
@@ -65,6 +77,24 @@ struct Kernels {
                            Dropout dropout, Rows rows);
   /// dx = the mask times dy; sums[column] <- the sum over these rows of it; null: not wanted.
   void (*dropout_backward)(const float* dy, float* dx, float* sums, Dropout dropout, Rows rows);
+  /// sum = x + residual, y = weight * sum / its root mean square with `epsilon` under the root,
+  /// whose inverse is the row's scale. Null residual: sum is x and not written.
+  void (*add_rms_norm)(const float* x, const float* residual, const float* weight, float epsilon,
+                       float* sum, float* y, float* scales, Rows rows);
+  /// dx = dsum and the gradient of the norm; sums[column] <- the weight's over these rows. Null
+  /// dsum: zeros.
+  void (*rms_norm_backward)(const float* dy, const float* dsum, const float* sum,
+                            const float* weight, const float* scales, float* dx, float* sums,
+                            Rows rows);
+  /// y = silu(gate) * up.
+  void (*swiglu)(const float* gate, const float* up, float* y, Rows rows);
+  void (*swiglu_backward)(const float* dy, const float* gate, const float* up, float* dgate,
+                          float* dup, Rows rows);
+  /// See RotaryShape; rows.columns is not used.
+  void (*rotate_heads)(const float* q, const float* k, const float* v, const float* cos,
+                       const float* sin, float* out, RotaryShape shape, Rows rows);
+  void (*rotate_heads_backward)(const float* dout, const float* cos, const float* sin, float* dq,
+                                float* dk, float* dv, RotaryShape shape, Rows rows);
   /// Causal attention with dropout of the heads [first, last) of B * H. Probabilities are those
   /// before dropout; `scratch`: attention_scratch() floats of the calling thread.
   void (*attention)(const float* qkv, float* y, float* probabilities, float* scratch,

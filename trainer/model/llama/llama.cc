@@ -6,7 +6,9 @@
 
 #include "trainer/model/activation_checkpoint.h"
 #include "trainer/model/chunked_loss.h"
+#include "trainer/model/fused_ops.h"
 #include "trainer/model/llama/llama_cost.h"
+#include "trainer/model/llama/llama_ops.h"
 #include "trainer/model/undrawn_layers.h"
 
 namespace ddp::train {
@@ -70,6 +72,7 @@ RmsNormImpl::RmsNormImpl(int64_t width, double eps) : eps_(eps) {
 }
 
 torch::Tensor RmsNormImpl::forward(const torch::Tensor& x) const {
+  if (fused::takes(x) && fused::takes(weight)) return fused::add_rms_norm(x, {}, weights()).y;
   return at::rms_norm(wide(x), {weight.size(0)}, weight, eps_).to(x.scalar_type());
 }
 
@@ -95,10 +98,32 @@ torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& input, const Llam
   };
   const auto q_BTHD = q_norm ? q_norm(heads(q_proj)) : heads(q_proj);
   const auto k_BTKD = k_norm ? k_norm(heads(k_proj)) : heads(k_proj);
+  const auto v_BTKD = heads(v_proj);
+  if (fused::takes(q_BTHD) && fused::takes(k_BTKD) && fused::takes(v_BTKD))
+    return pass.leave(o_proj(attend_fused(q_BTHD, k_BTKD, v_BTKD, pass, layer)));
   const auto y_BHTD =
       attend(rotated(q_BTHD.transpose(1, 2), pass), rotated(k_BTKD.transpose(1, 2), pass),
-             heads(v_proj).transpose(1, 2), pass, layer);
+             v_BTKD.transpose(1, 2), pass, layer);
   return pass.leave(o_proj(y_BHTD.transpose(1, 2).reshape({B, T, -1})));
+}
+
+torch::Tensor LlamaAttentionImpl::attend_fused(const torch::Tensor& q_BTHD,
+                                               const torch::Tensor& k_BTKD,
+                                               const torch::Tensor& v_BTKD, const LlamaPass& pass,
+                                               std::size_t layer) const {
+  const int64_t B = q_BTHD.size(0);
+  const int64_t T = q_BTHD.size(1);
+  const int64_t H = q_BTHD.size(2);
+  const int64_t K = k_BTKD.size(2);
+  const int64_t repeat = pass.cache == nullptr ? H / K : 1;  // the cache keeps each head once
+  const auto heads_BTED =
+      fused::rotated_heads({q_BTHD, k_BTKD, v_BTKD, pass.cos, pass.sin}, repeat);
+  const bool whole_row = pass.cache == nullptr && !pass.mask.defined();
+  if (whole_row && fused::takes_attention(T, head_dim_))
+    return fused::causal_attention(heads_BTED.view({B, T, -1}), H, /*p=*/0.0);
+  auto parts = heads_BTED.split_with_sizes({H, K * repeat, K * repeat}, 2);
+  for (auto& part : parts) part = part.transpose(1, 2);
+  return attend(parts[0], parts[1], parts[2], pass, layer).transpose(1, 2).reshape({B, T, -1});
 }
 
 torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD,
@@ -130,7 +155,11 @@ LlamaMlpImpl::LlamaMlpImpl(const LlamaShape& shape) {
 
 torch::Tensor LlamaMlpImpl::forward(const torch::Tensor& input, const LlamaPass& pass) {
   const auto x_BTC = pass.enter(input);
-  return pass.leave(down_proj(at::silu(gate_proj(x_BTC)) * up_proj(x_BTC)));
+  const auto gate_BTI = gate_proj(x_BTC);
+  const auto up_BTI = up_proj(x_BTC);
+  const bool fuses = fused::takes(gate_BTI) && fused::takes(up_BTI);
+  return pass.leave(
+      down_proj(fuses ? fused::swiglu(gate_BTI, up_BTI) : at::silu(gate_BTI) * up_BTI));
 }
 
 LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
@@ -144,10 +173,12 @@ LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
 torch::Tensor LlamaBlockImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
                                       std::size_t layer) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
-    if (gpu::takes_norm(x)) {
-      const auto before = gpu::add_norm(x, {}, input_layernorm->weights());
-      const auto attended = gpu::add_norm(before.sum, self_attn(before.y, pass, layer),
-                                          post_attention_layernorm->weights());
+    const bool on_gpu = gpu::takes_norm(x);
+    if (on_gpu || fused::takes_products(x)) {
+      const auto add_norm = on_gpu ? gpu::add_norm : fused::add_rms_norm;
+      const auto before = add_norm(x, {}, input_layernorm->weights());
+      const auto attended = add_norm(before.sum, self_attn(before.y, pass, layer),
+                                     post_attention_layernorm->weights());
       return attended.sum + mlp(attended.y, pass);
     }
     const auto attended_BTC = x + self_attn(input_layernorm(x), pass, layer);

@@ -61,6 +61,10 @@ class LlamaAttentionImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x_BTC, const LlamaPass& pass, std::size_t layer);
 
  private:
+  /// [B, T, H D] by the kernels of a CPU.
+  torch::Tensor attend_fused(const torch::Tensor& q_BTHD, const torch::Tensor& k_BTKD,
+                             const torch::Tensor& v_BTKD, const LlamaPass& pass,
+                             std::size_t layer) const;
   torch::Tensor attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD, torch::Tensor v_BKTD,
                        const LlamaPass& pass, std::size_t layer) const;
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "trainer/model/cpu/kernels.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/tensor_cost.h"
 
@@ -70,7 +71,7 @@ ParameterRole role_in_llama(const WeightPlace& place) {
 
 /// Of one micro-batch; numbers of elements as double: no overflow.
 struct LlamaSizes {
-  LlamaSizes(const Config& config, int64_t vocab)
+  LlamaSizes(const Config& config, int64_t vocab, const ComputePlace& place)
       : shape(llama_of(config)),
         tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
         row(tokens * static_cast<double>(shape.n_embd)),
@@ -79,6 +80,10 @@ struct LlamaSizes {
         inner(tokens * static_cast<double>(shape.intermediate)),
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : 4.0),
+        fused(!place.cuda && !config.trainer.use_amp),
+        scores(fused && cpu::takes_attention(config.data.block_size, shape.head_dim)
+                   ? tokens * static_cast<double>(cpu::padded(config.data.block_size))
+                   : 0.0),
         heads(static_cast<double>(shape.n_head)),
         by_rows(config.distributed.sequence_parallel
                     ? static_cast<double>(config.distributed.tensor)
@@ -96,6 +101,8 @@ struct LlamaSizes {
   double inner;    ///< Of its part of the feed-forward layer.
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
+  bool fused;      ///< By the kernels of a CPU.
+  double scores;   ///< Kept by its own attention for each head; 0: torch's keeps none.
   double heads;
   double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
@@ -105,11 +112,12 @@ constexpr double kLlamaFloat = 4.0;
 /// What the backward pass of one block needs, bytes.
 double llama_block_activations(const LlamaSizes& s) {
   double bytes = 2 * s.row * kLlamaFloat / s.by_rows + 2 * s.row * s.compute;  // around both norms
-  bytes += 2 * s.row * kLlamaFloat / s.by_rows;  // normalized, before the weight
-  bytes += 5 * s.queries * s.compute;  // q; k and v, repeated for each query head; y twice
-  bytes += 4 * s.inner * s.compute;    // gate, silu(gate), up, their product
-  bytes += s.tokens * (2 + s.heads) * kLlamaFloat;  // statistics
-  if (s.shape.qk_norm) bytes += 2 * (s.queries + s.keys) * kLlamaFloat;
+  if (!s.fused) bytes += 2 * s.row * kLlamaFloat / s.by_rows;  // normalized, before the weight
+  // q; k and v, repeated for each query head; y, twice by torch's attention
+  bytes += (s.scores > 0 ? 4 : 5) * s.queries * s.compute + s.scores * s.heads * kLlamaFloat;
+  bytes += (s.fused ? 3 : 4) * s.inner * s.compute;  // gate, silu(gate), up, their product
+  bytes += s.tokens * (2 + s.heads) * kLlamaFloat;   // statistics
+  if (s.shape.qk_norm) bytes += (s.fused ? 1 : 2) * (s.queries + s.keys) * kLlamaFloat;
   return bytes;
 }
 
@@ -168,7 +176,7 @@ double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_
 
 std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_size,
                                            const ComputePlace& place) {
-  const LlamaSizes sizes(config, vocab_size);
+  const LlamaSizes sizes(config, vocab_size, place);
   const double logits = logit_bytes({sizes.tokens, static_cast<double>(sizes.shape.n_embd),
                                      sizes.vocab_size, sizes.compute, sizes.shape.loss_chunk_size});
   // The logits are gone when the blocks are computed backward.
