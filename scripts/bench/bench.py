@@ -56,12 +56,20 @@ class Programs:
                               check=True).stdout.strip()
 
 
+def our_model(s):
+    if s.kv_heads:
+        return {"model": "llama", "llama_config.n_layer": s.layers, "llama_config.n_head": s.heads,
+                "llama_config.n_kv_head": s.kv_heads, "llama_config.n_embd": s.width,
+                "llama_config.intermediate": s.intermediate}
+    return {"gpt_config.n_layer": s.layers, "gpt_config.n_head": s.heads, "gpt_config.n_embd": s.width,
+            "gpt_config.embd_pdrop": s.dropout, "gpt_config.resid_pdrop": s.dropout, "gpt_config.attn_pdrop": s.dropout}
+
+
 def our_command(programs, row, folder):
     s = row.shape
     overrides = {
         "data_config.path": TEXT, "data_config.block_size": row.shape.block, "data_config.train_split": 1,
-        "data_config.stride": 1, "gpt_config.n_layer": s.layers, "gpt_config.n_head": s.heads, "gpt_config.n_embd": s.width,
-        "gpt_config.embd_pdrop": s.dropout, "gpt_config.resid_pdrop": s.dropout, "gpt_config.attn_pdrop": s.dropout,
+        "data_config.stride": 1, **our_model(s),
         "trainer_config.batch_size": s.batch, "trainer_config.max_steps": row.steps, "trainer_config.max_epochs": 1000000,
         "trainer_config.log_every_steps": row.log_every, "trainer_config.save_every": 1000000,
         "trainer_config.device": row.device, "hydra.run.dir": folder}
@@ -69,14 +77,14 @@ def our_command(programs, row, folder):
         overrides |= {"trainer_config.use_amp": "true", "trainer_config.amp_dtype": row.amp}
     launcher = [] if row.ranks == 1 else [programs.ddp_run, "--standalone", f"--nproc_per_node={row.ranks}"]
     return [*launcher, programs.trainer, "--config", ROOT / "configs/quickstart.yaml",
-            *(f"{key}={value}" for key, value in overrides.items())]
+            *(["~gpt_config"] if s.kv_heads else []), *(f"{key}={value}" for key, value in overrides.items())]
 
 
 def peer_command(programs, row):
     s = row.shape
     words = [programs.python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={row.ranks}",
              HERE / "peer_train.py", TEXT]
-    for name in ("layers", "heads", "width", "block", "batch", "dropout"):
+    for name in ("layers", "heads", "width", "block", "batch", "dropout", "kv_heads", "intermediate"):
         words += ["--" + name, getattr(s, name)]
     words += ["--steps", row.steps, "--log_every", row.log_every, "--device", row.device]
     return words + (["--amp", row.amp] if row.amp else []) + (["--compile"] if row.compiled else [])
@@ -180,7 +188,7 @@ class Bench(Parts):
 
     def generation(self, row):
         out, commands = self.script(self.programs.python, ROOT / "scripts/bench/bench_generate.py", "--trainer", self.programs.trainer,
-                                    "--rounds", 1 if self.quick else self.pairs)
+                                    "--rounds", 1 if self.quick else self.pairs, "--model_type", "llama" if row.shape.kv_heads else "gpt-mini")
         number = r"(\d+) \[(\d+)-(\d+)\]"
         found = re.search(rf"trainer {number}, transformers {number}", out)
         ours, peer = ([float(x) for x in found.groups()[i:i + 3]] for i in (0, 3))

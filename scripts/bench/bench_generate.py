@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokens per second of trainer generate beside transformers' generate(), same weights, greedy, in turns.
 
-  bench_generate.py [--trainer PROGRAM] [--model_type gpt-mini] [--tokens 200] [--rounds 5] [--batch 1] [--threads 2]
+  bench_generate.py [--trainer PROGRAM] [--model_type gpt-mini|llama] [--tokens 200] [--rounds 5] [--batch 1] [--threads 2]
 
 Trains one step of the model on data/sample_corpus.txt, exports it, and lets both continue the same prompt; prints one line
 with both medians. Needs a Python with torch and transformers: run it with .venv/bin/python.
@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# As wide and deep as gpt-mini.
+LLAMA = "model: llama\nllama_config: {n_layer: 6, n_head: 6, n_kv_head: 2, n_embd: 192, intermediate: 512, tie_weights: true}\n"
 
 
 def cpu_model():
@@ -38,7 +40,7 @@ def main():
     args = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS=str(args.threads), HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     import torch
-    from transformers import AutoTokenizer, GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
     torch.set_num_threads(args.threads)
 
     prompt, block = "The ", 256
@@ -48,11 +50,12 @@ def main():
 
         Path(folder, "c.yaml").write_text(
             f"data_config: {{path: {ROOT}/data/sample_corpus.txt, block_size: {block}}}\n"
-            f"gpt_config: {{model_type: {args.model_type}, activation: gelu_tanh, tie_weights: true}}\n"
+            + (LLAMA if args.model_type == "llama" else
+               f"gpt_config: {{model_type: {args.model_type}, activation: gelu_tanh, tie_weights: true}}\n") +
             "trainer_config: {max_steps: 1, batch_size: 1, device: cpu}\n")
         trainer("--config", "c.yaml", "data_config.train_split=1")
         trainer("export", "--snapshot", "snapshot.pt", "--output", "exported")
-        model = GPT2LMHeadModel.from_pretrained(folder + "/exported").eval()
+        model = AutoModelForCausalLM.from_pretrained(folder + "/exported").eval()
         tokenizer = AutoTokenizer.from_pretrained(folder + "/exported")
         ids = tokenizer([prompt] * args.batch, return_tensors="pt")["input_ids"]
         ours, theirs = [], []

@@ -2,8 +2,9 @@
 
 Same model and arithmetic as trainer's: pre-norm GPT with learned positions, one projection for query, key and value, exact
 GELU, an output layer of its own, dropout on embeddings, attention and residuals; AdamW with weight decay on linear layers
-only, gradients clipped to a norm of 1. DistributedSampler and DataLoader over windows of a text that is encoded once. Prints
-trainer's words for a step, `Step 10 | Train Loss 2.92`, every --log_every steps.
+only, gradients clipped to a norm of 1. With --kv_heads the model is transformers' Llama instead, with the loss that comes with
+it. DistributedSampler and DataLoader over windows of a text that is encoded once. Prints trainer's words for a step,
+`Step 10 | Train Loss 2.92`, every --log_every steps.
 """
 
 import argparse
@@ -90,8 +91,26 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), targets.view(-1))
 
 
+class Llama(nn.Module):
+    def __init__(self, args, vocabulary):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+        self.model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=vocabulary, hidden_size=args.width, intermediate_size=args.intermediate, num_hidden_layers=args.layers,
+            num_attention_heads=args.heads, num_key_value_heads=args.kv_heads, max_position_embeddings=args.block,
+            use_cache=False))
+
+    def forward(self, tokens, targets):
+        return self.model(input_ids=tokens, labels=targets, shift_labels=targets).loss
+
+
+def make_model(args, vocabulary):
+    return Llama(args, vocabulary) if args.kv_heads else Gpt(args, vocabulary)
+
+
 def make_optimizer(model, args):
-    decayed = [p for name, p in model.named_parameters() if p.dim() > 1 and not name.startswith(("wte", "wpe"))]
+    decayed = [p for name, p in model.named_parameters()
+               if p.dim() > 1 and not name.startswith(("wte", "wpe", "model.model.embed_tokens"))]
     ids = {id(p) for p in decayed}
     others = [p for p in model.parameters() if id(p) not in ids]
     return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
@@ -109,7 +128,7 @@ def endless(loader, sampler):
 def train(args, rank, device):
     torch.manual_seed(1337 + rank)
     data = CharDataset(args.text, args.block)
-    net = Gpt(args, data.vocabulary if args.vocabulary == 0 else args.vocabulary).to(device)
+    net = make_model(args, data.vocabulary if args.vocabulary == 0 else args.vocabulary).to(device)
     model = DistributedDataParallel(net, gradient_as_bucket_view=True) if dist.is_initialized() else net
     if args.compile:
         model = torch.compile(model)
@@ -139,7 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text")
     for name, default in (("layers", 4), ("heads", 4), ("width", 128), ("block", 64), ("batch", 16), ("steps", 60),
-                          ("log_every", 10), ("vocabulary", 0)):
+                          ("log_every", 10), ("vocabulary", 0), ("kv_heads", 0), ("intermediate", 0)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--learning_rate", type=float, default=0.002)

@@ -15,6 +15,8 @@ class Shape:
     block: int = 64
     batch: int = 16
     dropout: float = 0.1
+    kv_heads: int = 0  # of a Llama; 0: a GPT
+    intermediate: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Row:
 SMALL = Shape()
 PLAIN = Shape(batch=12, dropout=0.0)
 DEFAULT = Shape(layers=8, heads=8, width=512, block=128, batch=8)
+LLAMA_SMALL = Shape(kv_heads=2, intermediate=384, dropout=0.0)
+LLAMA = Shape(layers=8, heads=8, width=512, block=128, batch=8, kv_heads=4, intermediate=1408, dropout=0.0)
 GPT2 = {"layers": 12, "heads": 12, "width": 768, "block": 1024, "dropout": 0.0}
 
 
@@ -61,6 +65,10 @@ ROWS = [
     Row("cpu_step_bf16", "cpu_step_1 under bfloat16 autocast", 0.85, needs="bf16", amp="bfloat16"),
     Row("cpu_default", "a step of the default model (8 layers, 512 wide, block 128), batch 8, 2 threads", 0.95, 0.85,
         shape=DEFAULT, threads=2, judged_by="wall", steps=8, log_every=2),
+    Row("llama_step_1", "a Llama's step: 4 layers, 4 heads, 2 for keys and values, 128 wide, intermediate 384, block 64, batch 16, 1 thread; "
+        "the peer: transformers", 0.80, shape=LLAMA_SMALL),
+    Row("llama_step_2", "8 layers, 8 heads, 4 for keys and values, 512 wide, intermediate 1408, block 128, batch 8, 2 threads", 0.80,
+        shape=LLAMA, threads=2, judged_by="wall", steps=8, log_every=2),
     Row("memory_rank", "largest resident memory of a rank in cpu_step_1", 0.35, kind="memory", unit="MB",
         judged_by="wall"),
     Row("first_step_2", "command to the first step of 2 ranks", 0.25, kind="first_step", unit="s", judged_by="wall", ranks=2,
@@ -73,6 +81,8 @@ ROWS = [
         judged_by="wall"),
     Row("generation", "greedy text from gpt-mini, 1 prompt of 200 tokens (scripts/bench/bench_generate.py)", 2.0, kind="generation",
         unit="tokens/s", more_is_better=True, judged_by="wall", threads=2),
+    Row("llama_generation", "the same of a Llama of its width and depth (bench_generate.py --model_type llama)", 2.0, kind="generation",
+        unit="tokens/s", more_is_better=True, judged_by="wall", threads=2, shape=LLAMA_SMALL),
     Row("evaluation", "trainer eval of cpu_step_1's model, 1 thread (scripts/bench/peer_eval.py)", 1.2, kind="evaluation",
         unit="tokens/s", more_is_better=True),
     Row("loader", "batches of 16 windows of 64 tokens in training order, made by one thread", 100.0, kind="loader",
