@@ -104,11 +104,11 @@ int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchCo
                     ResultWriter& results, WorkerProcesses& processes) {
   // A signal ends the wait for the console soon; otherwise a slow reader loses no output.
   const bool ended_itself =
-      result.outcome == Outcome::Succeeded || result.outcome == Outcome::Failed;
-  const auto patience = ended_itself ? LogPump::Patience::Unlimited : LogPump::Patience::Seconds;
+      result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
+  const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
   const bool shown = processes.flush_console(patience);
   // After a success, copies of console output are of no use.
-  const bool failed = result.outcome == Outcome::Failed || has_failed(result);
+  const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
   if (failed || !shown) plan.folder.keep_logs();
   results.write_to_folder();
   if (!failed && plan.folder.keeps_logs())
@@ -130,7 +130,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailb
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
   results.write(result, plan.job.run_id, plan.host);
-  return result.outcome == Outcome::GuardianGone
+  return result.outcome == Outcome::kGuardianGone
              ? end_without_guardian(result, plan.folder, results, processes)
              : end_with_report(result, plan, config, results, processes);
 }

@@ -44,8 +44,8 @@ void open_standard_streams() {
 }
 
 RunFiles files_of(const LogOptions& logs) {
-  if (!logs.wants_files()) return RunFiles::ErrorFiles;
-  return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
+  if (!logs.wants_files()) return RunFiles::kErrorFiles;
+  return logs.only_copies() ? RunFiles::kLogCopies : RunFiles::kLogs;
 }
 
 int guarded(const std::function<int()>& body) noexcept {
@@ -158,8 +158,8 @@ int launch_on_hosts(const LaunchConfig& config, const SignalMailbox& signals) {
                    : read_input_file({"--hosts=@", "give a file with one host per line"}, file,
                                      kLongestHostfile, signals);
   const HostsPlan plan = plan_hosts(*config.hosts, hosts, HostsPlace::of_this_process());
-  return config.action == LaunchAction::DryRun ? print(shell_lines(plan))
-                                               : run_on_hosts(plan, signals);
+  return config.action == LaunchAction::kDryRun ? print(shell_lines(plan))
+                                                : run_on_hosts(plan, signals);
 }
 
 void check_version(const std::string& starter) {
@@ -178,15 +178,15 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
     for (const auto& hint : config.hints) say(hint);
     signals.handle(config.stop_signals);
     check_version(config.lifeline);
-    if (config.action == LaunchAction::Explain) return print(explain_run(config.explained));
+    if (config.action == LaunchAction::kExplain) return print(explain_run(config.explained));
     if (config.hosts) return launch_on_hosts(config, signals);
     switch (config.action) {
-      case LaunchAction::Print:
+      case LaunchAction::kPrint:
         return print(config.printed);
-      case LaunchAction::DryRun:
+      case LaunchAction::kDryRun:
         return dry_run(config);
-      case LaunchAction::Explain:
-      case LaunchAction::Run:
+      case LaunchAction::kExplain:
+      case LaunchAction::kRun:
         break;
     }
     return launch(config, signals);

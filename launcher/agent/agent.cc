@@ -37,37 +37,37 @@ RunResult LocalElasticAgent::run() {
     report_end();
     absorb_news();
     switch (decide(situation())) {
-      case Action::Wait:
+      case Action::kWait:
         break;
-      case Action::Start:
+      case Action::kStart:
         start_round();
         break;
-      case Action::Leave:
+      case Action::kLeave:
         leave();
         break;
-      case Action::DumpStacks:
+      case Action::kDumpStacks:
         dump_stacks();
         break;
-      case Action::Stop:
+      case Action::kStop:
         stop_workers();
         break;
-      case Action::Kill:
+      case Action::kKill:
         kill_workers();
         break;
-      case Action::Delay:
+      case Action::kDelay:
         delay_restart();
         break;
-      case Action::Restart:
+      case Action::kRestart:
         restart();
         break;
-      case Action::Finish:
-        return finish(Outcome::Succeeded);
-      case Action::Fail:
+      case Action::kFinish:
+        return finish(Outcome::kSucceeded);
+      case Action::kFail:
         return finish(verdict_->outcome);
-      case Action::Abandon:
-        return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
-      case Action::Interrupt:
-        return finish(guardian_gone_ ? Outcome::GuardianGone
+      case Action::kAbandon:
+        return finish(end_signal_ ? Outcome::kInterrupted : Outcome::kFailed);
+      case Action::kInterrupt:
+        return finish(guardian_gone_ ? Outcome::kGuardianGone
                                      : how_interrupted(plan_.restarts, group_.workers));
     }
   }
@@ -75,7 +75,7 @@ RunResult LocalElasticAgent::run() {
 
 // A failed first start is the user's to fix; a failed restart may succeed on the next try.
 void LocalElasticAgent::join() {
-  phase_ = Phase::Joining;
+  phase_ = Phase::kJoining;
   deadline_.reset();
   failures_.clear();
   verdict_.reset();
@@ -111,7 +111,7 @@ void LocalElasticAgent::start_round() {
 
 void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
-  phase_ = Phase::Running;
+  phase_ = Phase::kRunning;
   hangs_.begin_round(group_.began);
   standby_due_.reset();
   standby_kept_ = false;
@@ -133,27 +133,27 @@ void LocalElasticAgent::start_workers() {
 void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   stop_requests_.nothing_pending();
   for (const Event& event : events) {
-    if (event.kind == Event::Kind::Signal) absorb_signal(event);
-    if (event.kind == Event::Kind::GuardianGone) {
+    if (event.kind == Event::Kind::kSignal) absorb_signal(event);
+    if (event.kind == Event::Kind::kGuardianGone) {
       guardian_gone_ = true;
       processes_.end_standby();
       rendezvous_.leave(0);
     }
-    if (event.kind == Event::Kind::HeartbeatBegan) {
+    if (event.kind == Event::Kind::kHeartbeatBegan) {
       hangs_.heartbeat_began(processes_.now());
       pace_.heartbeat_began(processes_.now());
       // Writes to other files next to a heartbeat are reported as well, at any time.
       if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
-    if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
+    if (event.kind == Event::Kind::kStacksDumped && phase_ == Phase::kDumping)
       ask_for_stacks(event.without_stacks);
   }
   absorb_exits(events);
   for (const Event& event : events) {
-    if (event.kind == Event::Kind::CheckEnded) absorb_check(event);
+    if (event.kind == Event::Kind::kCheckEnded) absorb_check(event);
   }
   for (const Event& event : events) {
-    if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
+    if (event.kind == Event::Kind::kStoreLost) absorb_store_loss(event);
   }
 }
 
@@ -163,18 +163,18 @@ void LocalElasticAgent::absorb_news() {
 
 void LocalElasticAgent::absorb_news(JobNews news) {
   switch (news.kind) {
-    case JobNews::Kind::Start:
+    case JobNews::Kind::kStart:
       next_round_ = std::move(news.round);
       break;
-    case JobNews::Kind::Stop:
+    case JobNews::Kind::kStop:
       if (running() > 0) processes_.note(news.text);
       asked_to_stop_ = std::move(news);
       break;
-    case JobNews::Kind::Note:
+    case JobNews::Kind::kNote:
       processes_.note(news.text);
       break;
-    case JobNews::Kind::Restart:
-    case JobNews::Kind::End:
+    case JobNews::Kind::kRestart:
+    case JobNews::Kind::kEnd:
       verdict_ = std::move(news);
       break;
   }
@@ -206,7 +206,7 @@ void LocalElasticAgent::resume() {
 void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
   std::vector<ProcessFailure> batch;
   for (const Event& event : events) {
-    if (event.kind == Event::Kind::WorkerExited) absorb_exit(event, batch);
+    if (event.kind == Event::Kind::kWorkerExited) absorb_exit(event, batch);
   }
   order_failures(batch);
   if (told_to_stop() && !batch.empty()) {
@@ -228,14 +228,14 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   worker->usage = event.usage;
   worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
-  worker->state = event.exit.ok()                        ? WorkerState::Succeeded
-                  : known                                ? WorkerState::Failed
-                  : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
-                                                         : WorkerState::Failed;
+  worker->state = event.exit.ok()                        ? WorkerState::kSucceeded
+                  : known                                ? WorkerState::kFailed
+                  : told_to_stop() && !worker->was_dying ? WorkerState::kStopped
+                                                         : WorkerState::kFailed;
   worker->stopped_well = event.exit.ok() && told_to_stop() && !worker->was_dying;
   record_event(*worker);
   if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
-  if (worker->state != WorkerState::Failed || known) return;
+  if (worker->state != WorkerState::kFailed || known) return;
   batch.push_back(failure_of(*worker, processes_));
   batch.back().cause = event.cause;
 }
@@ -251,20 +251,20 @@ void LocalElasticAgent::absorb_store_loss(const Event& event) {
 }
 
 bool LocalElasticAgent::serves_only_others() const {
-  const auto succeeded = [](const Worker& w) { return w.state == WorkerState::Succeeded; };
+  const auto succeeded = [](const Worker& w) { return w.state == WorkerState::kSucceeded; };
   return group_.rendezvous.group_world_size > 1 && !group_.workers.empty() &&
          std::all_of(group_.workers.begin(), group_.workers.end(), succeeded) && !verdict_ &&
          end_signal_ == 0;
 }
 
 bool LocalElasticAgent::told_to_stop() const {
-  return (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 ||
+  return (phase_ != Phase::kRunning && phase_ != Phase::kLeaving) || end_signal_ != 0 ||
          guardian_gone_;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
   std::string text;
-  if (worker.state == WorkerState::Failed) {
+  if (worker.state == WorkerState::kFailed) {
     if (const auto message = read_error_file(worker.error_file)) text = message->text;
   }
   plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
@@ -277,11 +277,11 @@ const Worker& LocalElasticAgent::worker_of(const ProcessFailure& failure) const 
 int LocalElasticAgent::running() const {
   return static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(),
-                    [](const Worker& w) { return w.state == WorkerState::Running; }));
+                    [](const Worker& w) { return w.state == WorkerState::kRunning; }));
 }
 
 Situation LocalElasticAgent::situation() const {
-  const bool failed_elsewhere = verdict_ && verdict_->outcome != Outcome::Succeeded;
+  const bool failed_elsewhere = verdict_ && verdict_->outcome != Outcome::kSucceeded;
   return {.phase = phase_,
           .running = running(),
           .failed = !failures_.empty() || asked_to_stop_ || failed_elsewhere,
@@ -293,8 +293,8 @@ Situation LocalElasticAgent::situation() const {
           .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
           .guardian_gone = guardian_gone_,
           .round_ready = next_round_.has_value(),
-          .over = verdict_ && verdict_->kind == JobNews::Kind::End,
-          .may_restart = verdict_ && verdict_->kind == JobNews::Kind::Restart,
+          .over = verdict_ && verdict_->kind == JobNews::Kind::kEnd,
+          .may_restart = verdict_ && verdict_->kind == JobNews::Kind::kRestart,
           .delay = verdict_ && verdict_->verdict.delay.count() > 0};
 }
 
@@ -302,13 +302,13 @@ Situation LocalElasticAgent::situation() const {
 bool LocalElasticAgent::all_preempted() const {
   if (asked_to_stop_ && !asked_to_stop_->leaving) return false;
   return failures_.empty() ? asked_to_stop_.has_value()
-                           : outcome_of(plan_.restarts, failures_) == Outcome::Preempted;
+                           : outcome_of(plan_.restarts, failures_) == Outcome::kPreempted;
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
   auto next = deadline_;
-  if (phase_ != Phase::Running) return next;
+  if (phase_ != Phase::kRunning) return next;
   for (const auto& look : {hangs_.next_look(), pace_.next_look(), standby_due_}) {
     if (look) next = next ? std::min(*next, *look) : *look;
   }
@@ -316,7 +316,7 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
 }
 
 void LocalElasticAgent::report_failure() {
-  if (failure_reported_ || failures_.empty() || phase_ == Phase::Joining) return;
+  if (failure_reported_ || failures_.empty() || phase_ == Phase::kJoining) return;
   failure_reported_ = true;
   rendezvous_.report_failure(failures_.front());
 }
@@ -332,10 +332,10 @@ void LocalElasticAgent::report_end() {
     end.failures = told_in_full(failures_, processes_);
   }
   end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
-    return w.state == WorkerState::Stopped || w.stopped_well;
+    return w.state == WorkerState::kStopped || w.stopped_well;
   });
-  end.preempted = how_interrupted(plan_.restarts, group_.workers) == Outcome::Preempted;
-  phase_ = Phase::Reported;
+  end.preempted = how_interrupted(plan_.restarts, group_.workers) == Outcome::kPreempted;
+  phase_ = Phase::kReported;
   deadline_.reset();
   rendezvous_.report_end(std::move(end));
 }
@@ -343,12 +343,12 @@ void LocalElasticAgent::report_end() {
 void LocalElasticAgent::delay_restart() {
   processes_.note(verdict_->text);
   processes_.sweep();
-  phase_ = Phase::Delaying;
+  phase_ = Phase::kDelaying;
   deadline_ = processes_.now() + verdict_->verdict.delay;
 }
 
 void LocalElasticAgent::restart() {
-  if (phase_ != Phase::Delaying) {
+  if (phase_ != Phase::kDelaying) {
     processes_.note(verdict_->text);
     processes_.sweep();
   }
@@ -366,7 +366,7 @@ void LocalElasticAgent::restart() {
 }
 
 void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
-  phase_ = Phase::Running;
+  phase_ = Phase::kRunning;
   group_.workers.clear();
   const std::string what = std::string("cannot restart the workers: ") + error.what();
   failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
@@ -389,7 +389,7 @@ JobStatus LocalElasticAgent::status() const {
                    .seconds = seconds(since_start()),
                    .round_seconds = seconds(processes_.now() - group_.began)};
   status.workers = worker_statuses(group_, processes_);
-  if (phase_ == Phase::Running) status.straggler = rendezvous_.straggler();
+  if (phase_ == Phase::kRunning) status.straggler = rendezvous_.straggler();
   return status;
 }
 
@@ -409,7 +409,8 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   result.failures = what_failed(outcome);
   result.stopped = static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
-        return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
+        return w.state == WorkerState::kStopped ||
+               (w.state == WorkerState::kRunning && !is_hung(w));
       }));
   result.workers = final_workers(group_, job_began_, processes_);
   result.earlier = std::move(earlier_);

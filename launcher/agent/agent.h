@@ -86,7 +86,7 @@ class LocalElasticAgent {
   ProcessRunner& processes_;
 
   WorkerGroup group_;
-  Phase phase_ = Phase::Joining;
+  Phase phase_ = Phase::kJoining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
   PaceMonitor pace_;

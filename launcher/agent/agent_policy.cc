@@ -4,14 +4,14 @@ namespace ddp::launch {
 namespace {
 
 Action when_all_ended(const Situation& now) {
-  if (now.guardian_gone || now.interrupted) return Action::Interrupt;
-  if (now.over) return now.failed ? Action::Fail : Action::Finish;
-  if (now.suspended) return Action::Wait;
-  if (now.phase == Phase::Checking) return Action::Wait;
-  if (now.phase == Phase::Joining) return now.round_ready ? Action::Start : Action::Wait;
-  if (!now.may_restart) return Action::Wait;
-  if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
-  return now.delay ? Action::Delay : Action::Restart;
+  if (now.guardian_gone || now.interrupted) return Action::kInterrupt;
+  if (now.over) return now.failed ? Action::kFail : Action::kFinish;
+  if (now.suspended) return Action::kWait;
+  if (now.phase == Phase::kChecking) return Action::kWait;
+  if (now.phase == Phase::kJoining) return now.round_ready ? Action::kStart : Action::kWait;
+  if (!now.may_restart) return Action::kWait;
+  if (now.phase == Phase::kDelaying) return now.deadline_over ? Action::kRestart : Action::kWait;
+  return now.delay ? Action::kDelay : Action::kRestart;
 }
 
 }  // namespace
@@ -20,29 +20,29 @@ Action decide(const Situation& now) {
   if (now.running == 0) return when_all_ended(now);
   const bool at_once = now.hurry || now.guardian_gone;
   switch (now.phase) {
-    case Phase::Running:
-      if (at_once) return Action::Kill;
-      if (now.interrupted) return Action::Stop;
-      if (now.dumping) return Action::DumpStacks;
-      if (now.preempted) return Action::Leave;
-      return now.failed ? Action::Stop : Action::Wait;
-    case Phase::Leaving:
-      if (at_once) return Action::Kill;
-      return !now.preempted || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
-    case Phase::Dumping:
-      if (at_once) return Action::Kill;
-      return !now.dumping || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
-    case Phase::Stopping:
-      return at_once || now.deadline_over ? Action::Kill : Action::Wait;
-    case Phase::Killing:
-      return now.deadline_over ? Action::Abandon : Action::Wait;
-    case Phase::Checking:
-    case Phase::Joining:
-    case Phase::Reported:
-    case Phase::Delaying:
+    case Phase::kRunning:
+      if (at_once) return Action::kKill;
+      if (now.interrupted) return Action::kStop;
+      if (now.dumping) return Action::kDumpStacks;
+      if (now.preempted) return Action::kLeave;
+      return now.failed ? Action::kStop : Action::kWait;
+    case Phase::kLeaving:
+      if (at_once) return Action::kKill;
+      return !now.preempted || now.interrupted || now.deadline_over ? Action::kStop : Action::kWait;
+    case Phase::kDumping:
+      if (at_once) return Action::kKill;
+      return !now.dumping || now.interrupted || now.deadline_over ? Action::kStop : Action::kWait;
+    case Phase::kStopping:
+      return at_once || now.deadline_over ? Action::kKill : Action::kWait;
+    case Phase::kKilling:
+      return now.deadline_over ? Action::kAbandon : Action::kWait;
+    case Phase::kChecking:
+    case Phase::kJoining:
+    case Phase::kReported:
+    case Phase::kDelaying:
       break;  // nothing runs then
   }
-  return Action::Wait;
+  return Action::kWait;
 }
 
 }  // namespace ddp::launch

@@ -6,7 +6,7 @@
 namespace ddp::launch {
 
 struct Situation {
-  Phase phase = Phase::Running;
+  Phase phase = Phase::kRunning;
   int running = 0;             // workers that have not exited
   bool failed = false;         // a worker failed on its own, here or on another node
   bool preempted = false;      // every failed worker was preempted and saved its state
@@ -23,18 +23,18 @@ struct Situation {
 };
 
 enum class Action {
-  Wait,   // for the next event
-  Start,  // this node's workers
-  Leave,  // start the grace period without signalling workers
-  DumpStacks,
-  Stop,       // ask all workers to stop, start the grace period
-  Kill,       // SIGKILL to all workers
-  Abandon,    // workers survived SIGKILL: report them and exit
-  Delay,      // clean up, restart later
-  Restart,    // join the next round
-  Finish,     // all succeeded
-  Fail,       // report the root cause
-  Interrupt,  // end with 128 + signal
+  kWait,   // for the next event
+  kStart,  // this node's workers
+  kLeave,  // start the grace period without signalling workers
+  kDumpStacks,
+  kStop,       // ask all workers to stop, start the grace period
+  kKill,       // SIGKILL to all workers
+  kAbandon,    // workers survived SIGKILL: report them and exit
+  kDelay,      // clean up, restart later
+  kRestart,    // join the next round
+  kFinish,     // all succeeded
+  kFail,       // report the root cause
+  kInterrupt,  // end with 128 + signal
 };
 
 Action decide(const Situation& now);

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kTellLimit{10};
 }  // namespace
 
 void LocalElasticAgent::begin_check() {
-  phase_ = Phase::Checking;
+  phase_ = Phase::kChecking;
   const std::chrono::milliseconds limit =
       ever_started_ ? std::chrono::milliseconds(kLaterLimit) : kFirstLimit;
   deadline_ = processes_.now() + limit;
@@ -31,7 +31,7 @@ void LocalElasticAgent::begin_check() {
 }
 
 void LocalElasticAgent::absorb_check(const Event& event) {
-  if (phase_ != Phase::Checking || verdict_ || !unfit_.empty()) return;
+  if (phase_ != Phase::kChecking || verdict_ || !unfit_.empty()) return;
   processes_.sweep();  // what it has left behind
   if (event.exit.ok()) return join();
   const std::string what = event.exit.signal != 0 ? describe_exit(event.exit)
@@ -40,7 +40,7 @@ void LocalElasticAgent::absorb_check(const Event& event) {
 }
 
 void LocalElasticAgent::watch_check() {
-  if (phase_ != Phase::Checking || verdict_ || suspended_ || processes_.now() < *deadline_) return;
+  if (phase_ != Phase::kChecking || verdict_ || suspended_ || processes_.now() < *deadline_) return;
   if (!unfit_.empty()) {
     verdict_ = failed_end(unfit_);
     return;

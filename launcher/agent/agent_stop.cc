@@ -23,7 +23,7 @@ constexpr auto kStackPatience = std::chrono::seconds(10);
 
 // A hung worker has failed: the others may wait for it in a collective forever.
 void LocalElasticAgent::look_for_hangs() {
-  if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
+  if (phase_ != Phase::kRunning || suspended_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
     failure.lived = processes_.now() - group_.began;
@@ -35,7 +35,7 @@ void LocalElasticAgent::look_for_hangs() {
 
 // All nodes know the straggler; the first one tells the user.
 void LocalElasticAgent::look_at_pace() {
-  if (phase_ != Phase::Running || suspended_) return;
+  if (phase_ != Phase::kRunning || suspended_) return;
   auto pace = pace_.look(group_.workers, processes_);
   if (!pace) return;
   pace->node = group_.rendezvous.group_rank;
@@ -64,7 +64,7 @@ std::chrono::milliseconds LocalElasticAgent::grace() const {
 }
 
 void LocalElasticAgent::leave() {
-  phase_ = Phase::Leaving;
+  phase_ = Phase::kLeaving;
   deadline_ = processes_.now() + plan_.grace;
 }
 
@@ -78,14 +78,14 @@ void LocalElasticAgent::dump_stacks() {
   std::vector<int> ranks;  // the cause first: there may not be time for all
   for (const ProcessFailure& failure : failures_) ranks.push_back(failure.local_rank);
   for (const Worker& worker : group_.workers) {
-    if (worker.state == WorkerState::Running && !is_hung(worker))
+    if (worker.state == WorkerState::kRunning && !is_hung(worker))
       ranks.push_back(worker.local_rank);
   }
   std::vector<StackDump> wanted;
   for (const int rank : ranks)
     wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
   if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
-  phase_ = Phase::Dumping;
+  phase_ = Phase::kDumping;
   deadline_ = processes_.now() + kStackPatience;
 }
 
@@ -96,7 +96,7 @@ void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
     const int rank = failure.local_rank;
     const bool wanted =
         std::find(local_ranks.begin(), local_ranks.end(), rank) != local_ranks.end();
-    if (!wanted || worker_of(failure).state != WorkerState::Running) continue;
+    if (!wanted || worker_of(failure).state != WorkerState::kRunning) continue;
     processes_.signal_worker(rank, SIGABRT);
     processes_.signal_worker(rank, SIGCONT);
     asked_for_stacks_.insert(rank);
@@ -114,7 +114,7 @@ void LocalElasticAgent::stop_workers() {
     processes_.signal_worker(failures_.front().local_rank, SIGKILL);
   processes_.signal_workers(signal);
   processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
-  phase_ = Phase::Stopping;
+  phase_ = Phase::kStopping;
   deadline_ = processes_.now() + grace();
   if (end_signal_ != 0) {
     processes_.note(fmt::format(
@@ -125,11 +125,11 @@ void LocalElasticAgent::stop_workers() {
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !guardian_gone_) {
+  if (phase_ == Phase::kStopping && stop_requests_.count() < 2 && !guardian_gone_) {
     processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }
-  phase_ = Phase::Killing;
+  phase_ = Phase::kKilling;
   deadline_ = processes_.now() + kKillPatience;
 }
 
@@ -137,14 +137,14 @@ void LocalElasticAgent::kill_workers() {
 // before a restart. Nodes that left and workers that saved have not failed.
 std::vector<ProcessFailure> LocalElasticAgent::what_failed(Outcome outcome) {
   auto failures = verdict_ ? with_details(verdict_->failures, failures_) : failures_;
-  if (outcome != Outcome::Interrupted) return failures;
+  if (outcome != Outcome::kInterrupted) return failures;
   if (!failures.empty() && !failures.front().is_worker()) failures = failures_;
   const bool failed_before = !earlier_.empty() && earlier_.back().attempt == group_.restart_count;
-  if (phase_ == Phase::Joining && failed_before) {
+  if (phase_ == Phase::kJoining && failed_before) {
     failures = {earlier_.back().cause};
     earlier_.pop_back();
   }
-  if (outcome_of(plan_.restarts, failures) == Outcome::Preempted) failures.clear();
+  if (outcome_of(plan_.restarts, failures) == Outcome::kPreempted) failures.clear();
   return failures;
 }
 

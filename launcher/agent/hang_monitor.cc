@@ -53,7 +53,7 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
   std::vector<const Worker*> alive;
   std::vector<LifeSign> signs;
   for (const Worker& worker : workers) {
-    if (worker.state != WorkerState::Running) continue;
+    if (worker.state != WorkerState::kRunning) continue;
     alive.push_back(&worker);
     signs.push_back(processes.life_sign(worker.local_rank));
   }

@@ -25,7 +25,7 @@ std::optional<NodePace> PaceMonitor::look(const std::vector<Worker>& workers,
   if (!look_at_ || now < *look_at_) return std::nullopt;
   bool any = false;
   for (const Worker& worker : workers) {
-    if (worker.state != WorkerState::Running) continue;
+    if (worker.state != WorkerState::kRunning) continue;
     const LifeSign sign = processes.life_sign(worker.local_rank);
     any = any || !sign.times.empty();
     window_.add(worker.rank, sign.progress.step.value_or(0), sign.times, now);

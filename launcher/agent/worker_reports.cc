@@ -64,9 +64,9 @@ std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
   std::vector<ProcessFailure> earlier;
   for (Worker& worker : workers) {
     const bool ended_by_itself = worker.exit.signal == 0 && worker.exit.code != 0;
-    if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
+    if (worker.state != WorkerState::kStopped || !ended_by_itself) continue;
     if (!wrote_earlier(worker.error_file, seen)) continue;
-    worker.state = WorkerState::Failed;
+    worker.state = WorkerState::kFailed;
     earlier.push_back(failure_of(worker, processes));
   }
   order_failures(earlier);
@@ -75,13 +75,13 @@ std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
 
 Outcome how_interrupted(const RestartRules& rules, const std::vector<Worker>& workers) {
   const auto in_order = [&](const Worker& worker) {
-    return worker.state != WorkerState::Running &&
+    return worker.state != WorkerState::kRunning &&
            (worker.exit.ok() || is_preemption(rules, worker.exit));
   };
   const bool all = std::all_of(workers.begin(), workers.end(), in_order);
   const bool any = std::any_of(workers.begin(), workers.end(),
                                [](const Worker& worker) { return !worker.exit.ok(); });
-  return all && any ? Outcome::Preempted : Outcome::Interrupted;
+  return all && any ? Outcome::kPreempted : Outcome::kInterrupted;
 }
 
 std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunner& processes) {
@@ -92,7 +92,7 @@ std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunne
              .local_rank = worker.local_rank,
              .pid = worker.pid,
              .state = worker.state};
-    if (worker.state != WorkerState::Running) continue;
+    if (worker.state != WorkerState::kRunning) continue;
     const LifeSign sign = processes.life_sign(worker.local_rank);
     entry.silence = std::chrono::duration<double>(processes.now() - sign.at).count();
     entry.heartbeat = sign.text;

@@ -5,16 +5,16 @@
 namespace ddp::launch {
 
 ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit) {
-  if (program != WorkerProgram::Trainer || exit.signal != 0) return ExitMeaning::None;
+  if (program != WorkerProgram::kTrainer || exit.signal != 0) return ExitMeaning::kNone;
   switch (exit.code) {
     case kExitUsage:
-      return ExitMeaning::Usage;
+      return ExitMeaning::kUsage;
     case kExitPreempted:
-      return ExitMeaning::Preempted;
+      return ExitMeaning::kPreempted;
     case kExitFinal:
-      return ExitMeaning::Final;
+      return ExitMeaning::kFinal;
     default:
-      return ExitMeaning::None;
+      return ExitMeaning::kNone;
   }
 }
 

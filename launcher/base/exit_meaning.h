@@ -6,15 +6,15 @@
 namespace ddp::launch {
 
 enum class WorkerProgram {
-  Other,    // its exit codes are its own
-  Trainer,  // the one that is installed next to ddp-run: kExitCodeMeanings
+  kOther,    // its exit codes are its own
+  kTrainer,  // the one that is installed next to ddp-run: kExitCodeMeanings
 };
 
 enum class ExitMeaning {
-  None,
-  Usage,      // kExitUsage: its command line or configuration is wrong
-  Preempted,  // kExitPreempted: it saved its state and wants to be restarted later
-  Final,      // kExitFinal: it would fail the same way again
+  kNone,
+  kUsage,      // kExitUsage: its command line or configuration is wrong
+  kPreempted,  // kExitPreempted: it saved its state and wants to be restarted later
+  kFinal,      // kExitFinal: it would fail the same way again
 };
 
 /// Returns None for any other program and for a death by a signal.

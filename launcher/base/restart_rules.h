@@ -10,13 +10,13 @@ namespace ddp::launch {
 
 /// --restart-policy: which failures may trigger a restart.
 enum class RestartPolicy {
-  OnFailure,  // any failure
-  OnCrash,    // fatal signals and hangs; exit codes are the program's own choice
-  Never,
+  kOnFailure,  // any failure
+  kOnCrash,    // fatal signals and hangs; exit codes are the program's own choice
+  kNever,
 };
 
 struct RestartRules {
-  RestartPolicy policy = RestartPolicy::OnFailure;
+  RestartPolicy policy = RestartPolicy::kOnFailure;
   int max_restarts = 0;
   /// A failure within this time of its round's start is quick, unless the round was healthy.
   std::chrono::milliseconds quick{10'000};
@@ -27,7 +27,7 @@ struct RestartRules {
   int crash_loop = 10;          // give up after this many identical quick failures in a row
   std::set<int> final_codes{};  // exit codes that are never retried
   std::set<int> retry_codes{};  // exit codes that are always retried
-  WorkerProgram program = WorkerProgram::Other;
+  WorkerProgram program = WorkerProgram::kOther;
   /// A round that ran this long is healthy: it resets the restart count; 0: none is.
   std::chrono::milliseconds healthy_after{0};
 };

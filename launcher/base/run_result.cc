@@ -8,32 +8,33 @@
 namespace ddp::launch {
 
 bool has_failed(const RunResult& result) {
-  const bool may_have = result.outcome == Outcome::Failed || result.outcome == Outcome::Interrupted;
+  const bool may_have =
+      result.outcome == Outcome::kFailed || result.outcome == Outcome::kInterrupted;
   return may_have && !result.failures.empty();
 }
 
 bool is_explained_usage_error(const RunResult& result) {
-  if (result.outcome != Outcome::Failed || result.failures.empty()) return false;
+  if (result.outcome != Outcome::kFailed || result.failures.empty()) return false;
   const auto& failures = result.failures;
   // One rank speaks for all.
   const bool explained = std::any_of(failures.begin(), failures.end(), [](const auto& failure) {
     return failure.host.empty() && !failure.last_stderr.empty();
   });
   return explained && failures.front().hang.empty() &&
-         meaning_of(result.program, failures.front().exit) == ExitMeaning::Usage;
+         meaning_of(result.program, failures.front().exit) == ExitMeaning::kUsage;
 }
 
 int exit_code(const RunResult& result) {
   switch (result.outcome) {
-    case Outcome::Succeeded:
+    case Outcome::kSucceeded:
       return kExitDone;
-    case Outcome::GuardianGone:
+    case Outcome::kGuardianGone:
       return kExitSignalBase + SIGKILL;
-    case Outcome::Preempted:
+    case Outcome::kPreempted:
       return kExitPreempted;
-    case Outcome::Interrupted:
+    case Outcome::kInterrupted:
       return kExitSignalBase + result.signal;
-    case Outcome::Failed:
+    case Outcome::kFailed:
       break;
   }
   if (result.failures.empty()) return kExitFailed;

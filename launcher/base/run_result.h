@@ -47,12 +47,12 @@ struct EarlierRound {
 struct RunResult {
   static constexpr std::size_t kMaxEarlier = 20;
 
-  Outcome outcome = Outcome::Succeeded;
+  Outcome outcome = Outcome::kSucceeded;
   int signal = 0;  // Interrupted: the signal that ended the job
   // Failures of the last round, root cause first; if a signal interrupted it, those before that.
   std::vector<ProcessFailure> failures;
   std::vector<EarlierRound> earlier;  // the newest kMaxEarlier, oldest first
-  WorkerProgram program = WorkerProgram::Other;
+  WorkerProgram program = WorkerProgram::kOther;
   int attempt = 0;     // the last round: TORCHELASTIC_RESTART_COUNT
   int stopped = 0;     // workers stopped because of the failure
   int world_size = 0;  // of the last round, over all nodes; 0: there was no round

@@ -4,23 +4,23 @@ namespace ddp::launch {
 
 const char* name_of(Phase phase) {
   switch (phase) {
-    case Phase::Checking:
+    case Phase::kChecking:
       return "checking this node";
-    case Phase::Joining:
+    case Phase::kJoining:
       return "joining";
-    case Phase::Reported:
+    case Phase::kReported:
       return "waiting for the other nodes";
-    case Phase::Running:
+    case Phase::kRunning:
       return "running";
-    case Phase::Leaving:
+    case Phase::kLeaving:
       return "leaving";
-    case Phase::Dumping:
+    case Phase::kDumping:
       return "dumping stacks";
-    case Phase::Stopping:
+    case Phase::kStopping:
       return "stopping";
-    case Phase::Killing:
+    case Phase::kKilling:
       return "killing";
-    case Phase::Delaying:
+    case Phase::kDelaying:
       return "waiting to restart";
   }
   return "";
@@ -28,13 +28,13 @@ const char* name_of(Phase phase) {
 
 const char* name_of(WorkerState state) {
   switch (state) {
-    case WorkerState::Running:
+    case WorkerState::kRunning:
       return "running";
-    case WorkerState::Succeeded:
+    case WorkerState::kSucceeded:
       return "succeeded";
-    case WorkerState::Failed:
+    case WorkerState::kFailed:
       return "failed";
-    case WorkerState::Stopped:
+    case WorkerState::kStopped:
       return "stopped";
   }
   return "";
@@ -42,15 +42,15 @@ const char* name_of(WorkerState state) {
 
 const char* name_of(Outcome outcome) {
   switch (outcome) {
-    case Outcome::Succeeded:
+    case Outcome::kSucceeded:
       return "succeeded";
-    case Outcome::Failed:
+    case Outcome::kFailed:
       return "failed";
-    case Outcome::Preempted:
+    case Outcome::kPreempted:
       return "preempted";
-    case Outcome::Interrupted:
+    case Outcome::kInterrupted:
       return "interrupted";
-    case Outcome::GuardianGone:
+    case Outcome::kGuardianGone:
       return "guardian killed";
   }
   return "";
@@ -58,12 +58,12 @@ const char* name_of(Outcome outcome) {
 
 const char* event_name(WorkerState ended) {
   switch (ended) {
-    case WorkerState::Succeeded:
+    case WorkerState::kSucceeded:
       return "SUCCEEDED";
-    case WorkerState::Failed:
+    case WorkerState::kFailed:
       return "FAILED";
-    case WorkerState::Running:
-    case WorkerState::Stopped:
+    case WorkerState::kRunning:
+    case WorkerState::kStopped:
       break;
   }
   return "TERMINATED";
@@ -71,14 +71,14 @@ const char* event_name(WorkerState ended) {
 
 const char* event_name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::Succeeded:
+    case Outcome::kSucceeded:
       return "SUCCEEDED";
-    case Outcome::Failed:
+    case Outcome::kFailed:
       return "FAILED";
-    case Outcome::Preempted:
+    case Outcome::kPreempted:
       return "PREEMPTED";
-    case Outcome::Interrupted:
-    case Outcome::GuardianGone:
+    case Outcome::kInterrupted:
+    case Outcome::kGuardianGone:
       break;
   }
   return "INTERRUPTED";

@@ -5,31 +5,31 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
-  Checking,  // no worker is running; this node's --preflight is
-  Joining,   // no worker is running; the nodes are agreeing on the next round
-  Running,   // no failure so far
-  Leaving,   // a worker was preempted and saved; the others are about to exit
-  Dumping,   // a worker hung; stacks are being dumped
-  Stopping,  // workers were asked to stop; the grace period is running
-  Killing,   // SIGKILL was sent
-  Reported,  // no worker is running here; waiting for the verdict of all nodes
-  Delaying,  // nothing is running; the next round starts at the deadline
+  kChecking,  // no worker is running; this node's --preflight is
+  kJoining,   // no worker is running; the nodes are agreeing on the next round
+  kRunning,   // no failure so far
+  kLeaving,   // a worker was preempted and saved; the others are about to exit
+  kDumping,   // a worker hung; stacks are being dumped
+  kStopping,  // workers were asked to stop; the grace period is running
+  kKilling,   // SIGKILL was sent
+  kReported,  // no worker is running here; waiting for the verdict of all nodes
+  kDelaying,  // nothing is running; the next round starts at the deadline
 };
 
 enum class WorkerState {
-  Running,
-  Succeeded,
-  Failed,
-  Stopped,  // exited after being told to
+  kRunning,
+  kSucceeded,
+  kFailed,
+  kStopped,  // exited after being told to
 };
 
 /// How a run ended.
 enum class Outcome {
-  Succeeded,
-  Failed,
-  Preempted,  // the workers saved their state and want to be restarted later
-  Interrupted,
-  GuardianGone,  // SIGKILL of the process that the user started
+  kSucceeded,
+  kFailed,
+  kPreempted,  // the workers saved their state and want to be restarted later
+  kInterrupted,
+  kGuardianGone,  // SIGKILL of the process that the user started
 };
 
 /// "running", "dumping stacks", ...

@@ -33,7 +33,7 @@ struct Worker {
   int local_rank = 0;
   int rank = 0;
   pid_t pid = 0;
-  WorkerState state = WorkerState::Running;
+  WorkerState state = WorkerState::kRunning;
   ExitStatus exit;
   bool was_dying = false;      // was already dying on its own when told to stop
   bool stopped_well = false;   // exited with 0 because it was told to stop: it has not finished

@@ -132,10 +132,10 @@ void take_placement(LaunchConfig& config, const OptionValues& values) {
   config.one_device_per_rank = values.flag("one-device-per-rank");
   if (!values.given("numa-binding")) return;
   const auto mode = values.one_of("numa-binding", {"node", "socket", "exclusive", "core-complex"});
-  config.numa_binding = mode == "node"        ? NumaBinding::Node
-                        : mode == "socket"    ? NumaBinding::Socket
-                        : mode == "exclusive" ? NumaBinding::Exclusive
-                                              : NumaBinding::CoreComplex;
+  config.numa_binding = mode == "node"        ? NumaBinding::kNode
+                        : mode == "socket"    ? NumaBinding::kSocket
+                        : mode == "exclusive" ? NumaBinding::kExclusive
+                                              : NumaBinding::kCoreComplex;
 }
 
 void take_reports(LaunchConfig& config, const OptionValues& values) {
@@ -222,7 +222,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   config.run_path = values.flag("run-path");
   take_reports(config, values);
   refuse_plugins(values);
-  if (values.flag("dry-run")) config.action = LaunchAction::DryRun;
+  if (values.flag("dry-run")) config.action = LaunchAction::kDryRun;
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
   take_logs(config, values);
   take_addresses(config, values);
@@ -270,11 +270,11 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   LaunchConfig config;
   config.printed = asked_text(OptionValues(raw.options), raw.short_help);
   if (!config.printed.empty()) {
-    config.action = LaunchAction::Print;
+    config.action = LaunchAction::kPrint;
     return config;
   }
   if (const OptionValues asked(raw.options); asked.given("explain")) {
-    config.action = LaunchAction::Explain;
+    config.action = LaunchAction::kExplain;
     config.explained = past_run(asked, raw);
     return config;
   }

@@ -19,16 +19,16 @@ namespace ddp::launch {
 
 /// --numa-binding: the CPUs of each worker.
 enum class NumaBinding {
-  Node,         // all CPUs of the GPU's NUMA node
-  Socket,       // all CPUs of the node's socket
-  Exclusive,    // the node's cores, split among its workers
-  CoreComplex,  // cores that share a last-level cache, one group per worker of the node
+  kNode,         // all CPUs of the GPU's NUMA node
+  kSocket,       // all CPUs of the node's socket
+  kExclusive,    // the node's cores, split among its workers
+  kCoreComplex,  // cores that share a last-level cache, one group per worker of the node
 };
 
-enum class LaunchAction { Run, DryRun, Print, Explain };
+enum class LaunchAction { kRun, kDryRun, kPrint, kExplain };
 
 struct LaunchConfig {
-  LaunchAction action = LaunchAction::Run;
+  LaunchAction action = LaunchAction::kRun;
   std::string printed;    // Print: the requested text, e.g. help
   std::string explained;  // Explain: the folder of a run, or its result file
 

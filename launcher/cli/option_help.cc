@@ -18,10 +18,10 @@ struct GroupTitle {
   const char* title;
 };
 constexpr std::array kTitles{
-    GroupTitle{Workers, "Workers"},   GroupTitle{Restarts, "Restarts"},
-    GroupTitle{Program, "Program"},   GroupTitle{Rendezvous, "Addresses"},
-    GroupTitle{Stopping, "Stopping"}, GroupTitle{Logs, "Logs"},
-    GroupTitle{Other, "Other"},
+    GroupTitle{kWorkers, "Workers"},   GroupTitle{kRestarts, "Restarts"},
+    GroupTitle{kProgram, "Program"},   GroupTitle{kRendezvous, "Addresses"},
+    GroupTitle{kStopping, "Stopping"}, GroupTitle{kLogs, "Logs"},
+    GroupTitle{kOther, "Other"},
 };
 
 // The options of -h.

@@ -9,14 +9,14 @@
 namespace ddp::launch {
 
 enum class OptionGroup {
-  Workers,
-  Restarts,
-  Program,
-  Rendezvous,
-  Stopping,
-  Logs,
-  Other,
-  Unlisted,  // has no row in the help: see a neighbour's, or it has no effect, or is internal
+  kWorkers,
+  kRestarts,
+  kProgram,
+  kRendezvous,
+  kStopping,
+  kLogs,
+  kOther,
+  kUnlisted,  // has no row in the help: see a neighbour's, or it has no effect, or is internal
 };
 
 struct OptionSpec {

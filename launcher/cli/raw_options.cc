@@ -61,7 +61,7 @@ PetOptions options_from(const Environment& environment) {
        it != environment.end() && it->first.rfind("PET_", 0) == 0; ++it) {
     const auto& [name, value] = *it;
     const OptionSpec* option = find_option(with_dashes(name.substr(4)));
-    if (option && option->group == OptionGroup::Other) {
+    if (option && option->group == OptionGroup::kOther) {
       pet.hints.push_back(
           fmt::format("{} is ignored; give --{} on the command line", name, option->name));
     } else if (!option || pet_name(*option) != name) {

@@ -12,10 +12,10 @@ namespace {
 
 Scheduler asked_scheduler(const OptionValues& values) {
   const auto name = values.one_of("scheduler", {"none", "auto", "slurm", "mpi"});
-  return name == "slurm"  ? Scheduler::Slurm
-         : name == "mpi"  ? Scheduler::Mpi
-         : name == "auto" ? Scheduler::Auto
-                          : Scheduler::None;
+  return name == "slurm"  ? Scheduler::kSlurm
+         : name == "mpi"  ? Scheduler::kMpi
+         : name == "auto" ? Scheduler::kAuto
+                          : Scheduler::kNone;
 }
 
 // Collects what is taken, and the line that tells the user.

@@ -158,13 +158,13 @@ SchedulerFacts mpi_facts(const Environment& environment) {
 
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment) {
   switch (scheduler) {
-    case Scheduler::None:
+    case Scheduler::kNone:
       return std::nullopt;
-    case Scheduler::Slurm:
+    case Scheduler::kSlurm:
       return slurm_facts(environment);
-    case Scheduler::Mpi:
+    case Scheduler::kMpi:
       return mpi_facts(environment);
-    case Scheduler::Auto:
+    case Scheduler::kAuto:
       break;
   }
   if (!slurm_step(environment).value.empty()) return slurm_facts(environment);

@@ -8,7 +8,7 @@
 
 namespace ddp::launch {
 
-enum class Scheduler { None, Auto, Slurm, Mpi };
+enum class Scheduler { kNone, kAuto, kSlurm, kMpi };
 
 /// An option's value and the variable that it comes from; empty: unknown.
 struct SchedulerFact {

@@ -35,7 +35,7 @@ EtcdAuthority::EtcdAuthority(const EtcdSettings& settings, const GroupSettings& 
 
 EtcdAuthority::~EtcdAuthority() {
   const auto limit = Clock::now() + kFarewell;
-  while (role_ == Role::Leaving && Clock::now() < limit && !client_.down_since()) {
+  while (role_ == Role::kLeaving && Clock::now() < limit && !client_.down_since()) {
     std::vector<pollfd> fds;
     add_poll_fds(fds);
     const timespec left = time_until(std::min(limit, deadline().value_or(limit)));
@@ -55,7 +55,7 @@ void EtcdAuthority::seek(std::optional<Loss> loss, const Status& status) {
 }
 
 void EtcdAuthority::begin_seeking() {
-  role_ = Role::Seeking;
+  role_ = Role::kSeeking;
   stale_ = true;
   since_ = Clock::now();
   wait_noted_ = false;
@@ -71,13 +71,13 @@ Authority::Step EtcdAuthority::next(const View& view) {
   own_ = view.own;
   if (!deposed_.empty()) begin_seeking();  // before it began to host
   if (!contacted_) fail_first_contact(view.now);
-  if (role_ == Role::Hosting) return {Step::Kind::Host, own_};
-  if (role_ != Role::Seeking) return {};
+  if (role_ == Role::kHosting) return {Step::Kind::kHost, own_};
+  if (role_ != Role::kSeeking) return {};
   if (!stale_ && !place_is_free()) {
     const Place& place = keys_.host->place;
     const auto avoided = avoided_.find(place);
     if (avoided == avoided_.end() || view.now >= avoided->second)
-      return {Step::Kind::Connect, place};
+      return {Step::Kind::kConnect, place};
   }
   call_next();
   note_silence();
@@ -88,8 +88,8 @@ void EtcdAuthority::avoid(const Place& place) { avoided_[place] = Clock::now() +
 
 void EtcdAuthority::settle(bool hosts) {
   if (!hosts) resign();  // the host that was thought to be gone has answered
-  if (role_ != Role::Seeking) return;
-  role_ = Role::Idle;
+  if (role_ != Role::kSeeking) return;
+  role_ = Role::kIdle;
   client_.end_watch();
 }
 
@@ -97,7 +97,7 @@ std::string EtcdAuthority::despair(Clock::time_point now) const {
   // A job of a fixed number of nodes without restarts ends with its host.
   const bool fixed = !text_.empty() && needs_all_nodes(group_.rules);
   const auto timeout = fixed ? kSilentWait : group_.rules.join_timeout;
-  if (role_ != Role::Seeking || now < since_ + timeout) return "";
+  if (role_ != Role::kSeeking || now < since_ + timeout) return "";
   const std::string why =
       client_.down_since() ? client_.problem() : "the host that it names could not be reached";
   return fmt::format("{}{}no host of the job was found with etcd within {} ({})", text_,
@@ -144,24 +144,24 @@ void EtcdAuthority::call(Call kind, const std::string& path, const std::string& 
 }
 
 void EtcdAuthority::call_next() {
-  if (call_ != Call::None || client_.busy()) return;
+  if (call_ != Call::kNone || client_.busy()) return;
   switch (role_) {
-    case Role::Idle:
+    case Role::kIdle:
       return;
-    case Role::Seeking:
+    case Role::kSeeking:
       return call_as_candidate();
-    case Role::Hosting:
+    case Role::kHosting:
       return call_as_host();
-    case Role::Leaving:
+    case Role::kLeaving:
       if (over_) {
-        return call(Call::Leave, "/v3/kv/txn",
+        return call(Call::kLeave, "/v3/kv/txn",
                     transaction_request({{prefix_ + "host", keys_.host->modified}}, {}, prefix_));
       }
-      return call(Call::Leave, "/v3/lease/revoke", lease_request(lease_));
+      return call(Call::kLeave, "/v3/lease/revoke", lease_request(lease_));
   }
 }
 
-void EtcdAuthority::read() { call(Call::Read, "/v3/kv/range", range_request(prefix_)); }
+void EtcdAuthority::read() { call(Call::kRead, "/v3/kv/range", range_request(prefix_)); }
 
 void EtcdAuthority::call_as_candidate() {
   if (stale_) return read();
@@ -178,7 +178,7 @@ void EtcdAuthority::call_as_host() {
   if (!client_.watches()) client_.watch(prefix_, keys_.revision);
   if (Clock::now() >= next_renewal_) {
     next_renewal_ = Clock::now() + settings_.lease / 4;
-    return call(Call::Renew, "/v3/lease/keepalive", lease_request(lease_));
+    return call(Call::kRenew, "/v3/lease/keepalive", lease_request(lease_));
   }
   if (wanted_ && last_round_is_over()) ask_for_epoch();
 }
@@ -186,18 +186,18 @@ void EtcdAuthority::call_as_host() {
 void EtcdAuthority::claim() {
   if (lease_ == 0 || boot_time() + settings_.lease / 2 > lease_until_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.lease);
-    return call(Call::Grant, "/v3/lease/grant", grant_request(seconds.count()));
+    return call(Call::kGrant, "/v3/lease/grant", grant_request(seconds.count()));
   }
   const HostKey host{.id = status_.id, .place = own_};
   const std::int64_t before = keys_.host ? keys_.host->modified : 0;
-  call(Call::Claim, "/v3/kv/txn",
+  call(Call::kClaim, "/v3/kv/txn",
        transaction_request({{prefix_ + "host", before}, {prefix_ + "epoch", keys_.epoch.modified}},
                            {{prefix_ + "host", host_text(host), lease_}}, ""));
 }
 
 void EtcdAuthority::ask_for_epoch() {
   asked_ = next_epoch();
-  call(Call::Epoch, "/v3/kv/txn",
+  call(Call::kEpoch, "/v3/kv/txn",
        transaction_request(
            {{prefix_ + "host", keys_.host->modified}, {prefix_ + "epoch", keys_.epoch.modified}},
            {{prefix_ + "epoch", epoch_text(asked_), 0}}, ""));
@@ -218,9 +218,9 @@ EpochKey EtcdAuthority::next_epoch() const {
 // ---- answers -----------------------------------------------------------------------------------
 
 void EtcdAuthority::absorb(const EtcdClient::Reply& reply) {
-  const Call kind = std::exchange(call_, Call::None);
-  if (kind == Call::Leave) {
-    role_ = Role::Idle;
+  const Call kind = std::exchange(call_, Call::kNone);
+  if (kind == Call::kLeave) {
+    role_ = Role::kIdle;
     lease_ = 0;
     return;
   }
@@ -231,8 +231,8 @@ void EtcdAuthority::absorb(const EtcdClient::Reply& reply) {
     return;
   }
   contacted_ = true;
-  if (kind == Call::Read) return absorb_read(reply.body);
-  if (kind == Call::Grant || kind == Call::Renew) return absorb_lease(reply.body);
+  if (kind == Call::kRead) return absorb_read(reply.body);
+  if (kind == Call::kGrant || kind == Call::kRenew) return absorb_lease(reply.body);
   absorb_transaction(kind, reply.body);
 }
 
@@ -244,7 +244,7 @@ void EtcdAuthority::absorb_read(const std::string& body) {
         "etcd at {}: the keys below {} are not a ddp-run job's; remove them, or choose "
         "another --rdzv-id or etcd_prefix",
         client_.endpoints(), prefix_);
-    if (role_ == Role::Hosting) return depose(why);
+    if (role_ == Role::kHosting) return depose(why);
     throw LaunchError(kExitFailed, why);
   }
   client_.end_watch();
@@ -257,11 +257,11 @@ void EtcdAuthority::absorb_read(const std::string& body) {
 // Of a transaction whose answer was lost, this is the answer.
 void EtcdAuthority::judge_place(std::int64_t epoch_before) {
   const bool own = keys_.host && keys_.host->id == status_.id;
-  if (role_ == Role::Hosting && keys_.host && !own) {
+  if (role_ == Role::kHosting && keys_.host && !own) {
     return depose(fmt::format("the job's host in etcd is {} now",
                               place_text(keys_.host->place.address, keys_.host->place.port)));
   }
-  if (role_ == Role::Hosting && keys_.epoch.modified != epoch_before &&
+  if (role_ == Role::kHosting && keys_.epoch.modified != epoch_before &&
       keys_.epoch.host_id != status_.id)
     return depose("another agent has begun a later round");
   if (wanted_ && own && keys_.epoch.host_id == status_.id && asked_.epoch >= 0 &&
@@ -285,7 +285,7 @@ void EtcdAuthority::absorb_transaction(Call kind, const std::string& body) {
   const auto answer = parse_transaction(body);
   stale_ = !answer || !answer->done;
   if (stale_) return;
-  if (kind == Call::Epoch) {
+  if (kind == Call::kEpoch) {
     keys_.epoch = asked_;
     keys_.epoch.modified = answer->revision;
     keys_.revision = answer->revision;
@@ -294,8 +294,8 @@ void EtcdAuthority::absorb_transaction(Call kind, const std::string& body) {
   keys_.host = HostKey{status_.id, own_, answer->revision};
   keys_.revision = answer->revision;
   client_.end_watch();
-  if (role_ != Role::Seeking) return;
-  role_ = Role::Hosting;
+  if (role_ != Role::kSeeking) return;
+  role_ = Role::kHosting;
   asked_ = {};
   began_ = Clock::now();
   next_renewal_ = began_ + settings_.lease / 4;
@@ -325,9 +325,9 @@ void EtcdAuthority::note_outage(Clock::time_point now) {
   const auto since = client_.down_since();
   if (!since && std::exchange(outage_noted_, false)) note_ = "etcd answers again";
   if (!since || outage_noted_ || now < *since + kSilentWait) return;
-  if (role_ != Role::Seeking && role_ != Role::Hosting) return;
+  if (role_ != Role::kSeeking && role_ != Role::kHosting) return;
   outage_noted_ = true;
-  note_ = role_ == Role::Hosting
+  note_ = role_ == Role::kHosting
               ? fmt::format(
                     "etcd does not answer ({}): a running round continues for {} at most, "
                     "a new one waits for etcd",
@@ -356,13 +356,13 @@ std::optional<Clock::time_point> EtcdAuthority::deadline() const {
   next.consider(client_.deadline());
   if (inquiry_) next.consider(inquiry_->deadline());
   if (const auto down = client_.down_since()) next.consider(*down + kSilentWait);
-  if (role_ == Role::Seeking) {
+  if (role_ == Role::kSeeking) {
     for (const auto& [place, until] : avoided_) next.consider(until);
     next.consider(since_ + kSilentWait);
     next.consider(since_ + group_.rules.join_timeout);
     if (!contacted_) next.consider(since_ + settings_.first_contact);
   }
-  if (role_ == Role::Hosting) {
+  if (role_ == Role::kHosting) {
     next.consider(next_renewal_);
     next.consider(turn_ + settings_.lease / 4);  // the clock of the lease is another one
     next.consider(began_ + kSilentWait);

@@ -57,8 +57,8 @@ class EtcdAuthority : public Authority {
   std::optional<Clock::time_point> deadline() const override;
 
  private:
-  enum class Role { Idle, Seeking, Hosting, Leaving };
-  enum class Call { None, Read, Grant, Claim, Renew, Epoch, Leave };
+  enum class Role { kIdle, kSeeking, kHosting, kLeaving };
+  enum class Call { kNone, kRead, kGrant, kClaim, kRenew, kEpoch, kLeave };
   /// Time that passes while the machine sleeps as well.
   using BootTime = std::chrono::nanoseconds;
   static BootTime boot_time();
@@ -92,8 +92,8 @@ class EtcdAuthority : public Authority {
   GroupSettings group_;
   std::string prefix_;
   EtcdClient client_;
-  Role role_ = Role::Idle;
-  Call call_ = Call::None;
+  Role role_ = Role::kIdle;
+  Call call_ = Call::kNone;
   BootTime called_{};  // when the call in progress was sent
   bool contacted_ = false;
   bool stale_ = true;  // keys_ must be read again

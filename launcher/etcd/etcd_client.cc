@@ -47,19 +47,19 @@ void EtcdClient::call(std::string path, std::string body) {
 void EtcdClient::advance() {
   if (servers_.empty()) {
     lookup_.emplace(settings_.endpoints);
-    call_->stage = Stage::LookUp;
+    call_->stage = Stage::kLookUp;
     if (lookup_->done()) take_addresses();
     return;
   }
   if (!server().checked) {
-    call_->stage = Stage::Check;
+    call_->stage = Stage::kCheck;
     call_->request = send("/version", "", /*stream=*/false);
   } else if (!settings_.user.empty() && token_.empty()) {
-    call_->stage = Stage::LogIn;
+    call_->stage = Stage::kLogIn;
     call_->request = send("/v3/auth/authenticate",
                           login_request(settings_.user, settings_.password), /*stream=*/false);
   } else {
-    call_->stage = Stage::Call;
+    call_->stage = Stage::kCall;
     call_->request = send(call_->path, call_->body, /*stream=*/false);
   }
 }
@@ -98,7 +98,7 @@ void EtcdClient::end_watch() {
 }
 
 void EtcdClient::absorb_watch(const HttpReply& reply) {
-  const bool event = reply.kind == HttpReply::Kind::Line && watch_continues(reply.body);
+  const bool event = reply.kind == HttpReply::Kind::kLine && watch_continues(reply.body);
   if (event && !contains(reply.body, "\"events\"")) return;  // it has begun
   changed_ = true;
   end_watch();
@@ -108,12 +108,12 @@ void EtcdClient::absorb(const HttpReply& reply) {
   if (reply.id == watch_) return absorb_watch(reply);
   if (!call_ || reply.id != call_->request) return;
   if (!reply.local_address.empty()) own_address_ = reply.local_address;
-  if (reply.kind == HttpReply::Kind::Failed) {
+  if (reply.kind == HttpReply::Kind::kFailed) {
     return fail(explained(reply.problem, settings_.tls),
                 reply.problem.starts_with("TLS") || contains(reply.problem, "HTTP"), true);
   }
-  if (call_->stage == Stage::Check) return check(reply);
-  if (call_->stage == Stage::LogIn) return log_in(reply);
+  if (call_->stage == Stage::kCheck) return check(reply);
+  if (call_->stage == Stage::kLogIn) return log_in(reply);
   finish(reply);
 }
 

@@ -54,11 +54,11 @@ class EtcdClient : public PollHandler {
   std::optional<Clock::time_point> deadline() const override;
 
  private:
-  enum class Stage { LookUp, Check, LogIn, Call };
+  enum class Stage { kLookUp, kCheck, kLogIn, kCall };
   struct Call {
     std::string path;
     std::string body;
-    Stage stage = Stage::LookUp;
+    Stage stage = Stage::kLookUp;
     int request = 0;
   };
   struct Server {

@@ -56,7 +56,7 @@ void EtcdAuthority::ask_last_nodes() {
 
 void EtcdAuthority::depose(const std::string& why) {
   deposed_ = why;
-  role_ = Role::Idle;
+  role_ = Role::kIdle;
   client_.end_watch();
 }
 
@@ -64,7 +64,7 @@ void EtcdAuthority::depose(const std::string& why) {
 void EtcdAuthority::judge_time() {
   const auto now = boot_time();
   const auto gap = now - std::exchange(last_turn_, now);
-  if (role_ != Role::Hosting) return;
+  if (role_ != Role::kHosting) return;
   if (now > lease_until_ && gap > settings_.lease / 2) {
     return depose(
         fmt::format("this agent was suspended for {}, longer than its lease in etcd",
@@ -77,14 +77,14 @@ void EtcdAuthority::judge_time() {
 }
 
 void EtcdAuthority::resign() {
-  if (role_ != Role::Hosting) return;
-  role_ = Role::Leaving;
+  if (role_ != Role::kHosting) return;
+  role_ = Role::kLeaving;
   client_.end_watch();
   call_next();
 }
 
 void EtcdAuthority::end_job() {
-  if (role_ != Role::Hosting || !keys_.host) return;
+  if (role_ != Role::kHosting || !keys_.host) return;
   over_ = true;
   resign();
 }

@@ -100,9 +100,9 @@ class Mailbox {
   int fd() const { return wake_.get(); }
   void put(HttpReply reply) {
     const std::lock_guard lock(mutex_);
-    if (reply.kind == HttpReply::Kind::Line) {
+    if (reply.kind == HttpReply::Kind::kLine) {
       std::erase_if(replies_, [&](const HttpReply& one) {
-        return one.id == reply.id && one.kind == HttpReply::Kind::Line;
+        return one.id == reply.id && one.kind == HttpReply::Kind::kLine;
       });
     }
     replies_.push_back(std::move(reply));
@@ -218,7 +218,7 @@ class ExchangeOver : public Exchange, public std::enable_shared_from_this<Exchan
     if (!parser_.is_done()) return read();
     if (request_.stream && parser_.get().result_int() == 200) return fail(asio::error::eof);
     put({.id = id_,
-         .kind = HttpReply::Kind::Complete,
+         .kind = HttpReply::Kind::kComplete,
          .status = static_cast<int>(parser_.get().result_int()),
          .body = parser_.get().body(),
          .local_address = local_});
@@ -228,7 +228,7 @@ class ExchangeOver : public Exchange, public std::enable_shared_from_this<Exchan
     std::string& text = parser_.get().body();
     for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
       put({.id = id_,
-           .kind = HttpReply::Kind::Line,
+           .kind = HttpReply::Kind::kLine,
            .status = 200,
            .body = text.substr(0, end),
            .local_address = local_});

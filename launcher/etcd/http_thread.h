@@ -33,12 +33,12 @@ struct HttpRequest {
 
 struct HttpReply {
   enum class Kind {
-    Complete,  // status, body
-    Line,      // of a stream: body
-    Failed,    // problem; a stream that has ended, too
+    kComplete,  // status, body
+    kLine,      // of a stream: body
+    kFailed,    // problem; a stream that has ended, too
   };
   int id = 0;
-  Kind kind = Kind::Failed;
+  Kind kind = Kind::kFailed;
   int status = 0;
   std::string body{};
   std::string problem{};        // "Connection refused", "TLS: certificate verify failed"

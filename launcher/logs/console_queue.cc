@@ -17,24 +17,24 @@ constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
 
 }  // namespace
 
-ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::Careful) {
+ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::kCareful) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return;
   if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
-    way_ = Way::Plain;  // never blocks, and its offset is shared with others
+    way_ = Way::kPlain;  // never blocks, and its offset is shared with others
   } else if (S_ISSOCK(status.st_mode)) {
-    way_ = Way::Socket;
+    way_ = Way::kSocket;
   } else {
     const std::string self = "/proc/self/fd/" + std::to_string(fd);
     const int own = ::open(self.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (own < 0) return;
     fd_ = own;
-    way_ = Way::Nonblocking;
+    way_ = Way::kNonblocking;
   }
 }
 
 ConsoleQueue::~ConsoleQueue() {
-  if (way_ == Way::Nonblocking) ::close(fd_);
+  if (way_ == Way::kNonblocking) ::close(fd_);
 }
 
 void ConsoleQueue::append(std::string_view text) {
@@ -56,12 +56,12 @@ void ConsoleQueue::add(std::string_view text) {
 long ConsoleQueue::write_once() {
   const std::string_view rest = std::string_view(queue_).substr(written_);
   switch (way_) {
-    case Way::Nonblocking:
-    case Way::Plain:
+    case Way::kNonblocking:
+    case Way::kPlain:
       return ::write(fd_, rest.data(), rest.size());
-    case Way::Socket:
+    case Way::kSocket:
       return ::send(fd_, rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    case Way::Careful:
+    case Way::kCareful:
       break;
   }
   pollfd writable{fd_, POLLOUT, 0};

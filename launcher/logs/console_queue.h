@@ -34,7 +34,7 @@ class ConsoleQueue {
   int error() const { return error_; }
 
  private:
-  enum class Way { Nonblocking, Socket, Careful, Plain };
+  enum class Way { kNonblocking, kSocket, kCareful, kPlain };
   static constexpr std::size_t kLong = 4 << 20;
   static constexpr std::size_t kFull = 64 << 20;
 

@@ -50,7 +50,7 @@ LinePrefix::LinePrefix(std::string_view text, const PrefixPlace& place)
 }
 
 void LinePrefix::add_text(std::string_view text) {
-  if (pieces_.empty() || pieces_.back().kind != Kind::Text) pieces_.push_back({Kind::Text, ""});
+  if (pieces_.empty() || pieces_.back().kind != Kind::kText) pieces_.push_back({Kind::kText, ""});
   pieces_.back().text += text;
 }
 
@@ -61,11 +61,11 @@ void LinePrefix::add_macro(std::string_view name, std::string_view whole,
   } else if (name == "hostname") {
     add_text(std::string_view(place.host).substr(0, place.host.find('.')));
   } else if (name == "local_rank") {
-    pieces_.push_back({Kind::LocalRank, ""});
+    pieces_.push_back({Kind::kLocalRank, ""});
   } else if (name == "rank") {
-    pieces_.push_back({Kind::Rank, ""});
+    pieces_.push_back({Kind::kRank, ""});
   } else if (name == "time") {
-    pieces_.push_back({Kind::Time, ""});
+    pieces_.push_back({Kind::kTime, ""});
     has_time_ = true;
   } else {
     add_text(whole);
@@ -75,16 +75,16 @@ void LinePrefix::add_macro(std::string_view name, std::string_view whole,
 void LinePrefix::append_to(std::string& out, std::span<const int> local_ranks, Time now) const {
   for (const Piece& piece : pieces_) {
     switch (piece.kind) {
-      case Kind::Text:
+      case Kind::kText:
         out += piece.text;
         break;
-      case Kind::LocalRank:
+      case Kind::kLocalRank:
         append_ranks(out, local_ranks, 0);
         break;
-      case Kind::Rank:
+      case Kind::kRank:
         append_ranks(out, local_ranks, first_rank_);
         break;
-      case Kind::Time:
+      case Kind::kTime:
         append_time(out, now);
         break;
     }

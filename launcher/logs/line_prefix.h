@@ -31,7 +31,7 @@ class LinePrefix {
   bool has_time() const { return has_time_; }
 
  private:
-  enum class Kind { Text, LocalRank, Rank, Time };
+  enum class Kind { kText, kLocalRank, kRank, kTime };
   struct Piece {
     Kind kind;
     std::string text;

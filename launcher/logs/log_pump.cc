@@ -60,7 +60,7 @@ LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
 
 LogPump::~LogPump() {
   finish_round();
-  flush_console(Patience::Seconds);
+  flush_console(Patience::kSeconds);
 }
 
 ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ ? *err_ : *out_; }
@@ -76,17 +76,17 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
     stderr_files_.erase(local_rank);
   }
   switch (plan.mode) {
-    case StreamMode::Inherit:
+    case StreamMode::kInherit:
       return -1;
-    case StreamMode::Discard:
+    case StreamMode::kDiscard:
       return open_null_device(O_WRONLY);
-    case StreamMode::File: {
+    case StreamMode::kFile: {
       if (is_stderr) stderr_files_[local_rank] = plan.file;
       LogFile file;
       file.open(plan.file, {}, /*truncate=*/true);
       return file.release();
     }
-    case StreamMode::Pump:
+    case StreamMode::kPump:
       break;
   }
   Source& source = sources_.emplace_back();
@@ -286,7 +286,7 @@ void LogPump::finish_round() {
 
 bool LogPump::flush_console(Patience patience, const std::vector<int>& interrupts,
                             const std::function<bool()>& give_up) {
-  const int wait_ms = patience == Patience::Seconds ? kFlushPatienceMs : -1;
+  const int wait_ms = patience == Patience::kSeconds ? kFlushPatienceMs : -1;
   for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
     std::vector<pollfd> fds;
     add_poll_fds(fds);

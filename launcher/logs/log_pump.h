@@ -48,7 +48,7 @@ class LogPump {
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console.
   void finish_round();
-  enum class Patience { Seconds, Unlimited };
+  enum class Patience { kSeconds, kUnlimited };
   /// Writes the rest to the console while its reader makes progress. Drops it, and returns false,
   /// if the reader pauses for longer than the patience, or `give_up`, called when one of
   /// `interrupts` is readable, returns true.

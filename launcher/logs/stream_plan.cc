@@ -19,7 +19,7 @@ void add_filters(StreamPlan& plan, const LogOptions& options, const StreamPlace&
   if (plan.filters.empty()) return;
   plan.filter_file =
       place.attempt_folder + (stream == kOut ? "/filtered_stdout.log" : "/filtered_stderr.log");
-  plan.mode = StreamMode::Pump;
+  plan.mode = StreamMode::kPump;
 }
 
 StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stream stream) {
@@ -36,11 +36,11 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");
     plan.rotation = options.rotation;
     const bool copied = teed || plan.rotation.max_bytes > 0 || options.watched;
-    plan.mode = copied ? StreamMode::Pump : StreamMode::File;
+    plan.mode = copied ? StreamMode::kPump : StreamMode::kFile;
   } else {
-    plan.mode = plan.by_line || reported || options.watched ? StreamMode::Pump
-                : shown                                     ? StreamMode::Inherit
-                                                            : StreamMode::Discard;
+    plan.mode = plan.by_line || reported || options.watched ? StreamMode::kPump
+                : shown                                     ? StreamMode::kInherit
+                                                            : StreamMode::kDiscard;
   }
   if (shown) add_filters(plan, options, place, stream);
   if (!plan.by_line && plan.filters.empty()) return plan;

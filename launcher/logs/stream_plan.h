@@ -14,14 +14,14 @@
 namespace ddp::launch {
 
 enum class StreamMode {
-  Inherit,  // ddp-run's own
-  Discard,  // /dev/null
-  File,     // straight into a file
-  Pump,     // through ddp-run, which copies
+  kInherit,  // ddp-run's own
+  kDiscard,  // /dev/null
+  kFile,     // straight into a file
+  kPump,     // through ddp-run, which copies
 };
 
 struct StreamPlan {
-  StreamMode mode = StreamMode::Inherit;
+  StreamMode mode = StreamMode::kInherit;
   std::string file;      // File: the target; Pump: gets a copy of every byte; empty: none
   bool console = false;  // Pump: also to ddp-run's own stream
   bool by_line = false;  // Pump to the console: whole lines with a prefix, else raw bytes

@@ -79,7 +79,7 @@ WorkerProgram program_of(const Command& command, const ProgramPlaces& places) {
   std::error_code none;
   const bool own =
       std::filesystem::equivalent(command.executable, places.own_folder + "/trainer", none);
-  return own ? WorkerProgram::Trainer : WorkerProgram::Other;
+  return own ? WorkerProgram::kTrainer : WorkerProgram::kOther;
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ JobPlan plan_job(const LaunchConfig& config) {
     plan.preflight = plan_preflight(config.preflight, job, places, plan.inherited);
   }
   const bool has_heartbeats = config.log_dir != "/dev/null";
-  if (has_heartbeats && plan.restarts.program == WorkerProgram::Trainer)
+  if (has_heartbeats && plan.restarts.program == WorkerProgram::kTrainer)
     plan.hangs.first_heartbeat = std::chrono::minutes(5);
   plan.logs = config.logs;
   plan.host = host_name();
@@ -133,7 +133,7 @@ WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Work
                                plan.folder.worker_folder(group.restart_count, worker.local_rank),
                                plan.folder.attempt_folder(group.restart_count)});
   // Python would hold back output to a pipe until its buffer is full.
-  if (spec.streams.out.mode == StreamMode::Pump)
+  if (spec.streams.out.mode == StreamMode::kPump)
     spec.environment.try_emplace(kPythonUnbuffered, "1");
   return spec;
 }

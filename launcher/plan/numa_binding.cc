@@ -194,16 +194,16 @@ std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<st
         std::count(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(i), node));
     const auto sharers = static_cast<std::size_t>(std::count(nodes.begin(), nodes.end(), node));
     switch (how) {
-      case NumaBinding::Node:
+      case NumaBinding::kNode:
         bound.push_back(topology.node(node));
         break;
-      case NumaBinding::Socket:
+      case NumaBinding::kSocket:
         bound.push_back(topology.socket_of(node));
         break;
-      case NumaBinding::Exclusive:
+      case NumaBinding::kExclusive:
         bound.push_back(share_of(topology.cores(node), before, sharers));
         break;
-      case NumaBinding::CoreComplex: {
+      case NumaBinding::kCoreComplex: {
         const auto groups = topology.complexes(node);
         bound.push_back(groups.empty() ? Cpus{} : groups[before % groups.size()]);
         break;

@@ -92,7 +92,7 @@ std::string check_path(const std::string& path) {
 // `ddp-run explain logs`, `ddp-run launch train.py`: other tools' commands.
 std::string tip_for_command(const std::string& name, const std::vector<std::string>& args) {
   const OptionSpec* option = find_option(name);
-  if (option && option->group == OptionGroup::Other) {
+  if (option && option->group == OptionGroup::kOther) {
     const bool with_value = option->value && !args.empty();
     return fmt::format("did you mean ddp-run --{}{}?", name, with_value ? " " + args.front() : "");
   }

@@ -59,8 +59,8 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
                              RunFiles files) {
   RunFolder folder;
   if (log_dir == "/dev/null") return folder;
-  folder.private_ = log_dir.empty() && files != RunFiles::Logs;
-  folder.has_logs_ = files != RunFiles::ErrorFiles;
+  folder.private_ = log_dir.empty() && files != RunFiles::kLogs;
+  folder.has_logs_ = files != RunFiles::kErrorFiles;
   const std::string path = log_dir.empty()
                                ? temporary_folder() + "/ddp-run_XXXXXX"
                                : fmt::format("{}/{}_XXXXXX", log_dir, safe_file_name(run_id));

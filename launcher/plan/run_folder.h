@@ -8,9 +8,9 @@ namespace ddp::launch {
 
 /// Which files a run leaves, by their purpose after its end.
 enum class RunFiles {
-  ErrorFiles,  // for the report only
-  LogCopies,   // copies of console output: for investigating a failure
-  Logs,
+  kErrorFiles,  // for the report only
+  kLogCopies,   // copies of console output: for investigating a failure
+  kLogs,
 };
 
 class RunFolder {

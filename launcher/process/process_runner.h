@@ -17,15 +17,15 @@ namespace ddp::launch {
 
 struct Event {
   enum class Kind {
-    WorkerExited,
-    Signal,
-    GuardianGone,    // SIGKILL of the process that the user started
-    HeartbeatBegan,  // a worker wrote its first heartbeat
-    StacksDumped,    // everything that dump_stacks() started has ended
-    CheckEnded,      // what start_check() started
-    StoreLost,       // the process of the workers' store exited, or cannot be started
+    kWorkerExited,
+    kSignal,
+    kGuardianGone,    // SIGKILL of the process that the user started
+    kHeartbeatBegan,  // a worker wrote its first heartbeat
+    kStacksDumped,    // everything that dump_stacks() started has ended
+    kCheckEnded,      // what start_check() started
+    kStoreLost,       // the process of the workers' store exited, or cannot be started
   };
-  Kind kind = Kind::Signal;
+  Kind kind = Kind::kSignal;
   pid_t pid = 0;                      // WorkerExited
   ExitStatus exit{};                  // WorkerExited, CheckEnded, StoreLost
   ResourceUsage usage{};              // WorkerExited

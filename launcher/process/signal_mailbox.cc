@@ -76,10 +76,10 @@ int SignalMailbox::open_fd() const {
 }
 
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value) {
-  if (code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT)) return {Sender::Keyboard};
-  if (sender != ::getppid()) return {Sender::Other};
-  if (code != SI_QUEUE || value < kPassedOnMark) return {Sender::Parent};
-  return {Sender::DdpRun, value - kPassedOnMark};
+  if (code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT)) return {Sender::kKeyboard};
+  if (sender != ::getppid()) return {Sender::kOther};
+  if (code != SI_QUEUE || value < kPassedOnMark) return {Sender::kParent};
+  return {Sender::kDdpRun, value - kPassedOnMark};
 }
 
 void pass_on(pid_t process, int signal, int requests) {

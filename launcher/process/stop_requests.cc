@@ -12,14 +12,14 @@ constexpr auto kPassedOnWithin = std::chrono::seconds(2);
 }  // namespace
 
 bool StopRequests::add(const SignalOrigin& origin, Clock::time_point now) {
-  if (origin.sender == Sender::DdpRun) {
+  if (origin.sender == Sender::kDdpRun) {
     if (origin.count <= count_) return false;
     count_ = origin.count;
     counted_ = now;
     return true;
   }
-  Way& way = origin.sender == Sender::Parent ? from_parent_ : from_others_;
-  const bool may_be_double = way.requests > 0 && origin.sender != Sender::Keyboard;
+  Way& way = origin.sender == Sender::kParent ? from_parent_ : from_others_;
+  const bool may_be_double = way.requests > 0 && origin.sender != Sender::kKeyboard;
   if (may_be_double && (at_work_ || now - way.last < kDouble)) return false;
   way.last = now;
   if (way.requests < count_ && now - counted_ < kPassedOnWithin) {

@@ -6,14 +6,14 @@
 namespace ddp::launch {
 
 enum class Sender {
-  Keyboard,  // Ctrl-C or Ctrl-\ at the terminal
-  Parent,    // this process's parent, whatever it is
-  DdpRun,    // the ddp-run process above this one, which forwards its count
-  Other,
+  kKeyboard,  // Ctrl-C or Ctrl-\ at the terminal
+  kParent,    // this process's parent, whatever it is
+  kDdpRun,    // the ddp-run process above this one, which forwards its count
+  kOther,
 };
 
 struct SignalOrigin {
-  Sender sender = Sender::Other;
+  Sender sender = Sender::kOther;
   int count = 0;  // DdpRun: number of requests so far
 };
 

@@ -160,13 +160,13 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   pump_.handle(fds);
   for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {
-    events.push_back({.kind = Event::Kind::GuardianGone});
+    events.push_back({.kind = Event::Kind::kGuardianGone});
     guardian_pipe_ = -1;  // reported once
   }
   if (fds[3].revents != 0) first_heartbeats_.drain();
   if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
     watch_heartbeats();
-    events.push_back({.kind = Event::Kind::HeartbeatBegan});
+    events.push_back({.kind = Event::Kind::kHeartbeatBegan});
   }
   if (fds[0].revents != 0) take_signals(events);
   if (fds[4].revents != 0) {
@@ -205,7 +205,7 @@ void WorkerProcesses::take_signals(std::vector<Event>& events) {
       resize_terminals();
     } else {
       const auto sender = static_cast<pid_t>(info.ssi_pid);
-      events.push_back({.kind = Event::Kind::Signal,
+      events.push_back({.kind = Event::Kind::kSignal,
                         .signal = signal,
                         .ends_job = signals_.ends_job(signal),
                         .origin = origin_of(signal, info.ssi_code, sender, info.ssi_int)});
@@ -226,7 +226,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     if (auto end = check_.take_exit(info.si_pid, to_exit_status(info))) {
       ::wait4(info.si_pid, nullptr, WNOHANG, nullptr);
       events.push_back(
-          {.kind = Event::Kind::CheckEnded, .exit = end->exit, .cause = std::move(end->said)});
+          {.kind = Event::Kind::kCheckEnded, .exit = end->exit, .cause = std::move(end->said)});
       continue;
     }
     const bool is_worker = running_.erase(info.si_pid) > 0;
@@ -236,10 +236,10 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
     if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
-      events.push_back({.kind = Event::Kind::StacksDumped, .without_stacks = *failed});
+      events.push_back({.kind = Event::Kind::kStacksDumped, .without_stacks = *failed});
     if (!is_worker) continue;
     Event event{
-        .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
+        .kind = Event::Kind::kWorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
     event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
     if (event.exit.signal == SIGKILL && cause.empty())
       cause = oom_verdict(oom_before_, OomCounts::read());
@@ -267,7 +267,7 @@ void WorkerProcesses::resize_terminals() {
 
 void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
   if (loss)
-    events.push_back({.kind = Event::Kind::StoreLost, .exit = loss->exit, .cause = loss->what});
+    events.push_back({.kind = Event::Kind::kStoreLost, .exit = loss->exit, .cause = loss->what});
 }
 
 pid_t WorkerProcesses::pid_of(int local_rank) const {

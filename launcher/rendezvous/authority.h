@@ -23,11 +23,11 @@ class Authority : public PollHandler {
  public:
   struct Step {
     enum class Kind {
-      Wait,
-      Connect,  // to `place`, which hosts the rendezvous or may come to
-      Host,
+      kWait,
+      kConnect,  // to `place`, which hosts the rendezvous or may come to
+      kHost,
     };
-    Kind kind = Kind::Wait;
+    Kind kind = Kind::kWait;
     Place place{};
   };
 
@@ -66,7 +66,7 @@ class Authority : public PollHandler {
   /// Why it has given up after join_timeout; empty: it has not.
   virtual std::string despair(Clock::time_point now) const = 0;
 
-  /// After Step::Kind::Host: adds to what the new host knows of the job.
+  /// After Step::Kind::kHost: adds to what the new host knows of the job.
   virtual void hand_down(JobHistory& history) const = 0;
   /// Whether rounds need an epoch from request_epoch().
   virtual bool grants_epochs() const = 0;

@@ -58,7 +58,7 @@ std::string ConnectionKeys::derived(std::string_view purpose) const {
 }
 
 std::string ConnectionKeys::proof(From from) const {
-  return derived(from == From::Agent ? "agent proof" : "host proof");
+  return derived(from == From::kAgent ? "agent proof" : "host proof");
 }
 
 bool ConnectionKeys::accepts_proof(From from, std::string_view proof) const {
@@ -66,7 +66,7 @@ bool ConnectionKeys::accepts_proof(From from, std::string_view proof) const {
 }
 
 FrameSeal ConnectionKeys::seal(From from) const {
-  return FrameSeal(derived(from == From::Agent ? "agent frames" : "host frames"));
+  return FrameSeal(derived(from == From::kAgent ? "agent frames" : "host frames"));
 }
 
 }  // namespace ddp::launch

@@ -30,7 +30,7 @@ class FrameSeal {
 /// Of one connection. The greetings are the bytes that each end sent in clear, with a nonce each.
 class ConnectionKeys {
  public:
-  enum class From { Agent, Host };
+  enum class From { kAgent, kHost };
 
   ConnectionKeys(std::string_view token, std::string_view agent_greeting,
                  std::string_view host_greeting);

@@ -63,19 +63,19 @@ void release(std::string& buffer) { std::string().swap(buffer); }
 
 FirstBytes judge_first_bytes(std::string_view bytes) {
   for (const auto& [start, kind] :
-       {std::pair(kName, FirstBytes::Agent), std::pair(kTcpStoreStart, FirstBytes::TcpStore)}) {
+       {std::pair(kName, FirstBytes::kAgent), std::pair(kTcpStoreStart, FirstBytes::kTcpStore)}) {
     const auto size = std::min(bytes.size(), start.size());
     if (bytes.substr(0, size) != start.substr(0, size)) continue;
-    return size == start.size() ? kind : FirstBytes::Incomplete;
+    return size == start.size() ? kind : FirstBytes::kIncomplete;
   }
-  return FirstBytes::Unknown;
+  return FirstBytes::kUnknown;
 }
 
 ControlChannel::ControlChannel(int fd, Side side, std::string token)
     : fd_(fd),
       side_(side),
       token_(std::move(token)),
-      state_(side == Side::Agent ? State::Connecting : State::Greeting),
+      state_(side == Side::kAgent ? State::kConnecting : State::kGreeting),
       own_greeting_(greeting()),
       frames_left_(kFramesAtOnce),
       frames_since_(Clock::now()) {
@@ -87,16 +87,16 @@ ControlChannel::~ControlChannel() {
 }
 
 ConnectionKeys::From ControlChannel::own_role() const {
-  return side_ == Side::Agent ? ConnectionKeys::From::Agent : ConnectionKeys::From::Host;
+  return side_ == Side::kAgent ? ConnectionKeys::From::kAgent : ConnectionKeys::From::kHost;
 }
 
 ConnectionKeys::From ControlChannel::peer_role() const {
-  return side_ == Side::Agent ? ConnectionKeys::From::Host : ConnectionKeys::From::Agent;
+  return side_ == Side::kAgent ? ConnectionKeys::From::kHost : ConnectionKeys::From::kAgent;
 }
 
 void ControlChannel::close(std::string why, bool peer_is_gone) {
-  if (state_ == State::Closed) return;
-  state_ = State::Closed;
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
   problem_ = std::move(why);
   peer_is_gone_ = peer_is_gone;
   close_descriptor(fd_);
@@ -108,16 +108,16 @@ void ControlChannel::reject(Objection objection, std::string why) {
 }
 
 short ControlChannel::wanted() const {
-  if (state_ == State::Closed) return 0;
-  if (state_ == State::Connecting) return POLLOUT;
+  if (state_ == State::kClosed) return 0;
+  if (state_ == State::kConnecting) return POLLOUT;
   const bool reads = received_.size() < kMessagesAtOnce;
   return static_cast<short>((reads ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
 }
 
 void ControlChannel::handle() {
-  if (state_ == State::Connecting) finish_connect();
-  if (state_ != State::Connecting && state_ != State::Closed) read_some();
-  if (state_ != State::Connecting && state_ != State::Closed) write_all();
+  if (state_ == State::kConnecting) finish_connect();
+  if (state_ != State::kConnecting && state_ != State::kClosed) read_some();
+  if (state_ != State::kConnecting && state_ != State::kClosed) write_all();
   proof_sent_ = proof_sent_ || (keys_ && out_.empty());
 }
 
@@ -128,14 +128,14 @@ void ControlChannel::finish_connect() {
   if (error != 0) return close(error_text(error), error == ECONNREFUSED);
   pollfd ready{fd_, POLLOUT, 0};
   if (::poll(&ready, 1, 0) != 1) return;  // connect() is still under way
-  state_ = State::Greeting;
+  state_ = State::kGreeting;
   out_ += own_greeting_;
 }
 
 // A peer without a proof cannot make this end hold more than the handshake has bytes; otherwise no
 // more than one frame is held that is not complete.
 std::size_t ControlChannel::next_read() const {
-  if (state_ == State::Greeting)
+  if (state_ == State::kGreeting)
     return (peer_greeting_.empty() ? kGreetingSize : kTagSize) - in_.size();
   if (in_.size() < kHeadSize) return kReadSize;
   return std::max(kReadSize, kHeadSize + frame_size(in_) + kTagSize - in_.size());
@@ -151,18 +151,18 @@ void ControlChannel::read_some() {
     if (got < 0) return close(error_text(errno), true);
     if (got == 0) {
       // An agent looks at the host's proof first, and hangs up if the tokens differ.
-      if (side_ == Side::Host && state_ == State::Greeting && proof_sent_)
-        objection_ = Objection::WrongToken;
+      if (side_ == Side::kHost && state_ == State::kGreeting && proof_sent_)
+        objection_ = Objection::kWrongToken;
       return close("the peer closed the connection", true);
     }
     total += static_cast<std::size_t>(got);
     in_.append(buffer.data(), static_cast<std::size_t>(got));
-    if (state_ == State::Greeting) {
+    if (state_ == State::kGreeting) {
       greet();
     } else {
       take_frames();
     }
-    if (state_ == State::Closed) return;
+    if (state_ == State::kClosed) return;
   }
 }
 
@@ -186,7 +186,7 @@ void ControlChannel::greet() {
 // False: there is no whole greeting yet, or it will not do.
 bool ControlChannel::take_greeting() {
   const auto kind = judge_first_bytes(in_);
-  if (kind != FirstBytes::Agent && kind != FirstBytes::Incomplete) {
+  if (kind != FirstBytes::kAgent && kind != FirstBytes::kIncomplete) {
     close(kNoRendezvous);
     return false;
   }
@@ -198,7 +198,7 @@ bool ControlChannel::take_greeting() {
   if (in_.size() < kGreetingSize) return false;
   peer_greeting_ = in_.substr(0, kGreetingSize);
   in_.erase(0, kGreetingSize);
-  const bool is_agent = side_ == Side::Agent;
+  const bool is_agent = side_ == Side::kAgent;
   keys_.emplace(token_, is_agent ? own_greeting_ : peer_greeting_,
                 is_agent ? peer_greeting_ : own_greeting_);
   if (!is_agent) out_ += own_greeting_ + keys_->proof(own_role());
@@ -208,11 +208,11 @@ bool ControlChannel::take_greeting() {
 // The other end compares, too; it learns nothing else.
 void ControlChannel::reject_version(int version) {
   if (version == 0) return close(kNoRendezvous);
-  if (side_ == Side::Host) {
+  if (side_ == Side::kHost) {
     [[maybe_unused]] const auto sent =
         ::send(fd_, own_greeting_.data(), kVersionEnd, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  reject(Objection::OtherVersion,
+  reject(Objection::kOtherVersion,
          fmt::format("its ddp-run has version {} of the rendezvous protocol, this one (" DDP_VERSION
                      ") version {}; install the same ddp-run on all nodes",
                      version, kProtocolVersion));
@@ -220,17 +220,17 @@ void ControlChannel::reject_version(int version) {
 
 void ControlChannel::take_proof() {
   if (!keys_->accepts_proof(peer_role(), std::string_view(in_).substr(0, kTagSize))) {
-    return reject(Objection::WrongToken,
+    return reject(Objection::kWrongToken,
                   "authentication failed: it is not a ddp-run rendezvous, or --rdzv-token-file "
                   "differs between the nodes");
   }
   in_.erase(0, kTagSize);
-  if (side_ == Side::Agent) out_ += keys_->proof(own_role());
+  if (side_ == Side::kAgent) out_ += keys_->proof(own_role());
   enter_open();
 }
 
 void ControlChannel::enter_open() {
-  state_ = State::Open;
+  state_ = State::kOpen;
   outgoing_ = keys_->seal(own_role());
   incoming_ = keys_->seal(peer_role());
   keys_.reset();
@@ -288,10 +288,10 @@ std::string ControlChannel::frame_of(const std::string& text) {
 void ControlChannel::send(const ControlMessage& message) { send_text(to_json_text(message)); }
 
 void ControlChannel::send_text(const std::string& json) {
-  if (state_ == State::Closed) return;
-  if (state_ != State::Open && waiting_.size() >= kMostWaiting)
+  if (state_ == State::kClosed) return;
+  if (state_ != State::kOpen && waiting_.size() >= kMostWaiting)
     return close("the peer answers too slowly", true);
-  if (state_ != State::Open) return waiting_.push_back(json);
+  if (state_ != State::kOpen) return waiting_.push_back(json);
   out_ += frame_of(json);
   if (out_.size() > limits_.queue) return close("the peer reads too slowly", true);
   write_all();
@@ -299,7 +299,7 @@ void ControlChannel::send_text(const std::string& json) {
 
 void ControlChannel::finish_sending() {
   finishing_ = true;
-  if (state_ == State::Open) write_all();
+  if (state_ == State::kOpen) write_all();
 }
 
 std::string ControlChannel::local_address() const { return numeric_address(fd_, /*peer=*/false); }

@@ -21,24 +21,24 @@ inline constexpr int kProtocolVersion = 2;
 
 /// Who connects to the port of a rendezvous, judged by the first bytes.
 enum class FirstBytes {
-  Incomplete,
-  Agent,     // an agent of ddp-run, of whatever version
-  TcpStore,  // a client of the workers' store, or torchrun's agent
-  Unknown,
+  kIncomplete,
+  kAgent,     // an agent of ddp-run, of whatever version
+  kTcpStore,  // a client of the workers' store, or torchrun's agent
+  kUnknown,
 };
 FirstBytes judge_first_bytes(std::string_view bytes);
 
 class ControlChannel {
  public:
-  enum class Side { Agent, Host };
+  enum class Side { kAgent, kHost };
   enum class State {
-    Connecting,  // Agent: connect() is in progress
-    Greeting,    // the handshake is in progress
-    Open,
-    Closed,  // see problem()
+    kConnecting,  // Agent: connect() is in progress
+    kGreeting,    // the handshake is in progress
+    kOpen,
+    kClosed,  // see problem()
   };
   /// Why this end will not talk to that peer, however often it comes.
-  enum class Objection { None, OtherVersion, WrongToken };
+  enum class Objection { kNone, kOtherVersion, kWrongToken };
   /// In bytes.
   struct Limits {
     std::size_t frame = 1 << 20;
@@ -106,7 +106,7 @@ class ControlChannel {
   std::string token_;
   State state_;
   std::string problem_;
-  Objection objection_ = Objection::None;
+  Objection objection_ = Objection::kNone;
   bool peer_is_gone_ = false;
   bool finishing_ = false;
   bool proof_sent_ = false;

@@ -406,7 +406,7 @@ Verdict verdict_of(const Fields& f) {
   Verdict verdict;
   verdict.over = f.flag("over");
   verdict.outcome =
-      static_cast<Outcome>(f.integer("outcome", 0, static_cast<int>(Outcome::GuardianGone)));
+      static_cast<Outcome>(f.integer("outcome", 0, static_cast<int>(Outcome::kGuardianGone)));
   verdict.verdict = {f.flag("restart"), f.integer("number", 0, INT_MAX), f.time("delay_ms"),
                      f.text("gave_up")};
   verdict.text = f.text("text");

@@ -130,7 +130,7 @@ struct Stop {
 };
 struct Verdict {
   bool over = false;
-  Outcome outcome = Outcome::Succeeded;  // if over
+  Outcome outcome = Outcome::kSucceeded;  // if over
   RestartVerdict verdict{};
   std::string text{};
   std::vector<ProcessFailure> failures{};  // `host` is set in all of them

@@ -190,7 +190,7 @@ void Coordinator::serve_some() {
 // Watches what the channel wants. A closed one is lost in keep_time().
 void Coordinator::watch(int node, Connection& connection) {
   const ControlChannel& channel = *connection.channel;
-  if (channel.state() == ControlChannel::State::Closed) {
+  if (channel.state() == ControlChannel::State::kClosed) {
     closed_.push_back(node);
     return;
   }

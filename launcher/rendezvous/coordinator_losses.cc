@@ -18,7 +18,7 @@ void Coordinator::lose_closed(int node, Clock::time_point now) {
   if (found == connections_.end() || found->second.inquiry) return;
   Connection& connection = found->second;
   const ControlChannel& channel = *connection.channel;
-  if (channel.state() != ControlChannel::State::Closed) return;
+  if (channel.state() != ControlChannel::State::kClosed) return;
   // This agent itself, which is not dead: it reconnects.
   if (connection.id == id_ && channel.peer_is_gone() && !over() && !connection.closing &&
       !membership_.is_leaving(node))
@@ -48,7 +48,7 @@ void Coordinator::ask_lost(Clock::time_point now) {
     if (!connection.inquiry) continue;
     connection.inquiry->handle({});
     const auto& finding = connection.inquiry->findings().front();
-    if (finding.found == Inquiry::Found::Answer) hear(finding.status);
+    if (finding.found == Inquiry::Found::kAnswer) hear(finding.status);
     if (finding.gone || over()) gone.push_back(node);
   }
   for (const int node : gone) {

@@ -25,7 +25,7 @@ Authority::Step Election::next(const View& view) {
   const Step step =
       vote_->succession.next(vote_->inquiry.findings(), view.followers, vote_->alone, view.now);
   vote_->inquiry.limit(vote_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
-  if (step.kind != Step::Kind::Wait) return step;
+  if (step.kind != Step::Kind::kWait) return step;
   if (!vote_->noted && view.now >= vote_->since + kSilentWait && timeout() > kSilentWait) {
     vote_->noted = true;
     note_ = fmt::format(

@@ -56,7 +56,7 @@ std::vector<Lead> GroupRendezvous::leads() const {
 
 // Nodes that come meanwhile are held.
 void GroupRendezvous::stand(std::vector<int> listeners) {
-  move_to(Stage::Standing);
+  move_to(Stage::kStanding);
   holds_endpoint_ = true;
   if (!listeners.empty()) watch_.set(search_.endpoints());
   watch_.take_change();
@@ -72,9 +72,9 @@ void GroupRendezvous::decide() {
   const bool alone = settings_.rules.allow_minority && now >= candidacy_->since + 2 * patience_;
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), alone, now);
   const std::string unknown = alone ? "" : watch_.unknown();
-  if (step.kind == Newcomer::Step::Kind::Host && unknown.empty()) return host_at_endpoint();
-  if (step.kind != Newcomer::Step::Kind::Connect) return note_standing(now, unknown);
-  move_to(Stage::Searching);
+  if (step.kind == Newcomer::Step::Kind::kHost && unknown.empty()) return host_at_endpoint();
+  if (step.kind != Newcomer::Step::Kind::kConnect) return note_standing(now, unknown);
+  move_to(Stage::kSearching);
   search_.follow({step.place}, patience_);
   take_search_results();
 }
@@ -82,12 +82,12 @@ void GroupRendezvous::decide() {
 // A node that returns and is at no endpoint. Those whom it knows come first: at the endpoint there
 // may be a newcomer that knows nobody.
 void GroupRendezvous::heed_members() {
-  if (!candidacy_ || stage_ != Stage::Searching || resuming_ || holds_endpoint_) return;
+  if (!candidacy_ || stage_ != Stage::kSearching || resuming_ || holds_endpoint_) return;
   const auto now = Clock::now();
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), false, now);
-  candidacy_->all_heard = step.kind == Newcomer::Step::Kind::Host;
+  candidacy_->all_heard = step.kind == Newcomer::Step::Kind::kHost;
   if (search_.follows() || candidacy_->all_heard) return;
-  if (step.kind == Newcomer::Step::Kind::Connect) {
+  if (step.kind == Newcomer::Step::Kind::kConnect) {
     search_.follow({step.place}, patience_);
   } else {
     search_.postpone();
@@ -101,8 +101,8 @@ bool GroupRendezvous::may_greet() const {
 
 // When a newcomer that waits has to be looked at again, whatever the others say.
 std::optional<Clock::time_point> GroupRendezvous::next_judgement() const {
-  const bool asks = stage_ == Stage::Searching && !candidacy_->all_heard && !search_.follows();
-  if (stage_ != Stage::Standing && !asks) return std::nullopt;
+  const bool asks = stage_ == Stage::kSearching && !candidacy_->all_heard && !search_.follows();
+  if (stage_ != Stage::kStanding && !asks) return std::nullopt;
   const auto& since = candidacy_->since;
   const auto alone = since + 2 * patience_;
   auto next = since + settings_.rules.join_timeout;
@@ -140,7 +140,7 @@ void GroupRendezvous::host_at_endpoint() {
   host({.epoch = epoch_}, signpost_.take_listeners());
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   next_visit_ = Clock::now();
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.connect_to_self(search_.own().places().front());
   take_search_results();
 }
@@ -176,17 +176,17 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
 bool GroupRendezvous::watches_endpoints() const {
   if (settings_.rules.fixed_ranks || authority_->finds_first_host()) return false;
   const bool elsewhere = !at_endpoint_ || !settings_.more_endpoints.empty();
-  return stage_ == Stage::Standing || (elsewhere && (coordinator_ || seeking_));
+  return stage_ == Stage::kStanding || (elsewhere && (coordinator_ || seeking_));
 }
 
 // A node that was started anew knows the endpoints only, and may have begun a job of its own there.
 void GroupRendezvous::visit_endpoint() {
-  const bool hosts = coordinator_ && stage_ == Stage::Member;
+  const bool hosts = coordinator_ && stage_ == Stage::kMember;
   if (!watches_endpoints() || (!hosts && !seeking_)) return visit_.reset();
   if (visit_) {
     visit_->handle({});
     for (const auto& finding : visit_->findings()) {
-      if (hosts && finding.found == Inquiry::Found::Answer) coordinator_->hear(finding.status);
+      if (hosts && finding.found == Inquiry::Found::kAnswer) coordinator_->hear(finding.status);
     }
   }
   if (Clock::now() < next_visit_) return;

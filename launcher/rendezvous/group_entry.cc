@@ -20,7 +20,7 @@ constexpr int kClaims = 50;
 }  // namespace
 
 void GroupRendezvous::connect() {
-  if (stage_ == Stage::Idle) search();
+  if (stage_ == Stage::kIdle) search();
 }
 
 void GroupRendezvous::join() {
@@ -35,7 +35,7 @@ void GroupRendezvous::search() {
   if (!candidacy_) ask_around();
   if (holds_endpoint_ && search_.may_host()) return stand({});
   if (holds_endpoint_) return wait_for_host();
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.begin();
   take_search_results();
 }
@@ -44,7 +44,7 @@ void GroupRendezvous::search() {
 void GroupRendezvous::wait_for_host() {
   channel_.reset();
   search_.rest();
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   waits_since_ = Clock::now();
 }
 
@@ -55,7 +55,7 @@ void GroupRendezvous::reconnect(const std::string& why) {
   channel_.reset();
   resuming_ = true;
   reconnect_why_ = why;
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.follow({search_.present()}, patience_);
   take_search_results();
 }
@@ -69,7 +69,7 @@ void GroupRendezvous::retry() {
 Status GroupRendezvous::status() const {
   // A node that has returned knows its last round's epoch, but has no part in that round any more.
   Status status{.id = id_, .run_id = settings_.rules.run_id, .epoch = last_round_ ? epoch_ : -1};
-  if (stage_ != Stage::Member) return status;
+  if (stage_ != Stage::kMember) return status;
   status.hosts = coordinator_ != nullptr;
   status.address = search_.present().address;
   status.port = search_.present().port;
@@ -78,7 +78,7 @@ Status GroupRendezvous::status() const {
 
 // This node has no host.
 void GroupRendezvous::seek() {
-  move_to(Stage::Seeking);
+  move_to(Stage::kSeeking);
   seeking_ = true;
   std::optional<Authority::Loss> loss;
   if (last_round_) {
@@ -120,19 +120,19 @@ void GroupRendezvous::prepare_place() {
 // Also while another node without a host holds this one: the two may hold each other.
 void GroupRendezvous::find_host() {
   const auto now = Clock::now();
-  const bool held = stage_ == Stage::Greeting;
+  const bool held = stage_ == Stage::kGreeting;
   prepare_place();
   const auto step = authority_->next({.now = now, .own = place(), .followers = electors()});
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
-  if (step.kind == Authority::Step::Kind::Host && now >= rests_until_) {
+  if (step.kind == Authority::Step::Kind::kHost && now >= rests_until_) {
     channel_.reset();
     return take_over();
   }
   if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
-  if (step.kind != Authority::Step::Kind::Connect) return;
+  if (step.kind != Authority::Step::Kind::kConnect) return;
   if (held && step.place == search_.present()) return;
   channel_.reset();
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.follow({step.place}, patience_);
   take_search_results();
 }
@@ -146,7 +146,7 @@ void GroupRendezvous::redirect(const Status& status) {
   if (seeking_ || !status.has_host() || status.hosts)
     return leave_candidate("it does not host the rendezvous");
   channel_.reset();
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.follow({{status.address, status.port}}, patience_);
   take_search_results();
 }
@@ -157,24 +157,24 @@ void GroupRendezvous::leave_candidate(const std::string& why) {
   channel_.reset();
   if (seeking_) {
     authority_->avoid(search_.present());
-    move_to(Stage::Seeking);
+    move_to(Stage::kSeeking);
     return;
   }
   if (candidacy_) {
     candidacy_->newcomer.avoid(search_.present(), Clock::now() + kAvoided);
   }
   if (candidacy_ && holds_endpoint_) {
-    move_to(Stage::Standing);
+    move_to(Stage::kStanding);
     return;
   }
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.try_another(why);
   take_search_results();
 }
 
 void GroupRendezvous::take_search_results() {
   constexpr std::chrono::milliseconds kRetry{20};
-  if (stage_ != Stage::Searching) return;
+  if (stage_ != Stage::kSearching) return;
   if (auto listeners = search_.take_listeners(); !listeners.empty()) {
     if (settings_.local_addr.empty()) settings_.local_addr = search_.own().elsewhere();
     at_endpoint_ = true;
@@ -229,7 +229,7 @@ void GroupRendezvous::take_over() {
   coordinator_->set_place(place());
   holds_endpoint_ = false;
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
-  move_to(Stage::Searching);
+  move_to(Stage::kSearching);
   search_.connect_to_self({reach(), succession_port_});
   take_search_results();
 }
@@ -259,10 +259,10 @@ void GroupRendezvous::step_down(const std::string& why) {
 // A newcomer that would have hosted a job of its own: the nodes of the other one ask here.
 void GroupRendezvous::take_directions() {
   for (const Status& heard : signpost_.take_heard()) {
-    const bool idle = stage_ == Stage::Standing ||
-                      (waits_since_ && stage_ == Stage::Searching && search_.is_idle());
+    const bool idle = stage_ == Stage::kStanding ||
+                      (waits_since_ && stage_ == Stage::kSearching && search_.is_idle());
     if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
-    move_to(Stage::Searching);
+    move_to(Stage::kSearching);
     search_.follow({{heard.address, heard.port}}, patience_);
     take_search_results();
   }
@@ -284,7 +284,7 @@ std::string GroupRendezvous::own_address() const {
 }
 
 void GroupRendezvous::say_hello() {
-  move_to(Stage::Greeting);
+  move_to(Stage::kGreeting);
   if (!resuming_) heard_ = Clock::now();
   next_beat_ = Clock::now();
   own_numeric_ = channel_->local_address();
@@ -313,7 +313,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   own_node_ = welcome.node;
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
-  move_to(Stage::Member);
+  move_to(Stage::kMember);
   authority_->settle(/*hosts=*/coordinator_ != nullptr);
   seeking_ = false;
   candidacy_.reset();

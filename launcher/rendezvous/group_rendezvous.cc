@@ -79,8 +79,8 @@ void GroupRendezvous::report_failure(const ProcessFailure& failure) {
 void GroupRendezvous::report_end(NodeEnd end) {
   in_round_ = false;
   last_end_ = std::move(end);
-  if (stage_ == Stage::Orphaned) return tell_end(lost_text_);
-  if (stage_ == Stage::Over) return;
+  if (stage_ == Stage::kOrphaned) return tell_end(lost_text_);
+  if (stage_ == Stage::kOver) return;
   if (round_is_lost_) return lose_round();
   if (has_host()) say(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
 }
@@ -89,7 +89,7 @@ void GroupRendezvous::report_end(NodeEnd end) {
 void GroupRendezvous::lose_round() {
   round_is_lost_ = false;
   join_is_due_ = true;
-  JobNews news = make_news(JobNews::Kind::Restart,
+  JobNews news = make_news(JobNews::Kind::kRestart,
                            coordinator_ ? "restarting with the remaining nodes"
                                         : "looking for the next host of the rendezvous");
   news.verdict.restart = true;
@@ -108,7 +108,7 @@ void GroupRendezvous::leave_because(const Leave& leave) {
 
 // With fixed ranks the others would wait for this node.
 void GroupRendezvous::withdraw(const std::string& why) {
-  if (settings_.rules.fixed_ranks && !has_host() && stage_ != Stage::Over) {
+  if (settings_.rules.fixed_ranks && !has_host() && stage_ != Stage::kOver) {
     tell_note(why + "; the other nodes will be told as soon as the first one is there");
     withdrawn_ = Leave{.why = why};
     return;
@@ -121,7 +121,7 @@ std::optional<JobNews> GroupRendezvous::take_news() { return take_oldest(news_);
 
 void GroupRendezvous::receive(const ControlMessage& message) {
   heard_ = Clock::now();
-  if (stage_ == Stage::Member) return receive_as_member(message);
+  if (stage_ == Stage::kMember) return receive_as_member(message);
   if (const auto* m = std::get_if<Refused>(&message)) return refused(m->why);
   if (const auto* m = std::get_if<Welcome>(&message)) return enter(*m);
   if (const auto* m = std::get_if<Status>(&message)) redirect(*m);
@@ -146,7 +146,7 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
   if (const auto* m = std::get_if<Stop>(&message); m && in_round_) {
-    JobNews news = make_news(JobNews::Kind::Stop, m->text);
+    JobNews news = make_news(JobNews::Kind::kStop, m->text);
     news.leaving = m->leaving;
     tell(std::move(news));
   }
@@ -176,7 +176,7 @@ void GroupRendezvous::begin_round() {
 
 void GroupRendezvous::receive(const Verdict& verdict) {
   JobNews news =
-      make_news(verdict.over ? JobNews::Kind::End : JobNews::Kind::Restart, verdict.text);
+      make_news(verdict.over ? JobNews::Kind::kEnd : JobNews::Kind::kRestart, verdict.text);
   news.verdict = verdict.verdict;
   news.failures = verdict.failures;
   news.outcome = verdict.outcome;
@@ -192,7 +192,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
   if (verdict.over) {
-    move_to(Stage::Over);
+    move_to(Stage::kOver);
     // Excluded as a node: the others go on, under another host.
     if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
@@ -202,11 +202,11 @@ void GroupRendezvous::receive(const Verdict& verdict) {
 }
 
 void GroupRendezvous::tell_note(const std::string& text) {
-  tell(make_news(JobNews::Kind::Note, text));
+  tell(make_news(JobNews::Kind::kNote, text));
 }
 
 void GroupRendezvous::tell_end(const std::string& why) {
-  move_to(Stage::Over);
+  move_to(Stage::kOver);
   tell(failed_end(why));
 }
 
@@ -224,7 +224,7 @@ void GroupRendezvous::lose_job(const std::string& text) {
   if (!last_round_) return search();
   rejoin();
   if (settings_.rules.fixed_ranks) {
-    move_to(Stage::Orphaned);
+    move_to(Stage::kOrphaned);
     round_is_lost_ = false;
     return in_round_ ? void() : tell_end(lost_text_);
   }
@@ -236,7 +236,7 @@ void GroupRendezvous::lose_job(const std::string& text) {
 // What runs here is no part of the job any more.
 void GroupRendezvous::rejoin() {
   if (in_round_ && !round_is_lost_)
-    tell(make_news(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+    tell(make_news(JobNews::Kind::kStop, lost_text_ + "; the workers here are stopped"));
   round_is_lost_ = in_round_;
   proposed_ = false;
 }
@@ -282,8 +282,8 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   store_.handle(fds);
   if (channel_) handle_channel();
   if (channel_) keep_time();
-  if (stage_ == Stage::Standing) decide();
-  if (stage_ == Stage::Seeking || (stage_ == Stage::Greeting && seeking_)) find_host();
+  if (stage_ == Stage::kStanding) decide();
+  if (stage_ == Stage::kSeeking || (stage_ == Stage::kGreeting && seeking_)) find_host();
 }
 
 // First of all: a host that has lost its place stops its workers before it does anything else.
@@ -300,28 +300,28 @@ void GroupRendezvous::obey_authority() {
 
 void GroupRendezvous::handle_channel() {
   channel_->handle();
-  while (channel_ && stage_ != Stage::Over) {
+  while (channel_ && stage_ != Stage::kOver) {
     const auto message = channel_->take();
     if (!message) break;
     receive(*message);
   }
-  if (!channel_ || channel_->state() != ControlChannel::State::Closed || stage_ == Stage::Over)
+  if (!channel_ || channel_->state() != ControlChannel::State::kClosed || stage_ == Stage::kOver)
     return;
   const std::string why = channel_->problem();
   const bool misunderstood = !channel_->peer_is_gone();  // it would send the same again
-  if (stage_ == Stage::Member) return misunderstood ? lose_host(why) : reconnect(why);
+  if (stage_ == Stage::kMember) return misunderstood ? lose_host(why) : reconnect(why);
   leave_candidate(why);
 }
 
 void GroupRendezvous::keep_time() {
   const auto now = Clock::now();
-  if (stage_ == Stage::Member && now >= next_beat_) {
+  if (stage_ == Stage::kMember && now >= next_beat_) {
     channel_->send(Alive{.received = session_.received(), .pace = pace_});
     next_beat_ = now + heartbeat_;
   }
-  if (now - heard_ < patience_ || stage_ == Stage::Over) return;
+  if (now - heard_ < patience_ || stage_ == Stage::kOver) return;
   const std::string why = "it has been silent for " + seconds_text(patience_);
-  if (stage_ == Stage::Member) return lose_host(why);
+  if (stage_ == Stage::kMember) return lose_host(why);
   leave_candidate(why);
 }
 
@@ -344,8 +344,8 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   if (visit_) consider(next_visit_);
   if (coordinator_) consider(coordinator_->deadline());
   if (coordinator_ && claims_left_ > 0) consider(claim_at_);
-  if (channel_ && stage_ == Stage::Member) consider(next_beat_);
-  if (channel_ && stage_ != Stage::Over) consider(heard_ + patience_);
+  if (channel_ && stage_ == Stage::kMember) consider(next_beat_);
+  if (channel_ && stage_ != Stage::kOver) consider(heard_ + patience_);
   return next;
 }
 

@@ -95,7 +95,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::string reach() const;
   void say(const ControlMessage& message);
   /// Whether this node has a host, connected or reconnecting.
-  bool has_host() const { return stage_ == Stage::Member || resuming_; }
+  bool has_host() const { return stage_ == Stage::kMember || resuming_; }
   void leave_candidate(const std::string& why);
   void rejoin();
   void note_missing_token();
@@ -124,7 +124,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
 
   GroupSettings settings_;
   std::string id_;
-  Stage stage_ = Stage::Idle;
+  Stage stage_ = Stage::kIdle;
   HostSearch search_;
   RoundStore store_;
   std::unique_ptr<Coordinator> coordinator_;

@@ -6,21 +6,21 @@ namespace ddp::launch {
 
 std::string_view name_of(GroupStage stage) {
   switch (stage) {
-    case GroupStage::Idle:
+    case GroupStage::kIdle:
       return "Idle";
-    case GroupStage::Searching:
+    case GroupStage::kSearching:
       return "Searching";
-    case GroupStage::Standing:
+    case GroupStage::kStanding:
       return "Standing";
-    case GroupStage::Greeting:
+    case GroupStage::kGreeting:
       return "Greeting";
-    case GroupStage::Seeking:
+    case GroupStage::kSeeking:
       return "Seeking";
-    case GroupStage::Member:
+    case GroupStage::kMember:
       return "Member";
-    case GroupStage::Orphaned:
+    case GroupStage::kOrphaned:
       return "Orphaned";
-    case GroupStage::Over:
+    case GroupStage::kOver:
       return "Over";
   }
   return "";
@@ -29,21 +29,21 @@ std::string_view name_of(GroupStage stage) {
 std::vector<GroupStage> stages_after(GroupStage stage) {
   using enum GroupStage;
   switch (stage) {
-    case Idle:
-      return {Searching, Seeking, Over};
-    case Searching:
-      return {Standing, Greeting, Seeking, Orphaned, Over};
-    case Standing:
-      return {Searching, Over};
-    case Greeting:
-      return {Searching, Standing, Seeking, Member, Orphaned, Over};
-    case Seeking:
-      return {Searching, Over};
-    case Member:
-      return {Searching, Standing, Seeking, Orphaned, Over};
-    case Orphaned:
-      return {Over};
-    case Over:
+    case kIdle:
+      return {kSearching, kSeeking, kOver};
+    case kSearching:
+      return {kStanding, kGreeting, kSeeking, kOrphaned, kOver};
+    case kStanding:
+      return {kSearching, kOver};
+    case kGreeting:
+      return {kSearching, kStanding, kSeeking, kMember, kOrphaned, kOver};
+    case kSeeking:
+      return {kSearching, kOver};
+    case kMember:
+      return {kSearching, kStanding, kSeeking, kOrphaned, kOver};
+    case kOrphaned:
+      return {kOver};
+    case kOver:
       return {};
   }
   return {};

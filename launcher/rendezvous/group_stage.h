@@ -10,19 +10,19 @@
 namespace ddp::launch {
 
 enum class GroupStage {
-  Idle,
-  Searching,
-  Standing,  // listens at an endpoint, and asks the others before it hosts
-  Greeting,  // the channel is open, but there was no Welcome yet
-  Seeking,   // no host; the authority decides on the next one
-  Member,
-  Orphaned,  // static: the host is lost; this node's round has to end, then the job
-  Over,
+  kIdle,
+  kSearching,
+  kStanding,  // listens at an endpoint, and asks the others before it hosts
+  kGreeting,  // the channel is open, but there was no Welcome yet
+  kSeeking,   // no host; the authority decides on the next one
+  kMember,
+  kOrphaned,  // static: the host is lost; this node's round has to end, then the job
+  kOver,
 };
 
 inline constexpr std::array kGroupStages{
-    GroupStage::Idle,    GroupStage::Searching, GroupStage::Standing, GroupStage::Greeting,
-    GroupStage::Seeking, GroupStage::Member,    GroupStage::Orphaned, GroupStage::Over};
+    GroupStage::kIdle,    GroupStage::kSearching, GroupStage::kStanding, GroupStage::kGreeting,
+    GroupStage::kSeeking, GroupStage::kMember,    GroupStage::kOrphaned, GroupStage::kOver};
 
 std::string_view name_of(GroupStage stage);
 /// Besides the stage itself.

@@ -13,7 +13,7 @@ namespace {
 
 // torch's TCPStore ignores a greeting that is not its own.
 std::string silence_of(const ControlChannel& channel) {
-  return channel.state() == ControlChannel::State::Greeting
+  return channel.state() == ControlChannel::State::kGreeting
              ? "connected, but nothing answers as a ddp-run rendezvous (torchrun's agent, perhaps: "
                "all nodes must run ddp-run)"
              : "no answer";
@@ -59,16 +59,16 @@ void HostAttempts::connect() {
   refused_ = fd < 0 && errno == ECONNREFUSED;
   if (fd < 0) return fail(error_text(errno));
   give_up_ = Clock::now() + patience_;
-  channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, token_);
+  channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::kAgent, token_);
 }
 
 std::unique_ptr<ControlChannel> HostAttempts::take_channel() {
-  if (!channel_ || channel_->state() != ControlChannel::State::Open) return nullptr;
+  if (!channel_ || channel_->state() != ControlChannel::State::kOpen) return nullptr;
   return std::move(channel_);
 }
 
 const ControlChannel* HostAttempts::closed() const {
-  return channel_ && channel_->state() == ControlChannel::State::Closed ? channel_.get() : nullptr;
+  return channel_ && channel_->state() == ControlChannel::State::kClosed ? channel_.get() : nullptr;
 }
 
 void HostAttempts::add_poll_fds(std::vector<pollfd>& fds) const {

@@ -39,7 +39,7 @@ void HostSearch::follow(std::vector<Place> places, std::chrono::milliseconds pat
   following_ = true;
   exhausted_ = false;
   lookup_.reset();
-  state_ = State::Trying;
+  state_ = State::kTrying;
   attempts_.begin(std::move(places), std::min(patience, kAttemptPatience));
   go_on();
 }
@@ -56,7 +56,7 @@ void HostSearch::begin() {
 }
 
 void HostSearch::look_up() {
-  state_ = State::LookingUp;
+  state_ = State::kLookingUp;
   next_lookup_ = Clock::now() + lookup_pause_;
   lookup_pause_ = std::min(2 * lookup_pause_, kLongestLookupPause);
   lookup_.emplace(settings_.endpoints);
@@ -78,7 +78,7 @@ void HostSearch::try_endpoints() {
                            one.lacks_getent ? ", as getent is not on PATH here" : "");
   }
   if (!places.empty() && try_to_host()) return;
-  state_ = State::Trying;
+  state_ = State::kTrying;
   attempts_.begin(std::move(places), kAttemptPatience);
   go_on();
 }
@@ -92,14 +92,14 @@ bool HostSearch::try_to_host() {
                       fmt::format("cannot host the rendezvous at {}: {}; choose another port",
                                   endpoint_text(), error_text(EADDRINUSE)));
   }
-  if (sockets_.is_open()) state_ = State::Idle;
+  if (sockets_.is_open()) state_ = State::kIdle;
   return sockets_.is_open();
 }
 
 // ---- attempts -----------------------------------------------------------------------------------
 
 void HostSearch::try_another(const std::string& why) {
-  state_ = State::Trying;
+  state_ = State::kTrying;
   attempts_.try_another(why);
   go_on();
 }
@@ -109,28 +109,28 @@ void HostSearch::go_on() {
   if (!attempts_.problem().empty()) problem_ = attempts_.problem();
   if (attempts_.connecting()) return;
   exhausted_ = following_;
-  state_ = following_ ? State::Idle : State::Pausing;
+  state_ = following_ ? State::kIdle : State::kPausing;
   wake_ = Clock::now() + pause_;
   if (!following_) pause_ = std::min(2 * pause_, kLongestPause);
 }
 
 void HostSearch::rest() {
   attempts_.stop();
-  state_ = State::Idle;
+  state_ = State::kIdle;
 }
 
 std::unique_ptr<ControlChannel> HostSearch::take_channel() {
-  if (state_ != State::Trying) return nullptr;
+  if (state_ != State::kTrying) return nullptr;
   auto channel = attempts_.take_channel();
   if (!channel) return nullptr;
-  state_ = State::Found;
+  state_ = State::kFound;
   foreign_closes_ = 0;
   return channel;
 }
 
 void HostSearch::judge_closed(const ControlChannel& channel) {
   const std::string why = channel.problem();
-  if (!following_ && channel.objection() != ControlChannel::Objection::None)
+  if (!following_ && channel.objection() != ControlChannel::Objection::kNone)
     throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
   if (!was_refused() && channel.peer_is_gone()) ++foreign_closes_;
   if (foreign_closes_ >= kForeign && !following_) {
@@ -147,16 +147,16 @@ void HostSearch::judge_closed(const ControlChannel& channel) {
 // ---- the loop -----------------------------------------------------------------------------------
 
 void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (state_ == State::LookingUp) lookup_->add_poll_fds(fds);
-  if (state_ == State::Trying) attempts_.add_poll_fds(fds);
+  if (state_ == State::kLookingUp) lookup_->add_poll_fds(fds);
+  if (state_ == State::kTrying) attempts_.add_poll_fds(fds);
 }
 
 void HostSearch::handle(const std::vector<pollfd>& fds) {
-  if (state_ == State::LookingUp) {
+  if (state_ == State::kLookingUp) {
     lookup_->handle({});
     if (lookup_->done()) take_addresses();
   }
-  if (state_ == State::Trying) {
+  if (state_ == State::kTrying) {
     attempts_.handle(fds);
     if (const ControlChannel* closed = attempts_.closed()) {
       judge_closed(*closed);
@@ -168,7 +168,7 @@ void HostSearch::handle(const std::vector<pollfd>& fds) {
 }
 
 void HostSearch::keep_time() {
-  if (state_ == State::Idle || state_ == State::Found) return;
+  if (state_ == State::kIdle || state_ == State::kFound) return;
   const auto now = Clock::now();
   if (!following_ && now >= began_ + settings_.timeout) {
     throw LaunchError(
@@ -182,17 +182,17 @@ void HostSearch::keep_time() {
     note_ = fmt::format("waiting for the rendezvous at {} ({}){}", endpoint_text(), problem_,
                         settings_.reach_note);
   }
-  if (state_ != State::Pausing || now < wake_) return;
+  if (state_ != State::kPausing || now < wake_) return;
   // The host may have gone, and its name may have got another address.
   now >= next_lookup_ ? look_up() : try_endpoints();
 }
 
 std::optional<Clock::time_point> HostSearch::deadline() const {
-  if (state_ == State::Idle || state_ == State::Found) return std::nullopt;
+  if (state_ == State::kIdle || state_ == State::kFound) return std::nullopt;
   auto next = following_ ? Clock::time_point::max() : began_ + settings_.timeout;
   if (!following_ && !noted_) next = std::min(next, Clock::time_point(began_ + kSilentSearch));
-  if (state_ == State::Pausing) next = std::min(next, wake_);
-  if (state_ == State::Trying) next = std::min(next, attempts_.deadline().value_or(next));
+  if (state_ == State::kPausing) next = std::min(next, wake_);
+  if (state_ == State::kTrying) next = std::min(next, attempts_.deadline().value_or(next));
   return next;
 }
 

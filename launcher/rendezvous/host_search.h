@@ -57,7 +57,7 @@ class HostSearch : public PollHandler {
   /// Returns, once, an open channel to a host. The search pauses until try_another().
   std::unique_ptr<ControlChannel> take_channel();
   bool exhausted() const { return exhausted_; }
-  bool is_idle() const { return state_ == State::Idle; }
+  bool is_idle() const { return state_ == State::kIdle; }
   /// Whether nothing listens at the last place.
   bool was_refused() const { return attempts_.was_refused(); }
 
@@ -75,7 +75,7 @@ class HostSearch : public PollHandler {
   std::optional<Clock::time_point> deadline() const override;
 
  private:
-  enum class State { Idle, LookingUp, Trying, Pausing, Found };
+  enum class State { kIdle, kLookingUp, kTrying, kPausing, kFound };
 
   void look_up();
   void take_addresses();
@@ -87,7 +87,7 @@ class HostSearch : public PollHandler {
   std::string endpoint_text() const { return endpoints_text(settings_.endpoints); }
 
   SearchSettings settings_;
-  State state_ = State::Idle;
+  State state_ = State::kIdle;
   bool following_ = false;
   bool exhausted_ = false;
   HostAttempts attempts_;

@@ -32,7 +32,7 @@ Inquiry::Inquiry(const std::vector<Place>& places, Status question, std::string 
 std::size_t Inquiry::asked() const {
   std::size_t count = 0;
   for (std::size_t i = 0; i < findings_.size(); ++i) {
-    const bool slow = findings_[i].found != Found::Answer && Clock::now() - began_ >= kSlow;
+    const bool slow = findings_[i].found != Found::kAnswer && Clock::now() - began_ >= kSlow;
     count += findings_[i].gone || slow ? 0 : 1;
     if (count == limit_) return i + 1;
   }
@@ -41,42 +41,42 @@ std::size_t Inquiry::asked() const {
 
 void Inquiry::note(std::size_t i, Found found) {
   findings_[i].found = found;
-  if (found == Found::Refused && !findings_[i].gone) findings_[i].gone = Clock::now();
+  if (found == Found::kRefused && !findings_[i].gone) findings_[i].gone = Clock::now();
 }
 
 void Inquiry::rest(std::size_t i, std::chrono::milliseconds pause) {
   callers_[i].channel.reset();
   callers_[i].next = Clock::now() + pause;
-  if (!findings_[i].gone && Clock::now() - callers_[i].since >= patience_) note(i, Found::Silence);
+  if (!findings_[i].gone && Clock::now() - callers_[i].since >= patience_) note(i, Found::kSilence);
 }
 
 void Inquiry::ask(std::size_t i) {
   const auto address = parse_address(findings_[i].place.address, findings_[i].place.port);
   const int fd = address ? begin_connect(*address) : -1;
-  if (fd < 0 && errno == ECONNREFUSED) note(i, Found::Refused);
+  if (fd < 0 && errno == ECONNREFUSED) note(i, Found::kRefused);
   if (fd < 0) return rest(i, kLongPause);
   callers_[i].asked = false;
   callers_[i].next = Clock::now() + patience_;
-  callers_[i].channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, token_);
+  callers_[i].channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::kAgent, token_);
 }
 
 void Inquiry::listen(std::size_t i) {
   Caller& caller = callers_[i];
   caller.channel->handle();
-  if (caller.channel->state() == ControlChannel::State::Open && !std::exchange(caller.asked, true))
+  if (caller.channel->state() == ControlChannel::State::kOpen && !std::exchange(caller.asked, true))
     caller.channel->send(question_);
   while (const auto message = caller.channel->take()) {
     const auto* status = std::get_if<Status>(&*message);
     if (!status || status->run_id != question_.run_id) continue;
     findings_[i].status = *status;
-    note(i, Found::Answer);
+    note(i, Found::kAnswer);
     caller.since = Clock::now();
     return rest(i, kPause);
   }
-  if (caller.channel->state() != ControlChannel::State::Closed) return;
+  if (caller.channel->state() != ControlChannel::State::kClosed) return;
   const bool refused = caller.channel->problem() == error_text(ECONNREFUSED);
-  if (refused) note(i, Found::Refused);
-  const bool objects = caller.channel->objection() != ControlChannel::Objection::None;
+  if (refused) note(i, Found::kRefused);
+  const bool objects = caller.channel->objection() != ControlChannel::Objection::kNone;
   rest(i, refused || objects ? kLongPause : kShortPause);
 }
 

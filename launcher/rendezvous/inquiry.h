@@ -19,14 +19,14 @@ namespace ddp::launch {
 class Inquiry : public PollHandler {
  public:
   enum class Found {
-    Nothing,  // not yet
-    Refused,  // nothing listens there
-    Silence,  // no answer in time
-    Answer,   // `status`
+    kNothing,  // not yet
+    kRefused,  // nothing listens there
+    kSilence,  // no answer in time
+    kAnswer,   // `status`
   };
   struct Finding {
     Place place;
-    Found found = Found::Nothing;
+    Found found = Found::kNothing;
     Status status{};
     std::optional<Clock::time_point> gone{};  // time of the first refusal: that agent is gone
   };

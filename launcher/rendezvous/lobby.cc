@@ -111,7 +111,7 @@ void Lobby::make_room() {
       std::max_element(by_origin_.begin(), by_origin_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   const auto rank = [](const Guest& guest) {
-    const bool open = guest.channel && guest.channel->state() == ControlChannel::State::Open;
+    const bool open = guest.channel && guest.channel->state() == ControlChannel::State::kOpen;
     return std::pair(open && !guest.leaves, guest.until);
   };
   auto victim = guests_.end();
@@ -119,7 +119,7 @@ void Lobby::make_room() {
     if (origin_of(it->second.address) != largest->first) continue;
     if (victim == guests_.end() || rank(it->second) < rank(victim->second)) victim = it;
   }
-  note(Concern::Crowd,
+  note(Concern::kCrowd,
        fmt::format("{} connections to {} have not joined the job, most of them from {}; the oldest "
                    "are closed",
                    max_guests_, place_, victim->second.address));
@@ -176,12 +176,12 @@ void Lobby::judge(int fd, Guest& guest) {
   std::array<char, 8> start;
   const ssize_t got = ::recv(fd, start.data(), start.size(), MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  const auto kind = got <= 0 ? FirstBytes::Unknown
+  const auto kind = got <= 0 ? FirstBytes::kUnknown
                              : judge_first_bytes({start.data(), static_cast<std::size_t>(got)});
-  if (kind == FirstBytes::Incomplete) return;
-  if (kind == FirstBytes::TcpStore) return pass_to_store(fd);
-  if (kind == FirstBytes::Unknown) return drop(fd);
-  guest.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Host, token_);
+  if (kind == FirstBytes::kIncomplete) return;
+  if (kind == FirstBytes::kTcpStore) return pass_to_store(fd);
+  if (kind == FirstBytes::kUnknown) return drop(fd);
+  guest.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::kHost, token_);
   guest.channel->limit(ControlChannel::kForStrangers);
   serve(fd, guest);
 }
@@ -191,7 +191,7 @@ void Lobby::pass_to_store(int fd) {
   if (store_clients_ && store_clients_(fd)) return;
   ::close(fd);
   note(
-      Concern::Store,
+      Concern::kStore,
       fmt::format("a client of torch's TCPStore, such as torchrun's agent, connected to {} and was "
                   "rejected: all nodes must run ddp-run",
                   place_));
@@ -208,7 +208,7 @@ void Lobby::serve(int fd, Guest& guest) {
     heard_.push_back(*status);
     channel.send(status_);
   }
-  if (channel.state() != ControlChannel::State::Closed) return watch(fd, guest);
+  if (channel.state() != ControlChannel::State::kClosed) return watch(fd, guest);
   note_objection(guest);
   drop(fd);
 }
@@ -220,7 +220,7 @@ void Lobby::greet(int fd, const Hello& hello) {
     arrivals_.push_back({std::move(guest.channel), hello});
     return;
   }
-  note(Concern::Job,
+  note(Concern::kJob,
        fmt::format("a node with --rdzv-id={} ({}, {}) was rejected: this job's is {}; use the same "
                    "on all nodes, or another port for another job",
                    printable(hello.run_id.substr(0, kShown)),
@@ -245,16 +245,16 @@ void Lobby::watch(int fd, Guest& guest) {
 void Lobby::note_objection(const Guest& guest) {
   using Objection = ControlChannel::Objection;
   const auto objection = guest.channel->objection();
-  if (objection == Objection::WrongToken) {
+  if (objection == Objection::kWrongToken) {
     note(
-        Concern::Token,
+        Concern::kToken,
         fmt::format("{} connected to {} and did not prove that it knows this job's token; if it is "
                     "a node of this job, give all nodes the same --rdzv-token-file",
                     guest.address, place_));
   }
-  if (objection == Objection::OtherVersion) {
-    note(Concern::Version, fmt::format("{} connected to {} and was rejected: {}", guest.address,
-                                       place_, guest.channel->problem()));
+  if (objection == Objection::kOtherVersion) {
+    note(Concern::kVersion, fmt::format("{} connected to {} and was rejected: {}", guest.address,
+                                        place_, guest.channel->problem()));
   }
 }
 

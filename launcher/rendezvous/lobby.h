@@ -66,7 +66,7 @@ class Lobby : public PollHandler {
     short watched = 0;
     bool leaves = false;  // was told why it may not join
   };
-  enum class Concern { Token, Version, Job, Store, Crowd };
+  enum class Concern { kToken, kVersion, kJob, kStore, kCrowd };
 
   void watch_listeners();
   void accept_some(int listener);

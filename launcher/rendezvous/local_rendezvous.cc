@@ -15,7 +15,7 @@ LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool 
       job_(random_sixteen_digits()) {}
 
 void LocalRendezvous::join() {
-  news_.push_back({.kind = JobNews::Kind::Start, .round = next_round()});
+  news_.push_back({.kind = JobNews::Kind::kStart, .round = next_round()});
 }
 
 RendezvousInfo LocalRendezvous::next_round() {

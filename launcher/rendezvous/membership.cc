@@ -125,7 +125,7 @@ void Membership::note_later_epoch(long long epoch, bool elector) {
 
 // A new job of nodes whose last one is gone: its epochs go on from there.
 void Membership::take_older_epoch(const Hello& hello) {
-  const bool fresh = phase_ == JobPhase::Gathering && history_.nodes == 0 && history_.rounds == 0;
+  const bool fresh = phase_ == JobPhase::kGathering && history_.nodes == 0 && history_.rounds == 0;
   if (rules_.fixed_ranks || !fresh || !hello.returned || hello.epoch <= epoch_) return;
   if (!can_follow(hello.epoch, epoch_)) return;
   history_.epoch = epoch_ = hello.epoch;
@@ -170,7 +170,7 @@ bool Membership::needs_mandate() const {
 bool Membership::has_lost_mandate(Clock::time_point now) const {
   if (rules_.fixed_ranks || rules_.epochs_are_granted || retired_ || over()) return false;
   if (behind_) return true;
-  return phase_ == JobPhase::Gathering && now >= reunion_until_ && needs_mandate() &&
+  return phase_ == JobPhase::kGathering && now >= reunion_until_ && needs_mandate() &&
          !mandate(/*joined_only=*/false).holds();
 }
 
@@ -187,8 +187,8 @@ void Membership::join(Node node, const Join& join, Clock::time_point now) {
   count(peer, +1);
   peer.store_port = join.port;
   last_join_ = now;
-  if (phase_ == JobPhase::Gathering) return try_start(now);
-  if (phase_ == JobPhase::Running) call_in(node, now);
+  if (phase_ == JobPhase::kGathering) return try_start(now);
+  if (phase_ == JobPhase::kRunning) call_in(node, now);
 }
 
 void Membership::tell_spare_node(Node node, const std::string& note) {
@@ -219,7 +219,7 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
 
 bool Membership::is_running(Node node) const {
   const auto member = members_.find(node);
-  return phase_ != JobPhase::Proposed && member != members_.end() && !member->second.ended &&
+  return phase_ != JobPhase::kProposed && member != members_.end() && !member->second.ended &&
          !member->second.gone;
 }
 
@@ -268,7 +268,7 @@ std::optional<Clock::time_point> Membership::last_call_ends() const {
 
 void Membership::try_start(Clock::time_point now) {
   awaiting_.clear();
-  if (phase_ != JobPhase::Gathering || retired_ || behind_) return;
+  if (phase_ != JobPhase::kGathering || retired_ || behind_) return;
   const int count = present_;
   const bool entitled = !needs_mandate() || mandate(/*joined_only=*/true).holds();
   if (count < rules_.min_nodes || !entitled) {
@@ -327,7 +327,7 @@ void Membership::start(std::vector<Node> nodes) {
   round_ = round;
   round_.info.role_world_size = round.info.world_size;  // a spare has no part in any role
   members_.clear();
-  phase_ = JobPhase::Proposed;
+  phase_ = JobPhase::kProposed;
   std::map<std::string, int> role_ranks;
   for (const Node node : nodes) {
     const Peer& peer = peers_.at(node);
@@ -343,7 +343,7 @@ void Membership::start(std::vector<Node> nodes) {
 
 void Membership::accepted(Node node, const Accepted& accepted, Clock::time_point now) {
   const auto member = members_.find(node);
-  const bool proposed = phase_ == JobPhase::Proposed && accepted.epoch == round_.info.epoch;
+  const bool proposed = phase_ == JobPhase::kProposed && accepted.epoch == round_.info.epoch;
   if (!proposed || member == members_.end()) return;
   member->second.accepted = true;
   const bool all = std::all_of(members_.begin(), members_.end(),
@@ -352,13 +352,13 @@ void Membership::accepted(Node node, const Accepted& accepted, Clock::time_point
 }
 
 void Membership::withdraw(Clock::time_point now) {
-  phase_ = JobPhase::Gathering;
+  phase_ = JobPhase::kGathering;
   members_.clear();
   try_start(now);
 }
 
 void Membership::begin(Clock::time_point now) {
-  phase_ = JobPhase::Running;
+  phase_ = JobPhase::kRunning;
   running_ = round_.info.group_world_size;
   finished_ = reports_ = 0;
   pace_.round_begins(now);
@@ -392,7 +392,7 @@ void Membership::begin(Clock::time_point now) {
   }
   for (auto& [node, peer] : peers_) {
     peer.elector = members_.count(node) > 0;
-    if (phase_ == JobPhase::Running && peer.joined && !peer.leaving) call_in(node, now);
+    if (phase_ == JobPhase::kRunning && peer.joined && !peer.leaving) call_in(node, now);
   }
 }
 
@@ -401,7 +401,7 @@ void Membership::tick(Clock::time_point now) {
   try_start(now);
   admit_waiting(now);
   end_if_incomplete(now);
-  if (phase_ != JobPhase::Gathering) return;
+  if (phase_ != JobPhase::kGathering) return;
   note_waiting(now);
   if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();
 }

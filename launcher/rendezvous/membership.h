@@ -45,7 +45,7 @@ class Membership {
 
   std::optional<Clock::time_point> deadline() const;
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
-  bool over() const { return phase_ == JobPhase::Over; }
+  bool over() const { return phase_ == JobPhase::kOver; }
   /// Whether a round has been started, here or by an earlier host.
   bool has_begun() const { return history_.rounds > 0; }
   /// Whether this agent must stop hosting: too few nodes of the last round are here for a mandate,
@@ -62,7 +62,7 @@ class Membership {
   long long epoch() const { return epoch_; }
 
  private:
-  enum class JobPhase { Gathering, Proposed, Running, Stopping, Over };
+  enum class JobPhase { kGathering, kProposed, kRunning, kStopping, kOver };
   std::string objection_to(const Hello& hello) const;
   void take_older_epoch(const Hello& hello);
   void note_later_epoch(long long epoch, bool elector);
@@ -118,7 +118,7 @@ class Membership {
   void end_if_incomplete(Clock::time_point now);
 
   MembershipRules rules_;
-  JobPhase phase_ = JobPhase::Gathering;
+  JobPhase phase_ = JobPhase::kGathering;
   std::map<Node, Peer> peers_;
   std::map<int, Node> fixed_;  // by --node-rank, with fixed_ranks
   // Counts of peers that are not leaving, so that a job's time does not grow with the square of its

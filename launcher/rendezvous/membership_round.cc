@@ -45,7 +45,7 @@ std::vector<Membership::Node> Membership::ranked(const std::vector<Node>& nodes)
 }
 
 std::optional<std::vector<Hello>> Membership::awaits_epoch() const {
-  if (awaiting_.empty() || phase_ != JobPhase::Gathering || retired_) return std::nullopt;
+  if (awaiting_.empty() || phase_ != JobPhase::kGathering || retired_) return std::nullopt;
   std::vector<Hello> nodes;
   for (const Node node : awaiting_) {
     const auto found = peers_.find(node);
@@ -63,8 +63,8 @@ void Membership::grant_epoch(long long epoch, Clock::time_point now) {
 }
 
 void Membership::stop_round(const std::string& text, bool leaving, Node except) {
-  if (phase_ == JobPhase::Stopping && (leaving || !leaving_only_)) return;
-  phase_ = JobPhase::Stopping;
+  if (phase_ == JobPhase::kStopping && (leaving || !leaving_only_)) return;
+  phase_ = JobPhase::kStopping;
   leaving_only_ = leaving;
   for (const auto& [node, member] : members_) {
     if (node != except && is_running(node)) send(node, Stop{leaving, text});
@@ -114,13 +114,13 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
                              : leave.signal != 0 ? signal_name(leave.signal)
                                                  : "its ddp-run was killed";
   const std::string text = fmt::format("{} leaves the job ({})", name_of(peer), reason);
-  if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
+  if (phase_ == JobPhase::kProposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     departures_.push_back(text);
     stop_round(text + "; the workers here are stopped", /*leaving=*/false, node);
-  } else if (phase_ == JobPhase::Gathering && rules_.fixed_ranks) {
+  } else if (phase_ == JobPhase::kGathering && rules_.fixed_ranks) {
     end_without_round(text);
-  } else if (phase_ == JobPhase::Gathering) {
+  } else if (phase_ == JobPhase::kGathering) {
     if (!leave.why.empty()) tell_others(node, text);
     try_start(now);
   }
@@ -143,7 +143,7 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   if (over()) return;
   // Of a node that has returned, the first agent may be counted already.
   history_.dead += certain && peer.elector && !peer.leaving && !peer.hello.returned ? 1 : 0;
-  if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
+  if (phase_ == JobPhase::kProposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     members_.at(node).gone = true;
     --running_;
@@ -153,9 +153,9 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
     }
     return try_judge(now);
   }
-  if (rules_.fixed_ranks && phase_ != JobPhase::Gathering)
+  if (rules_.fixed_ranks && phase_ != JobPhase::kGathering)
     lost_after_end_ = name_of(peer) + " has finished and gone";
-  if (phase_ != JobPhase::Gathering) return;
+  if (phase_ != JobPhase::kGathering) return;
   last_loss_ = fmt::format("{} was lost: {}", name_of(peer), why);
   if (rules_.fixed_ranks && history_.rounds > 0) return end_without_round(last_loss_);
   end_if_incomplete(now);
@@ -204,11 +204,13 @@ void Membership::drop_late_failures() {
 Outcome Membership::outcome() const {
   const auto failed = [](const auto& entry) { return entry.second.unsaved; };
   const bool unsaved = std::any_of(members_.begin(), members_.end(), failed);
-  return unsaved ? Outcome::Failed : kept_failures_ > 0 ? Outcome::Preempted : Outcome::Succeeded;
+  return unsaved              ? Outcome::kFailed
+         : kept_failures_ > 0 ? Outcome::kPreempted
+                              : Outcome::kSucceeded;
 }
 
 void Membership::try_judge(Clock::time_point now) {
-  if (phase_ != JobPhase::Running && phase_ != JobPhase::Stopping) return;
+  if (phase_ != JobPhase::kRunning && phase_ != JobPhase::kStopping) return;
   if (running_ > 0) return;
   Verdict verdict;
   drop_late_failures();
@@ -244,7 +246,7 @@ void Membership::judge_departures(Verdict verdict, Clock::time_point now) {
   if (rules_.fixed_ranks || (needs_all_nodes(rules_) && !enough)) {
     const bool saved = std::all_of(members_.begin(), members_.end(),
                                    [](const auto& entry) { return entry.second.end.preempted; });
-    verdict.outcome = saved ? Outcome::Preempted : Outcome::Failed;
+    verdict.outcome = saved ? Outcome::kPreempted : Outcome::kFailed;
     if (!rules_.fixed_ranks) text += "; " + needs_all_text();
     verdict.failures.insert(verdict.failures.begin(), job_failure(text));
     return end(std::move(verdict));
@@ -299,15 +301,15 @@ void Membership::exclude(Node node, const std::string& why) {
                   rules_.quarantine_after);
   Verdict verdict;  // by members: GCC 12 takes parts of a temporary one for uninitialized
   verdict.over = true;
-  verdict.outcome = Outcome::Failed;
+  verdict.outcome = Outcome::kFailed;
   verdict.failures.push_back(job_failure(cause));
   send(node, verdict, /*then_close=*/true);
 }
 
 void Membership::restart(Verdict verdict, Clock::time_point now) {
-  verdict.outcome = Outcome::Succeeded;
+  verdict.outcome = Outcome::kSucceeded;
   verdict.verdict.restart = true;
-  phase_ = JobPhase::Gathering;
+  phase_ = JobPhase::kGathering;
   gathering_since_ = now + verdict.verdict.delay;
   reunion_until_ = gathering_since_ + rules_.patience();
   enough_since_.reset();
@@ -323,7 +325,7 @@ void Membership::restart(Verdict verdict, Clock::time_point now) {
 }
 
 void Membership::end(Verdict verdict) {
-  phase_ = JobPhase::Over;
+  phase_ = JobPhase::kOver;
   verdict.over = true;
   const auto message = std::make_shared<const ControlMessage>(verdict);
   for (const auto& [node, peer] : peers_) {
@@ -340,8 +342,8 @@ Verdict Membership::as_told_to_spare(const Verdict& verdict, const Peer& peer) c
   Verdict own = verdict;
   own.text = "the job has ended; this node was a spare";
   // A job of its own must not end as if it had run.
-  if (!rules_.own_id && !peer.ran && verdict.outcome == Outcome::Succeeded) {
-    own.outcome = Outcome::Failed;
+  if (!rules_.own_id && !peer.ran && verdict.outcome == Outcome::kSucceeded) {
+    own.outcome = Outcome::kFailed;
     own.failures = {job_failure(
         "this node never ran: the other nodes of its job, or another job, had all places at "
         "this rendezvous; give each job its own --rdzv-id, and a spare the job's")};
@@ -351,7 +353,7 @@ Verdict Membership::as_told_to_spare(const Verdict& verdict, const Peer& peer) c
 
 void Membership::end_without_round(const std::string& why) {
   Verdict verdict;
-  verdict.outcome = Outcome::Failed;
+  verdict.outcome = Outcome::kFailed;
   verdict.failures = {job_failure(why)};
   end(std::move(verdict));
 }

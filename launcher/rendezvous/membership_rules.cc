@@ -9,11 +9,11 @@ namespace {
 
 const char* name_of(RestartPolicy policy) {
   switch (policy) {
-    case RestartPolicy::OnFailure:
+    case RestartPolicy::kOnFailure:
       return "on-failure";
-    case RestartPolicy::OnCrash:
+    case RestartPolicy::kOnCrash:
       return "on-crash";
-    case RestartPolicy::Never:
+    case RestartPolicy::kNever:
       return "never";
   }
   return "";

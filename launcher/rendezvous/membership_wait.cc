@@ -25,11 +25,11 @@ void Membership::put_off(Node newcomer, Clock::time_point now) {
 }
 
 void Membership::admit_waiting(Clock::time_point now) {
-  if (phase_ != JobPhase::Running || !admission_at_ || now < *admission_at_) return;
+  if (phase_ != JobPhase::kRunning || !admission_at_ || now < *admission_at_) return;
   admission_at_.reset();
   for (const auto& [node, peer] : peers_) {
     const bool waits = peer.joined && !peer.leaving && members_.count(node) == 0;
-    if (waits && phase_ == JobPhase::Running) call_in(node, now);
+    if (waits && phase_ == JobPhase::kRunning) call_in(node, now);
   }
 }
 
@@ -50,7 +50,7 @@ std::optional<Clock::time_point> Membership::incomplete_at() const {
 }
 
 void Membership::end_if_incomplete(Clock::time_point now) {
-  const auto at = phase_ == JobPhase::Gathering ? incomplete_at() : std::nullopt;
+  const auto at = phase_ == JobPhase::kGathering ? incomplete_at() : std::nullopt;
   if (!at || now < *at) return;
   const std::string lost = last_loss_.empty() ? "the host of the rendezvous was lost" : last_loss_;
   end_without_round(lost + "; " + needs_all_text());
@@ -94,8 +94,8 @@ void Membership::note_waiting(Clock::time_point now) {
 }
 
 std::optional<Clock::time_point> Membership::deadline() const {
-  if (phase_ == JobPhase::Running) return admission_at_;
-  if (phase_ != JobPhase::Gathering) return std::nullopt;
+  if (phase_ == JobPhase::kRunning) return admission_at_;
+  if (phase_ != JobPhase::kGathering) return std::nullopt;
   NextTime next(ticked_);
   next.consider(incomplete_at());
   next.consider(reunion_until_);

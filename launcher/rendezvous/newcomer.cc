@@ -31,7 +31,7 @@ Newcomer::Step Newcomer::connect_to(const Place& place, Clock::time_point now) c
   const bool avoided = std::any_of(avoided_.begin(), avoided_.end(), [&](const auto& one) {
     return one.first == place && now < one.second;
   });
-  return avoided ? Step{} : Step{Step::Kind::Connect, place};
+  return avoided ? Step{} : Step{Step::Kind::kConnect, place};
 }
 
 Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, bool alone,
@@ -42,11 +42,11 @@ Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, boo
   missing_.clear();
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const auto& one = findings[i];
-    if (one.found == Found::Nothing || one.found == Found::Silence) {
+    if (one.found == Found::kNothing || one.found == Found::kSilence) {
       missing_ += fmt::format("{}{}", missing_.empty() ? "" : ", ",
                               place_text(one.place.address, one.place.port));
     }
-    if (one.found != Found::Answer || is_own(one)) continue;
+    if (one.found != Found::kAnswer || is_own(one)) continue;
     const auto newer = [&](const Inquiry::Finding* than) {
       return !than || one.status.epoch > than->status.epoch;
     };
@@ -66,7 +66,7 @@ Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, boo
   if (electing) return connect_to(electing->place, now);
   if (!all_heard) return {};
   if (first) return connect_to(first->place, now);
-  return {Step::Kind::Host, {}};
+  return {Step::Kind::kHost, {}};
 }
 
 }  // namespace ddp::launch

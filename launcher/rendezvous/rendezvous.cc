@@ -12,9 +12,9 @@ JobNews make_news(JobNews::Kind kind, std::string text) {
 }
 
 JobNews failed_end(const std::string& why) {
-  JobNews news = make_news(JobNews::Kind::End, "");
+  JobNews news = make_news(JobNews::Kind::kEnd, "");
   news.failures = {job_failure(why)};
-  news.outcome = Outcome::Failed;
+  news.outcome = Outcome::kFailed;
   return news;
 }
 
@@ -27,14 +27,14 @@ std::optional<JobNews> take_oldest(std::deque<JobNews>& queue) {
 
 JobNews judge_own_end(const RestartRules& rules, RestartTally& tally,
                       std::vector<ProcessFailure> failures) {
-  JobNews news = make_news(JobNews::Kind::End, "");
+  JobNews news = make_news(JobNews::Kind::kEnd, "");
   news.failures = std::move(failures);
   if (news.failures.empty()) return news;
   tally.add(rules, round_end(news.failures.front()));
   news.verdict = judge_restart(rules, tally);
   news.outcome = outcome_of(rules, news.failures);
   if (!news.verdict.restart) return news;
-  news.kind = JobNews::Kind::Restart;
+  news.kind = JobNews::Kind::kRestart;
   news.text = restart_text(news.failures.front(), news.verdict, rules.max_restarts);
   return news;
 }

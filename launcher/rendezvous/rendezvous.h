@@ -26,19 +26,19 @@ struct NodeEnd {
 /// What the job asks of this node.
 struct JobNews {
   enum class Kind {
-    Start,    // start the workers of `round`
-    Stop,     // stop the workers, then report the end
-    Restart,  // the round is over; join the next one after verdict.delay
-    End,      // the job is over
-    Note,     // show `text`
+    kStart,    // start the workers of `round`
+    kStop,     // stop the workers, then report the end
+    kRestart,  // the round is over; join the next one after verdict.delay
+    kEnd,      // the job is over
+    kNote,     // show `text`
   };
-  Kind kind = Kind::Start;
+  Kind kind = Kind::kStart;
   RendezvousInfo round{};
   bool leaving = false;      // Stop: workers elsewhere were preempted; ours are about to exit, too
   std::string text{};        // Stop, Restart: one line for the user; may be empty
   RestartVerdict verdict{};  // Restart, End: on the round that just ended
   std::vector<ProcessFailure> failures{};  // Restart, End: of all nodes, root cause first
-  Outcome outcome = Outcome::Succeeded;    // End
+  Outcome outcome = Outcome::kSucceeded;   // End
 };
 
 JobNews make_news(JobNews::Kind kind, std::string text);

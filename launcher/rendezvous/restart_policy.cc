@@ -37,16 +37,16 @@ std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
     return fmt::format("exit code {} is final by --restart-policy", code);
   if (rules.retry_codes.count(code) > 0) return "";
   switch (meaning_of(rules.program, exit)) {
-    case ExitMeaning::Preempted:
+    case ExitMeaning::kPreempted:
       return fmt::format("exit code {} of trainer: preempted, state saved", code);
-    case ExitMeaning::Final:
-    case ExitMeaning::Usage:
+    case ExitMeaning::kFinal:
+    case ExitMeaning::kUsage:
       return fmt::format("exit code {} of trainer: would fail again", code);
-    case ExitMeaning::None:
+    case ExitMeaning::kNone:
       break;
   }
-  if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
-  if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
+  if (rules.policy == RestartPolicy::kNever) return "--restart-policy=never";
+  if (rules.policy == RestartPolicy::kOnCrash && !is_crash(exit))
     return fmt::format("--restart-policy=on-crash; exit code {} is not a crash", code);
   return "";
 }
@@ -87,16 +87,16 @@ std::chrono::milliseconds delay_after(const RestartRules& rules, int count) {
 }
 
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
-  return meaning_of(rules.program, exit) == ExitMeaning::Preempted &&
+  return meaning_of(rules.program, exit) == ExitMeaning::kPreempted &&
          rules.retry_codes.count(kExitPreempted) == 0;
 }
 
 Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>& failures) {
-  if (failures.empty()) return Outcome::Succeeded;
+  if (failures.empty()) return Outcome::kSucceeded;
   const bool all = std::all_of(failures.begin(), failures.end(), [&](const ProcessFailure& one) {
     return is_preemption(rules, one.exit);
   });
-  return all ? Outcome::Preempted : Outcome::Failed;
+  return all ? Outcome::kPreempted : Outcome::kFailed;
 }
 
 RestartVerdict judge_restart(const RestartRules& rules, const RestartTally& tally) {

@@ -38,7 +38,7 @@ void Signpost::serve_followers() {
     follower.channel->handle();
   }
   std::erase_if(followers_, [](const Follower& follower) {
-    return follower.channel->state() == ControlChannel::State::Closed;
+    return follower.channel->state() == ControlChannel::State::kClosed;
   });
 }
 

@@ -65,7 +65,7 @@ void Succession::note_replaced(const std::vector<Inquiry::Finding>& findings,
                                Clock::time_point now) {
   if (hosted_ || replaced_ || findings.empty()) return;
   const Inquiry::Finding& host = findings.front();
-  if (host.found == Found::Answer && host.status.epoch < epoch_ && host.status.id != host_id_)
+  if (host.found == Found::kAnswer && host.status.epoch < epoch_ && host.status.id != host_id_)
     replaced_ = now;
 }
 
@@ -80,7 +80,7 @@ void Succession::count(const std::vector<Inquiry::Finding>& findings,
     const bool counts = host ? host_may_count_ : begun_;
     mandate_.dead +=
         dead && counts && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
-    if (!dead && one.found == Found::Answer) continue;
+    if (!dead && one.found == Found::kAnswer) continue;
     missing_ += fmt::format("{}{}:{} {}", missing_.empty() ? "" : ", ", one.place.address,
                             one.place.port, dead ? "is gone" : "is silent");
   }
@@ -93,7 +93,8 @@ std::optional<Succession::Step> Succession::follow_host(
     const std::vector<Inquiry::Finding>& findings, Clock::time_point now) const {
   const Inquiry::Finding* best = nullptr;
   for (const auto& one : findings) {
-    if (one.found != Found::Answer || !one.status.has_host() || one.status.epoch < epoch_) continue;
+    if (one.found != Found::kAnswer || !one.status.has_host() || one.status.epoch < epoch_)
+      continue;
     const bool better =
         !best || one.status.epoch > best->status.epoch ||
         (one.status.epoch == best->status.epoch && one.status.hosts && !best->status.hosts);
@@ -102,7 +103,7 @@ std::optional<Succession::Step> Succession::follow_host(
   if (!best) return std::nullopt;
   const Place place =
       best->status.hosts ? best->place : Place{best->status.address, best->status.port};
-  return avoided(place, now) ? Step{} : Step{Step::Kind::Connect, place};
+  return avoided(place, now) ? Step{} : Step{Step::Kind::kConnect, place};
 }
 
 Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
@@ -113,18 +114,18 @@ Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
   count(findings, followers);
   if (const auto step = follow_host(findings, now)) return *step;
   for (const auto& one : findings) {
-    if (one.found == Found::Answer && one.status.epoch > epoch_)
-      return avoided(one.place, now) ? Step{} : Step{Step::Kind::Connect, one.place};
+    if (one.found == Found::kAnswer && one.status.epoch > epoch_)
+      return avoided(one.place, now) ? Step{} : Step{Step::Kind::kConnect, one.place};
   }
   for (std::size_t i = 0; i < std::min(own_place_, findings.size()); ++i) {
     const auto& one = findings[i];
-    if (one.found == Found::Nothing) return {};
-    const bool ready = one.found == Found::Answer && one.status.epoch == epoch_;
-    if (ready && !avoided(one.place, now)) return {Step::Kind::Connect, one.place};
+    if (one.found == Found::kNothing) return {};
+    const bool ready = one.found == Found::kAnswer && one.status.epoch == epoch_;
+    if (ready && !avoided(one.place, now)) return {Step::Kind::kConnect, one.place};
   }
   if (own_place_ == SIZE_MAX) return {};
   first_ = true;
-  return {mandate_.holds() || alone ? Step::Kind::Host : Step::Kind::Wait, {}};
+  return {mandate_.holds() || alone ? Step::Kind::kHost : Step::Kind::kWait, {}};
 }
 
 }  // namespace ddp::launch

@@ -144,12 +144,12 @@ std::string about_signal(int signal, const std::string& cause) {
 
 std::string about_meaning(ExitMeaning meaning) {
   switch (meaning) {
-    case ExitMeaning::Preempted:
+    case ExitMeaning::kPreempted:
       return "the state is saved: rerun the same command to continue";
-    case ExitMeaning::Final:
+    case ExitMeaning::kFinal:
       return "it was not restarted, as it would fail again: fix the error in its last lines";
-    case ExitMeaning::Usage:
-    case ExitMeaning::None:
+    case ExitMeaning::kUsage:
+    case ExitMeaning::kNone:
       break;
   }
   return "";

@@ -15,6 +15,6 @@ namespace ddp::launch {
 /// and its error message.
 std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words,
                                     const std::optional<PythonError>& error = std::nullopt,
-                                    WorkerProgram program = WorkerProgram::Other);
+                                    WorkerProgram program = WorkerProgram::kOther);
 
 }  // namespace ddp::launch

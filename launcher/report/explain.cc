@@ -50,7 +50,7 @@ std::string text_of(const std::vector<std::string>& lines, std::string_view inde
 
 // Advice with the line that led to the failure, else how to find the cause.
 std::string what_to_do(const ProcessFailure& failure, const Traces& traces,
-                       WorkerProgram program = WorkerProgram::Other) {
+                       WorkerProgram program = WorkerProgram::kOther) {
   std::vector<std::string> lines = advice_for(failure, traces.words, traces.error, program);
   if (lines.empty()) {
     lines = next_steps(failure, traces);
@@ -180,17 +180,17 @@ std::string recorded_run(const PastRun& run) {
   }
   std::string text = headline(run);
   switch (run.result.outcome) {
-    case Outcome::Succeeded:
+    case Outcome::kSucceeded:
       return text + earlier_rounds(run) + "All workers succeeded.\n";
-    case Outcome::Preempted:
+    case Outcome::kPreempted:
       return text + "The workers saved their state: rerun the same command to continue.\n";
-    case Outcome::Interrupted:
+    case Outcome::kInterrupted:
       return text + interruption(run.exit_code) + (has_failed(run.result) ? failed_run(run) : "");
-    case Outcome::GuardianGone:
+    case Outcome::kGuardianGone:
       return text +
              "ddp-run was killed by SIGKILL, and its workers with it; check dmesg for the OOM "
              "killer.\n";
-    case Outcome::Failed:
+    case Outcome::kFailed:
       break;
   }
   return text + (run.result.failures.empty()

@@ -156,7 +156,7 @@ Report rest_of(const RunResult& result, const ReportContext& context) {
 }
 
 std::string how_it_ended(const RunResult& result) {
-  if (result.outcome != Outcome::Interrupted) return "ddp-run: the job failed";
+  if (result.outcome != Outcome::kInterrupted) return "ddp-run: the job failed";
   return fmt::format("ddp-run: the job was interrupted by {} after a failure",
                      signal_name(result.signal));
 }

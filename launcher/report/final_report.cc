@@ -32,7 +32,7 @@ std::string final_report(const RunResult& result, const FinalReportOptions& opti
   std::string text;
   for (const auto& survivor : result.survivors)
     text += fmt::format("error: {} could not be killed\n", survivor);
-  if (result.outcome == Outcome::Preempted) {
+  if (result.outcome == Outcome::kPreempted) {
     text += fmt::format(
         "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
         "command to continue\n",

@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr WorkerState kStates[] = {WorkerState::Running, WorkerState::Succeeded,
-                                   WorkerState::Failed, WorkerState::Stopped};
+constexpr WorkerState kStates[] = {WorkerState::kRunning, WorkerState::kSucceeded,
+                                   WorkerState::kFailed, WorkerState::kStopped};
 
 json straggler_json(const std::optional<Straggler>& straggler) {
   if (!straggler) return {};
@@ -47,7 +47,8 @@ std::string health(const JobStatus& job) {
 }
 
 bool is_group_well(const JobStatus& job) {
-  return job.phase == Phase::Running || job.phase == Phase::Joining || job.phase == Phase::Checking;
+  return job.phase == Phase::kRunning || job.phase == Phase::kJoining ||
+         job.phase == Phase::kChecking;
 }
 
 std::string label(const std::string& value) {

@@ -17,7 +17,7 @@ struct WorkerStatus {
   int rank = 0;
   int local_rank = 0;
   pid_t pid = 0;
-  WorkerState state = WorkerState::Running;
+  WorkerState state = WorkerState::kRunning;
   std::optional<double> silence{};  // seconds since its last sign of life; running workers only
   std::string heartbeat{};          // text of its last heartbeat
   std::optional<long long> step{};  // from the heartbeat
@@ -26,7 +26,7 @@ struct WorkerStatus {
 struct JobStatus {
   std::string run_id{};
   std::string host{};
-  Phase phase = Phase::Running;
+  Phase phase = Phase::kRunning;
   int node = 0;   // rank of this node
   int nodes = 1;  // in the current round
   int restarts = 0;

@@ -49,10 +49,10 @@ const json& list(const json& object, const char* name) {
 
 Outcome outcome_named(const std::string& name) {
   for (const Outcome outcome :
-       {Outcome::Succeeded, Outcome::Preempted, Outcome::Interrupted, Outcome::GuardianGone}) {
+       {Outcome::kSucceeded, Outcome::kPreempted, Outcome::kInterrupted, Outcome::kGuardianGone}) {
     if (name == name_of(outcome)) return outcome;
   }
-  return Outcome::Failed;
+  return Outcome::kFailed;
 }
 
 ProcessFailure failure_from(const json& object) {
@@ -95,9 +95,9 @@ PastRun run_from(const json& root) {
   run.exit_code = number(root, "exit_code", 0);
   RunResult& result = run.result;
   result.outcome = outcome_named(text(root, "outcome"));
-  if (result.outcome == Outcome::Interrupted) result.signal = run.exit_code - kExitSignalBase;
+  if (result.outcome == Outcome::kInterrupted) result.signal = run.exit_code - kExitSignalBase;
   result.world_size = number(root, "world_size", 0);
-  result.program = flag(root, "trainer") ? WorkerProgram::Trainer : WorkerProgram::Other;
+  result.program = flag(root, "trainer") ? WorkerProgram::kTrainer : WorkerProgram::kOther;
   result.attempt = number(root, "attempt", 0);
   result.stopped = number(root, "stopped", 0);
   result.restarts = number(root, "restarts", 0);

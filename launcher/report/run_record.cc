@@ -77,7 +77,7 @@ std::string summary_table(const RunResult& result) {
       fmt::format("  {:>5} {:>9} {:<10} {:>9} {:>12} {:>10} {:>10} {:>12}\n", "rank", "pid", "exit",
                   "spawned s", "first line s", "seconds", "CPU s", "max RSS MiB");
   for (const Worker& worker : result.workers) {
-    const std::string exit = worker.state == WorkerState::Running ? "running"
+    const std::string exit = worker.state == WorkerState::kRunning ? "running"
                              : worker.exit.signal != 0
                                  ? fmt::format("signal {}", worker.exit.signal)
                                  : std::to_string(worker.exit.code);
@@ -98,7 +98,7 @@ std::string result_json(const RunResult& result, const std::string& run_id,
               {"run_id", run_id},
               {"host", host},
               {"world_size", result.world_size},
-              {"trainer", result.program == WorkerProgram::Trainer},
+              {"trainer", result.program == WorkerProgram::kTrainer},
               {"attempt", result.attempt},
               {"stopped", result.stopped},
               {"restarts", result.restarts},
@@ -116,7 +116,7 @@ std::string result_json(const RunResult& result, const std::string& run_id,
 }
 
 std::string error_json(int exit_code, const std::string& error) {
-  const json object{{"outcome", name_of(Outcome::Failed)},
+  const json object{{"outcome", name_of(Outcome::kFailed)},
                     {"exit_code", exit_code},
                     {"error", error},
                     {"failures", json::array()},

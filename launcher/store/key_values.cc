@@ -42,44 +42,44 @@ bool KeyValues::apply(Peer from, Request request, Answers& answers) {
     return true;
   };
   switch (request.type) {
-    case QueryType::Validate:
+    case QueryType::kValidate:
       return true;
-    case QueryType::Ping: {
+    case QueryType::kPing: {
       std::string nonce;
       put_number(nonce, static_cast<std::uint32_t>(request.number));
       return answer(nonce);
     }
-    case QueryType::Set:
-    case QueryType::MultiSet:
+    case QueryType::kSet:
+    case QueryType::kMultiSet:
       return set(request, answers);
-    case QueryType::CompareSet:
+    case QueryType::kCompareSet:
       return compare_set(from, request, answers);
-    case QueryType::Get:
-    case QueryType::MultiGet:
+    case QueryType::kGet:
+    case QueryType::kMultiGet:
       return get(from, request, answers);
-    case QueryType::Add:
+    case QueryType::kAdd:
       return add(from, request, answers);
-    case QueryType::Check:
+    case QueryType::kCheck:
       return answer(byte(has_all(request.keys) ? kReady : kNotReady));
-    case QueryType::Wait:
+    case QueryType::kWait:
       return wait(from, request, answers);
-    case QueryType::CancelWait:
+    case QueryType::kCancelWait:
       return cancel_wait(from, answers);
-    case QueryType::GetNumKeys:
+    case QueryType::kGetNumKeys:
       return answer(number(static_cast<std::int64_t>(values_.size())));
-    case QueryType::DeleteKey:
+    case QueryType::kDeleteKey:
       return delete_key(from, request.keys[0], answers);
-    case QueryType::Append:
+    case QueryType::kAppend:
       return append(request, answers);
-    case QueryType::QueuePush:
+    case QueryType::kQueuePush:
       return push(request, answers);
-    case QueryType::QueuePop:
+    case QueryType::kQueuePop:
       return pop(from, request.keys[0], answers);
-    case QueryType::QueueLen:
+    case QueryType::kQueueLen:
       return answer(number(static_cast<std::int64_t>(queue_length(request.keys[0]))));
-    case QueryType::ListKeys:
+    case QueryType::kListKeys:
       return list_keys(from, answers);
-    case QueryType::Barrier:
+    case QueryType::kBarrier:
       return barrier(from, request, answers);
   }
   return false;

@@ -52,29 +52,29 @@ void RequestParser::feed(std::string_view bytes) {
 
 RequestParser::Next RequestParser::next(Request& request) {
   while (!broken_) {
-    if (!begun_ && left() == 0) return Next::NeedsMoreBytes;
+    if (!begun_ && left() == 0) return Next::kNeedsMoreBytes;
     if (!begun_ && !begin()) break;
     while (rounds_ > 0) {
       const Take taken = take_field();
-      if (taken == Take::NeedsMoreBytes) return Next::NeedsMoreBytes;
-      broken_ = taken == Take::TooLong;
-      if (broken_) return Next::Malformed;
+      if (taken == Take::kNeedsMoreBytes) return Next::kNeedsMoreBytes;
+      broken_ = taken == Take::kTooLong;
+      if (broken_) return Next::kMalformed;
     }
     begun_ = false;
     taken_ = 0;
     request = std::exchange(request_, {});
-    if (request.type != QueryType::Validate) return Next::Complete;
+    if (request.type != QueryType::kValidate) return Next::kComplete;
     if (static_cast<std::uint32_t>(request.number) != kTcpStoreMagic) break;
     validated_ = true;
   }
   broken_ = true;
-  return Next::Malformed;
+  return Next::kMalformed;
 }
 
 bool RequestParser::begin() {
   const auto type = static_cast<std::uint8_t>(input_[at_++]);
   request_.type = static_cast<QueryType>(type);
-  if (type >= kFields.size() || validated_ == (request_.type == QueryType::Validate)) return false;
+  if (type >= kFields.size() || validated_ == (request_.type == QueryType::kValidate)) return false;
   fields_ = kFields.at(type);
   field_ = 0;
   rounds_ = fields_.empty() ? 0 : 1;
@@ -106,34 +106,34 @@ void RequestParser::advance() {
 
 RequestParser::Take RequestParser::take_count() {
   std::uint64_t count = 0;
-  if (!peek(count)) return Take::NeedsMoreBytes;
-  if (count > limits_.keys_per_message) return Take::TooLong;
+  if (!peek(count)) return Take::kNeedsMoreBytes;
+  if (count > limits_.keys_per_message) return Take::kTooLong;
   at_ += sizeof count;
   rounds_ = count;
   field_ = 1;
-  return Take::Done;
+  return Take::kDone;
 }
 
 template <typename Integer>
 RequestParser::Take RequestParser::take_number() {
   Integer value = 0;
-  if (!peek(value)) return Take::NeedsMoreBytes;
+  if (!peek(value)) return Take::kNeedsMoreBytes;
   at_ += sizeof value;
   request_.number = static_cast<std::int64_t>(value);
   advance();
-  return Take::Done;
+  return Take::kDone;
 }
 
 RequestParser::Take RequestParser::take_text(std::vector<std::string>& into, std::size_t limit) {
   std::uint64_t size = 0;
-  if (!peek(size)) return Take::NeedsMoreBytes;
-  if (size > limit || taken_ + size + kPerText > limits_.message) return Take::TooLong;
-  if (left() - sizeof size < size) return Take::NeedsMoreBytes;
+  if (!peek(size)) return Take::kNeedsMoreBytes;
+  if (size > limit || taken_ + size + kPerText > limits_.message) return Take::kTooLong;
+  if (left() - sizeof size < size) return Take::kNeedsMoreBytes;
   into.push_back(input_.substr(at_ + sizeof size, size));
   at_ += sizeof size + size;
   taken_ += size + kPerText;
   advance();
-  return Take::Done;
+  return Take::kDone;
 }
 
 template <typename Integer>

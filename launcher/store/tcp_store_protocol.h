@@ -16,25 +16,25 @@
 namespace ddp::launch {
 
 enum class QueryType : std::uint8_t {
-  Validate,
-  Set,
-  CompareSet,
-  Get,
-  Add,
-  Check,
-  Wait,
-  GetNumKeys,
-  DeleteKey,
-  Append,
-  MultiGet,
-  MultiSet,
-  CancelWait,
-  Ping,
-  QueuePush,
-  QueuePop,
-  QueueLen,
-  ListKeys,
-  Barrier,
+  kValidate,
+  kSet,
+  kCompareSet,
+  kGet,
+  kAdd,
+  kCheck,
+  kWait,
+  kGetNumKeys,
+  kDeleteKey,
+  kAppend,
+  kMultiGet,
+  kMultiSet,
+  kCancelWait,
+  kPing,
+  kQueuePush,
+  kQueuePop,
+  kQueueLen,
+  kListKeys,
+  kBarrier,
 };
 
 constexpr std::uint32_t kTcpStoreMagic = 0x3C85F7CE;
@@ -55,7 +55,7 @@ struct StoreLimits {
 };
 
 struct Request {
-  QueryType type = QueryType::Validate;
+  QueryType type = QueryType::kValidate;
   std::vector<std::string> keys;
   std::vector<std::string> values;  // COMPARE_SET: expected, desired
   std::int64_t number = 0;          // PING: nonce; ADD: amount; BARRIER: how many take part
@@ -63,7 +63,7 @@ struct Request {
 
 class RequestParser {
  public:
-  enum class Next { Complete, NeedsMoreBytes, Malformed };
+  enum class Next { kComplete, kNeedsMoreBytes, kMalformed };
 
   explicit RequestParser(const StoreLimits& limits = {}) : limits_(limits) {}
   void feed(std::string_view bytes);
@@ -73,7 +73,7 @@ class RequestParser {
   std::size_t buffered() const { return left() + taken_; }
 
  private:
-  enum class Take { Done, NeedsMoreBytes, TooLong };
+  enum class Take { kDone, kNeedsMoreBytes, kTooLong };
 
   bool begin();
   void advance();

@@ -126,8 +126,8 @@ bool TcpStoreServer::receive(Client& client) {
 bool TcpStoreServer::answer_requests(Peer peer, Client& client) {
   for (;;) {
     const auto next = carry_out(peer, client);
-    if (next == RequestParser::Next::Malformed || !flush(client)) return false;
-    const bool stopped_for_answers = next == RequestParser::Next::Complete;
+    if (next == RequestParser::Next::kMalformed || !flush(client)) return false;
+    const bool stopped_for_answers = next == RequestParser::Next::kComplete;
     if (!stopped_for_answers || client.unread() > 0) return true;
   }
 }
@@ -137,15 +137,15 @@ RequestParser::Next TcpStoreServer::carry_out(Peer peer, Client& client) {
   Request request;
   while (client.unread() < limits_.unread) {
     const auto next = client.parser.next(request);
-    if (next != RequestParser::Next::Complete) return next;
+    if (next != RequestParser::Next::kComplete) return next;
     if (!std::exchange(client.known, true)) --newcomers_;
     answers_.clear();
     const bool done = contents_.apply(peer, std::move(request), answers_);
     for (auto& answer : answers_) deliver(answer, peer);
     if (!done && contents_.is_full()) tell_no_room();
-    if (!done) return RequestParser::Next::Malformed;
+    if (!done) return RequestParser::Next::kMalformed;
   }
-  return RequestParser::Next::Complete;
+  return RequestParser::Next::kComplete;
 }
 
 // Those for `current` leave together.

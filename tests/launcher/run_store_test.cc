@@ -190,10 +190,10 @@ class Flood {
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
     ::connect(fd, reinterpret_cast<const sockaddr*>(where->bytes), where->size);
     std::string batch =
-        launch::encode({launch::QueryType::Validate, {}, {}, launch::kTcpStoreMagic}) +
-        launch::encode({launch::QueryType::Set, {"key"}, {value}, 0});
+        launch::encode({launch::QueryType::kValidate, {}, {}, launch::kTcpStoreMagic}) +
+        launch::encode({launch::QueryType::kSet, {"key"}, {value}, 0});
     constexpr int kBatch = 64;
-    const std::string get = launch::encode({launch::QueryType::Get, {"key"}, {}, 0});
+    const std::string get = launch::encode({launch::QueryType::kGet, {"key"}, {}, 0});
     for (int i = 0; i < kBatch; ++i) batch += get;
     std::string answer(kBatch * (sizeof(std::uint64_t) + value.size()), '\0');
     bool there = true;

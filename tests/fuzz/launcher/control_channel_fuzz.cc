@@ -22,7 +22,7 @@ using From = ConnectionKeys::From;
 const std::string kHello = "DDP-RUN/" + std::string("\0\2", 2) + std::string(16, 'n');
 
 void send_all(int fd, std::string_view bytes, ControlChannel& to) {
-  while (!bytes.empty() && to.state() != ControlChannel::State::Closed) {
+  while (!bytes.empty() && to.state() != ControlChannel::State::kClosed) {
     const ssize_t sent = ::send(fd, bytes.data(), std::min<std::size_t>(bytes.size(), 4096),
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
@@ -38,10 +38,10 @@ FrameSeal open_as_agent(int fd, ControlChannel& host) {
   std::array<char, 26 + 32> answer{};
   FUZZ_CHECK(::recv(fd, answer.data(), answer.size(), 0) == static_cast<ssize_t>(answer.size()));
   const ConnectionKeys keys("token", kHello, {answer.data(), 26});
-  FUZZ_CHECK(keys.accepts_proof(From::Host, {answer.data() + 26, 32}));
-  send_all(fd, keys.proof(From::Agent), host);
-  FUZZ_CHECK(host.state() == ControlChannel::State::Open);
-  return keys.seal(From::Agent);
+  FUZZ_CHECK(keys.accepts_proof(From::kHost, {answer.data() + 26, 32}));
+  send_all(fd, keys.proof(From::kAgent), host);
+  FUZZ_CHECK(host.state() == ControlChannel::State::kOpen);
+  return keys.seal(From::kAgent);
 }
 
 void send_sealed(int fd, std::string_view bytes, ControlChannel& host, FrameSeal seal) {
@@ -66,11 +66,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FUZZ_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
   using Side = ControlChannel::Side;
   const int kind = data[0] % 4;
-  ControlChannel channel(ends[1], kind == 1 ? Side::Agent : Side::Host, "token");
+  ControlChannel channel(ends[1], kind == 1 ? Side::kAgent : Side::kHost, "token");
   channel.handle();
   if (kind < 2) {  // a stranger at either side
     send_all(ends[0], bytes, channel);
-    FUZZ_CHECK(channel.state() != ControlChannel::State::Open);
+    FUZZ_CHECK(channel.state() != ControlChannel::State::kOpen);
   } else {
     const FrameSeal seal = open_as_agent(ends[0], channel);
     if (kind == 2) send_all(ends[0], bytes, channel);

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FUZZ_CHECK(read_error_file(path).has_value());
 
   RunResult result;
-  result.outcome = Outcome::Failed;
+  result.outcome = Outcome::kFailed;
   ProcessFailure failure;
   failure.exit.code = 3;
   failure.error_file = path;

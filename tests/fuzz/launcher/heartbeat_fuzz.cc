@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   auto hung = find_hung(suspects);
   RunResult result;
-  result.outcome = Outcome::Failed;
+  result.outcome = Outcome::kFailed;
   for (const std::size_t i : hung) {
     ProcessFailure failure;
     failure.exit.code = kExitHang;

@@ -69,7 +69,7 @@ constexpr int kKeep = 1000;
 
 StreamPlan plan_for(int rank, const std::uint8_t* settings) {
   StreamPlan plan;
-  plan.mode = StreamMode::Pump;
+  plan.mode = StreamMode::kPump;
   plan.file = folder() / std::to_string(rank);
   plan.rotation = {(settings[0] & 1) != 0 ? 64U + settings[1] : 0U, kKeep};
   plan.console = rank == 0;  // rank 1 writes to stderr, which libFuzzer needs for itself

@@ -17,7 +17,7 @@ using namespace ddp::launch;
 namespace {
 
 void check(const LaunchConfig& config) {
-  if (config.action == LaunchAction::Print) {
+  if (config.action == LaunchAction::kPrint) {
     FUZZ_CHECK(!config.printed.empty());
     return;
   }

@@ -33,16 +33,16 @@ struct Client {
   bool open = true;
 };
 
-std::string greeting() { return encode({QueryType::Validate, {}, {}, kTcpStoreMagic}); }
+std::string greeting() { return encode({QueryType::kValidate, {}, {}, kTcpStoreMagic}); }
 
 void carry_out(std::size_t number, std::array<Client, kClients>& clients, KeyValues& contents) {
   Request request;
   std::vector<KeyValues::Answer> answers;
   while (clients.at(number).open) {
     const auto next = clients.at(number).parser.next(request);
-    if (next == RequestParser::Next::NeedsMoreBytes) return;
+    if (next == RequestParser::Next::kNeedsMoreBytes) return;
     answers.clear();
-    const bool done = next == RequestParser::Next::Complete &&
+    const bool done = next == RequestParser::Next::kComplete &&
                       contents.apply(number, std::move(request), answers);
     for (const auto& answer : answers) {
       FUZZ_CHECK(answer.to < kClients && clients.at(answer.to).open);
@@ -62,10 +62,10 @@ std::string all_requests(std::string_view bytes, std::size_t piece) {
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
     parser.feed(bytes.substr(at, piece));
     Request request;
-    auto next = RequestParser::Next::Complete;
-    while ((next = parser.next(request)) == RequestParser::Next::Complete) all += encode(request);
+    auto next = RequestParser::Next::kComplete;
+    while ((next = parser.next(request)) == RequestParser::Next::kComplete) all += encode(request);
     FUZZ_CHECK(parser.buffered() <= bytes.size() + small_limits().message);
-    if (next == RequestParser::Next::Malformed) return all + "malformed";
+    if (next == RequestParser::Next::kMalformed) return all + "malformed";
   }
   return all;
 }

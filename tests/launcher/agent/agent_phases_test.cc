@@ -27,11 +27,11 @@ struct PhaseScene {
   test::TempFolder tmp;
 
   RunResult run(int workers, int max_restarts = 0) {
-    plan.restarts.program = WorkerProgram::Trainer;
+    plan.restarts.program = WorkerProgram::kTrainer;
     plan.command = {"/bin/worker", {"worker"}};
     plan.job.local_world_size = workers;
     plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;
-    plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
+    plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::kLogs);
     LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
     return LocalElasticAgent(plan, rendezvous, os).run();
   }
@@ -51,7 +51,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.signs[0].at = Clock::time_point(seconds(3));
   scene.os.signs[1].text = "step=9";
   for (int looks = 0; looks < 14; ++looks) scene.os.time_passes();  // from half of it on
-  scene.gets({.kind = Event::Kind::StacksDumped});
+  scene.gets({.kind = Event::Kind::kStacksDumped});
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
@@ -84,7 +84,7 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
   scene.os.held_up = Clock::time_point(seconds(3));
   scene.os.time_passes().time_passes();
   scene.os.exits(0, {}).exits(1, {});
-  CHECK(scene.run(2).outcome == Outcome::Succeeded);
+  CHECK(scene.run(2).outcome == Outcome::kSucceeded);
   CHECK(scene.os.now() == Clock::time_point(milliseconds(5500)));  // looked, found nobody
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
   scene.os.signs[0] = {t0, seconds(5), "step=2", {}};
   scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
   scene.os.held = {1};
-  scene.gets({.kind = Event::Kind::HeartbeatBegan});
+  scene.gets({.kind = Event::Kind::kHeartbeatBegan});
   for (int looks = 0; looks < 26; ++looks) scene.os.time_passes();
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGABRT});
   const RunResult result = scene.run(2);
@@ -140,7 +140,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
   scene.plan.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(seconds(2));
-    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGUSR1}};
   });
   scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
@@ -161,7 +161,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes();
-  scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
+  scene.gets({.kind = Event::Kind::kStacksDumped, .without_stacks = {0}});
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
   CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
@@ -184,7 +184,7 @@ TEST_CASE("a hang restarts the group like any failure") {
   scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().time_passes().exits(0, {0, SIGABRT}).exits(0, {});
   const RunResult result = scene.run(1, 1);
-  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 1);
 }
 
@@ -198,19 +198,19 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
     });
   }
   scene.os.exits(0, {});
-  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+  CHECK(scene.run(1).outcome == Outcome::kSucceeded);
 }
 
 TEST_CASE("while the job is suspended nobody hangs") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(std::chrono::hours(8));
-    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGCONT}};
   });
   scene.os.exits(0, {});
-  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+  CHECK(scene.run(1).outcome == Outcome::kSucceeded);
   CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
 }
 
@@ -238,11 +238,11 @@ TEST_CASE("who wrote its error file first has failed first, whoever is gone firs
 
 TEST_CASE("a job that is suspended does not restart before it is woken") {
   PhaseScene scene;
-  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
   scene.os.exits(0, {0, SIGKILL});
   scene.os.script.emplace_back([](FakeRunner& os) {
     CHECK(os.rounds.size() == 1);
-    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGCONT}};
   });
   scene.os.exits(0, {});
   CHECK(scene.run(1, 1).restarts == 1);
@@ -252,10 +252,10 @@ TEST_CASE("the grace does not run out while the job is suspended") {
   PhaseScene scene;
   scene.plan.grace = seconds(30);
   scene.os.exits(1, {3, 0});
-  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(std::chrono::hours(1));
-    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGCONT}};
   });
   scene.os.exits(0, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == 3);
@@ -266,7 +266,7 @@ TEST_CASE("workers that were preempted leave by themselves, and that is no failu
   PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, kPreempted);
   const RunResult result = scene.run(2, 3);
-  CHECK(result.outcome == Outcome::Preempted);
+  CHECK(result.outcome == Outcome::kPreempted);
   CHECK(exit_code(result) == kExitPreempted);
   CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
 }
@@ -274,7 +274,7 @@ TEST_CASE("workers that were preempted leave by themselves, and that is no failu
 TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
   PhaseScene scene;
   scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
-  CHECK(scene.run(2).outcome == Outcome::Preempted);
+  CHECK(scene.run(2).outcome == Outcome::kPreempted);
   CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
@@ -282,16 +282,16 @@ TEST_CASE("of a failure and a preemption the failure is the cause") {
   PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, {3, 0});
   const RunResult result = scene.run(2);
-  CHECK(result.outcome == Outcome::Failed);
+  CHECK(result.outcome == Outcome::kFailed);
   CHECK(exit_code(result) == 3);
 }
 
 TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
   PhaseScene saved, not_saved;
-  saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  saved.gets({.kind = Event::Kind::kSignal, .signal = SIGTERM, .ends_job = true});
   saved.os.exits(0, kPreempted).exits(1, {});
-  CHECK(saved.run(2).outcome == Outcome::Preempted);
-  not_saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  CHECK(saved.run(2).outcome == Outcome::kPreempted);
+  not_saved.gets({.kind = Event::Kind::kSignal, .signal = SIGTERM, .ends_job = true});
   not_saved.os.exits(0, kPreempted).exits(1, {0, SIGTERM});
   CHECK(exit_code(not_saved.run(2)) == 128 + SIGTERM);
 }
@@ -331,14 +331,14 @@ TEST_CASE("preemption is worth a restart when the user says so") {
   scene.plan.restarts.retry_codes = {kExitPreempted};
   scene.os.exits(0, kPreempted).exits(0, {});
   const RunResult result = scene.run(1, 1);
-  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 1);
 }
 
 FakeRunner& offer_standby(FakeRunner& os, int workers) {
   os.script.emplace_back([=](FakeRunner& self) {
     for (int rank = 0; rank < workers; ++rank) self.signs[rank].offers_standby = true;
-    return std::vector{Event{.kind = Event::Kind::HeartbeatBegan}};
+    return std::vector{Event{.kind = Event::Kind::kHeartbeatBegan}};
   });
   return os;
 }
@@ -352,10 +352,11 @@ TEST_CASE("standby workers are started once all workers of a round support them"
     self.signs[1].offers_standby = true;
     return std::vector<Event>{};
   });
-  scene.gets({.kind = Event::Kind::HeartbeatBegan});  // of another file: they are not started twice
+  scene.gets(
+      {.kind = Event::Kind::kHeartbeatBegan});  // of another file: they are not started twice
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   scene.os.exits(0, {}).exits(1, {});
-  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.run(2, 1).outcome == Outcome::kSucceeded);
   CHECK(scene.os.deeds == Deeds{"start 2", "standby 2", sent(SIGTERM), sent(SIGCONT), "sweep",
                                 "start 2", "end standby", "sweep"});
 }
@@ -375,7 +376,7 @@ TEST_CASE("a standby worker has the job's settings but not a round's") {
     CHECK(standby.environment.count(kRunId) == 1);
     return std::vector{FakeRunner::exited(self.pid(0), {})};
   });
-  CHECK(scene.run(1, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.run(1, 1).outcome == Outcome::kSucceeded);
 }
 
 TEST_CASE("there are no standby workers when no restart is left or without --warm-spares") {
@@ -383,7 +384,7 @@ TEST_CASE("there are no standby workers when no restart is left or without --war
   const int max_restarts = GENERATE(0, 1);
   scene.plan.standby_workers = max_restarts == 0;
   offer_standby(scene.os, 1).exits(0, {});
-  CHECK(scene.run(1, max_restarts).outcome == Outcome::Succeeded);
+  CHECK(scene.run(1, max_restarts).outcome == Outcome::kSucceeded);
   CHECK(scene.os.deeds == Deeds{"start 1", "sweep"});
 }
 

@@ -14,7 +14,7 @@ using Catch::Contains;
 using Deeds = std::vector<std::string>;
 
 Event check_ended(ExitStatus exit, const std::string& said = "") {
-  return {.kind = Event::Kind::CheckEnded, .exit = exit, .cause = said};
+  return {.kind = Event::Kind::kCheckEnded, .exit = exit, .cause = said};
 }
 
 struct CheckedScene {
@@ -78,7 +78,7 @@ TEST_CASE("a signal during the check interrupts the job") {
   CheckedScene scene;
   scene.os.signalled(SIGTERM, true);
   const RunResult result = scene.run();
-  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(result.outcome == Outcome::kInterrupted);
   CHECK(exit_code(result) == 128 + SIGTERM);
 }
 

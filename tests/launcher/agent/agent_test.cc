@@ -49,7 +49,7 @@ TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   Scene scene;
   scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});
   const RunResult result = scene.run(2);
-  CHECK(result.outcome == Outcome::Failed);
+  CHECK(result.outcome == Outcome::kFailed);
   CHECK(exit_code(result) == 7);
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].last_stderr == "stderr of 1\n");
@@ -61,7 +61,7 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
   Scene scene;
   scene.os.exits(0, {0, SIGKILL}).exits(1, {0, SIGTERM}).exits(0, {}).exits(1, {});
   const RunResult result = scene.run(2, 3);
-  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 1);
   CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
   CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") !=
@@ -77,7 +77,7 @@ TEST_CASE("the store of each round is served before its workers start, and ends 
   plan.restarts.max_restarts = 1;
   LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
   os.exits(0, {1, 0}).exits(0, {});
-  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
+  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
   const std::string serves = os.deeds.at(0).substr(0, os.deeds.at(0).rfind(' '));
   CHECK(serves == "serve store on");
   CHECK(os.deeds == Deeds{os.deeds.at(0), "start 1", "sweep", os.deeds.at(3), "start 1",
@@ -87,7 +87,7 @@ TEST_CASE("the store of each round is served before its workers start, and ends 
 }
 
 Event store_lost() {
-  return {.kind = Event::Kind::StoreLost, .exit = {0, SIGKILL}, .cause = "the store ended"};
+  return {.kind = Event::Kind::kStoreLost, .exit = {0, SIGKILL}, .cause = "the store ended"};
 }
 
 TEST_CASE("a lost store stops the workers like a failed one, and is the cause of theirs") {
@@ -96,7 +96,7 @@ TEST_CASE("a lost store stops the workers like a failed one, and is the cause of
     return std::vector{FakeRunner::exited(os.pid(1), {1, 0}), store_lost()};
   });
   scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
-  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.run(2, 1).outcome == Outcome::kSucceeded);
   CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
   CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
 }
@@ -106,7 +106,7 @@ TEST_CASE("a store that is lost when it is needed no more changes nothing") {
   done.os.then([](FakeRunner& os) {
     return std::vector{store_lost(), FakeRunner::exited(os.pid(0), {})};
   });
-  CHECK(done.run(1).outcome == Outcome::Succeeded);
+  CHECK(done.run(1).outcome == Outcome::kSucceeded);
   Scene failing;
   failing.os.exits(1, {3, 0}).then([](FakeRunner&) { return std::vector{store_lost()}; });
   failing.os.exits(0, {0, SIGTERM});
@@ -119,7 +119,7 @@ TEST_CASE("a store that is lost while only other nodes use it is named in one li
     bool has_news() const override { return !waits && LocalRendezvous::has_news(); }
     std::optional<JobNews> take_news() override {
       auto news = waits ? std::nullopt : LocalRendezvous::take_news();
-      if (news && news->kind == JobNews::Kind::Start) news->round.group_world_size = 2;
+      if (news && news->kind == JobNews::Kind::kStart) news->round.group_world_size = 2;
       return news;
     }
     void report_end(NodeEnd end) override {
@@ -137,7 +137,7 @@ TEST_CASE("a store that is lost while only other nodes use it is named in one li
     rendezvous.waits = false;
     return std::vector{store_lost()};
   });
-  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
+  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
   CHECK(os.notes == std::vector<std::string>{
                         "the store ended; workers of other nodes that still use it will fail"});
 }
@@ -156,7 +156,7 @@ TEST_CASE("a restart that cannot be started uses up one restart, not all") {
   scene.os.broken = {1};
   scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
   const RunResult result = scene.run(1, 3);
-  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 2);
   CHECK(scene.os.notes.at(1) == "cannot restart the workers: cannot execute 'x'; restart 2 of 3");
 }
@@ -175,7 +175,7 @@ TEST_CASE("a restart may wait, with nothing left running") {
   Scene scene;
   scene.rules.delay = std::chrono::seconds(2);
   scene.os.exits(0, {5, 0}).exits(0, {5, 0}).time_passes().exits(0, {});
-  CHECK(scene.run(1, 2).outcome == Outcome::Succeeded);
+  CHECK(scene.run(1, 2).outcome == Outcome::kSucceeded);
   CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep", "start 1", "sweep"});
   CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2"));
   CHECK_THAT(scene.os.notes.at(1), Catch::EndsWith("restart 2 of 2 in 2 s"));
@@ -186,7 +186,7 @@ TEST_CASE("a signal while a restart waits ends the job, and the failure before i
   scene.rules.delay = std::chrono::seconds(1);
   scene.os.exits(0, {5, 0}).exits(0, {5, 0}).signalled(SIGINT, /*ends_job=*/true);
   const RunResult result = scene.run(1, 2);
-  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(result.outcome == Outcome::kInterrupted);
   CHECK(exit_code(result) == 128 + SIGINT);
   CHECK(scene.os.rounds.size() == 2);
   REQUIRE(result.failures.size() == 1);
@@ -207,7 +207,7 @@ TEST_CASE("the status of a job says that its restart waits") {
     return std::vector<Event>{};
   });
   os.exits(0, {});
-  CHECK(agent.run().outcome == Outcome::Succeeded);
+  CHECK(agent.run().outcome == Outcome::kSucceeded);
   CHECK(health.status == 200);
   CHECK_THAT(health.body, Catch::Contains("\"status\":\"waiting to restart\""));
 }
@@ -304,7 +304,7 @@ TEST_CASE("a signal is passed on as it is and ends the job without a restart") {
   Scene scene;
   scene.os.signalled(SIGINT, true).exits(0, {0, SIGINT}).exits(1, {});
   const RunResult result = scene.run(2, 3);
-  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(result.outcome == Outcome::kInterrupted);
   CHECK(exit_code(result) == 128 + SIGINT);
   CHECK(scene.os.deeds == Deeds{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
 }
@@ -314,7 +314,7 @@ TEST_CASE("a second signal kills at once, a double of the first does not") {
   scene.os.signalled(SIGTERM, true).signalled(SIGTERM, true);
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(std::chrono::seconds(1));
-    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGINT, .ends_job = true}};
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGINT, .ends_job = true}};
   });
   scene.os.exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == 128 + SIGTERM);
@@ -330,9 +330,9 @@ TEST_CASE("a signal that does not end the job is only passed on") {
 
 TEST_CASE("when the launcher dies everything is killed at once") {
   Scene scene;
-  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::GuardianGone}}; });
+  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::kGuardianGone}}; });
   scene.os.exits(0, {0, SIGKILL});
-  CHECK(scene.run(1, 3).outcome == Outcome::GuardianGone);
+  CHECK(scene.run(1, 3).outcome == Outcome::kGuardianGone);
   CHECK(scene.os.deeds == Deeds{"start 1", kKill, "sweep"});
 }
 

@@ -113,7 +113,7 @@ class FakeRunner : public ProcessRunner {
   FakeRunner& signalled(int signal, bool ends_job) {
     script.emplace_back([=](FakeRunner&) {
       return std::vector{
-          Event{.kind = Event::Kind::Signal, .signal = signal, .ends_job = ends_job}};
+          Event{.kind = Event::Kind::kSignal, .signal = signal, .ends_job = ends_job}};
     });
     return *this;
   }
@@ -122,7 +122,7 @@ class FakeRunner : public ProcessRunner {
   }
 
   static Event exited(pid_t pid, ExitStatus exit) {
-    return {.kind = Event::Kind::WorkerExited, .pid = pid, .exit = exit};
+    return {.kind = Event::Kind::kWorkerExited, .pid = pid, .exit = exit};
   }
 
  private:

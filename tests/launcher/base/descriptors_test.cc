@@ -106,7 +106,7 @@ TEST_CASE("a rendezvous without descriptors is not woken by those that wait") {
   const int listener = listen_on(*parse_address("127.0.0.1", 0));
   const int port = port_of(listener);
   const auto host = host_at(listener);
-  ControlChannel agent(connected_to(port), ControlChannel::Side::Agent, "");
+  ControlChannel agent(connected_to(port), ControlChannel::Side::kAgent, "");
   agent.handle();
   {
     const FewDescriptors none(lowest_free());
@@ -119,9 +119,9 @@ TEST_CASE("a rendezvous without descriptors is not woken by those that wait") {
   }
   serve(*host, [&] {
     agent.handle();
-    return agent.state() == ControlChannel::State::Open;
+    return agent.state() == ControlChannel::State::kOpen;
   });
-  CHECK(agent.state() == ControlChannel::State::Open);
+  CHECK(agent.state() == ControlChannel::State::kOpen);
 }
 
 TEST_CASE("a store without descriptors is not woken by those that wait") {
@@ -163,12 +163,12 @@ TEST_CASE("strangers that say nothing make room for an agent") {
     strangers.push_back(connected_to(port));
     host->handle({});
   }
-  ControlChannel agent(connected_to(port), ControlChannel::Side::Agent, "");
+  ControlChannel agent(connected_to(port), ControlChannel::Side::kAgent, "");
   serve(*host, [&] {
     agent.handle();
-    return agent.state() == ControlChannel::State::Open;
+    return agent.state() == ControlChannel::State::kOpen;
   });
-  CHECK(agent.state() == ControlChannel::State::Open);
+  CHECK(agent.state() == ControlChannel::State::kOpen);
   for (const int fd : strangers) ::close(fd);
 }
 

@@ -340,13 +340,13 @@ TEST_CASE("one option has the restart policy and the exit codes it does not hold
   const auto rules = [](const char* text) {
     return parse({"--restart-policy", text, "x"}).restarts;
   };
-  CHECK(parse({"x"}).restarts.policy == RestartPolicy::OnFailure);
-  CHECK(rules("never").policy == RestartPolicy::Never);
+  CHECK(parse({"x"}).restarts.policy == RestartPolicy::kOnFailure);
+  CHECK(rules("never").policy == RestartPolicy::kNever);
   const auto all = rules("on-crash, final=2, final=64,retry=75");
-  CHECK(all.policy == RestartPolicy::OnCrash);
+  CHECK(all.policy == RestartPolicy::kOnCrash);
   CHECK(all.final_codes == std::set<int>{2, 64});
   CHECK(all.retry_codes == std::set<int>{75});
-  CHECK(rules("retry=255").policy == RestartPolicy::OnFailure);
+  CHECK(rules("retry=255").policy == RestartPolicy::kOnFailure);
   CHECK(rules("retry=255").retry_codes == std::set<int>{255});
   const auto problem = [](const std::string& text) {
     const std::string option = "--restart-policy=" + text;

@@ -24,8 +24,8 @@ std::string prefix(const StreamPlan& plan) {
 
 TEST_CASE("by default stdout is inherited and stderr is copied for the report") {
   const auto streams = plan_streams({}, place());
-  CHECK(streams.out.mode == StreamMode::Inherit);
-  CHECK(streams.err.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kInherit);
+  CHECK(streams.err.mode == StreamMode::kPump);
   CHECK(streams.err.console);
   CHECK_FALSE(streams.err.by_line);
   CHECK(streams.err.file.empty());
@@ -34,7 +34,7 @@ TEST_CASE("by default stdout is inherited and stderr is copied for the report") 
 TEST_CASE("without report lines stderr is inherited, too") {
   LogOptions options;
   options.report_lines = 0;
-  CHECK(plan_streams(options, place()).err.mode == StreamMode::Inherit);
+  CHECK(plan_streams(options, place()).err.mode == StreamMode::kInherit);
 }
 
 TEST_CASE("all output that --hang-timeout watches passes through ddp-run") {
@@ -43,11 +43,11 @@ TEST_CASE("all output that --hang-timeout watches passes through ddp-run") {
   options.report_lines = 0;
   options.console_ranks = {0};
   const auto hidden = plan_streams(options, place());
-  CHECK(hidden.out.mode == StreamMode::Pump);
+  CHECK(hidden.out.mode == StreamMode::kPump);
   CHECK_FALSE(hidden.out.console);
-  CHECK(hidden.err.mode == StreamMode::Pump);
+  CHECK(hidden.err.mode == StreamMode::kPump);
   options.redirects.all = 3;
-  CHECK(plan_streams(options, place()).out.mode == StreamMode::Pump);
+  CHECK(plan_streams(options, place()).out.mode == StreamMode::kPump);
   CHECK(plan_streams(options, place()).out.file == "/logs/attempt_0/1/stdout.log");
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("a redirected stream goes straight into its file") {
   LogOptions options;
   options.redirects.by_rank[1] = 3;
   const auto streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::File);
+  CHECK(streams.out.mode == StreamMode::kFile);
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
   CHECK(streams.err.file == "/logs/attempt_0/1/stderr.log");
 }
@@ -65,12 +65,12 @@ TEST_CASE("a teed stream goes to its file and, prefixed, to the console") {
   options.tee.all = 1;
   options.redirects.all = 3;
   const auto streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kPump);
   CHECK(streams.out.console);
   CHECK(streams.out.by_line);
   CHECK(prefix(streams.out) == "[default1]:");
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
-  CHECK(streams.err.mode == StreamMode::File);
+  CHECK(streams.err.mode == StreamMode::kFile);
 }
 
 TEST_CASE(
@@ -85,8 +85,8 @@ TEST_CASE("ranks that are filtered out do not reach the console") {
   LogOptions options;
   options.console_ranks = {0};
   auto streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::Discard);
-  CHECK(streams.err.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kDiscard);
+  CHECK(streams.err.mode == StreamMode::kPump);
   CHECK_FALSE(streams.err.console);
   options.tee.all = 3;
   options.stdout_filters = {"needle"};
@@ -100,14 +100,14 @@ TEST_CASE("filters need no --tee: the console stays as it is, the file gets line
   LogOptions options;
   options.stdout_filters = {"needle"};
   auto streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kPump);
   CHECK_FALSE(streams.out.by_line);
   CHECK(streams.out.filter_file == "/logs/attempt_0/filtered_stdout.log");
   CHECK(prefix(streams.out) == "[default1]:");
   CHECK(streams.err.filter_file.empty());
   options.redirects.all = 1;
   streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kPump);
   CHECK_FALSE(streams.out.console);
   CHECK(streams.out.filter_file == "/logs/attempt_0/filtered_stdout.log");
 }
@@ -121,9 +121,9 @@ TEST_CASE("without a folder teed lines reach the console alone, and nothing is r
   options.stdout_filters = {"needle"};
   const auto streams = plan_streams(options, nowhere);
   CHECK(streams.out.by_line);
-  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kPump);
   CHECK((streams.out.file + streams.out.filter_file).empty());
-  CHECK(streams.err.mode == StreamMode::Pump);
+  CHECK(streams.err.mode == StreamMode::kPump);
   CHECK(streams.err.console);
   CHECK(streams.err.file.empty());
 }
@@ -133,11 +133,11 @@ TEST_CASE("folding takes lines, of streams that reach the console") {
   options.fold = std::chrono::milliseconds(5);
   options.redirects.all = 2;
   const auto streams = plan_streams(options, place());
-  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.mode == StreamMode::kPump);
   CHECK(streams.out.by_line);
   CHECK(streams.out.fold == options.fold);
   CHECK(streams.out.file.empty());
-  CHECK(streams.err.mode == StreamMode::File);
+  CHECK(streams.err.mode == StreamMode::kFile);
 }
 
 TEST_CASE("the time is in the prefix where the template asks for it") {
@@ -153,7 +153,7 @@ TEST_CASE("a redirected stream that is rotated is copied") {
   options.redirects.all = 1;
   options.rotation.max_bytes = 4096;
   const auto plan = plan_streams(options, place()).out;
-  CHECK(plan.mode == StreamMode::Pump);
+  CHECK(plan.mode == StreamMode::kPump);
   CHECK_FALSE(plan.console);
   CHECK_FALSE(plan.by_line);
   CHECK(plan.rotation.max_bytes == 4096);

@@ -67,15 +67,15 @@ TEST_CASE("each mode of --numa-binding gives the CPUs that torchrun's would") {
   const TempFolder root;
   const NumaView view = two_sockets(root);
   const std::vector<std::string> gpus{"0", "1", "2"};
-  CHECK(bind_to_numa(NumaBinding::Node, gpus, 3, view) ==
+  CHECK(bind_to_numa(NumaBinding::kNode, gpus, 3, view) ==
         std::vector<Cpus>{{4, 5, 6, 7, 12, 13, 14, 15},
                           {4, 5, 6, 7, 12, 13, 14, 15},
                           {0, 1, 2, 3, 8, 9, 10, 11}});
-  CHECK(bind_to_numa(NumaBinding::Socket, gpus, 1, view) ==
+  CHECK(bind_to_numa(NumaBinding::kSocket, gpus, 1, view) ==
         std::vector<Cpus>{{4, 5, 6, 7, 12, 13, 14, 15}});
-  CHECK(bind_to_numa(NumaBinding::Exclusive, gpus, 3, view) ==
+  CHECK(bind_to_numa(NumaBinding::kExclusive, gpus, 3, view) ==
         std::vector<Cpus>{{4, 5, 12, 13}, {6, 7, 14, 15}, {0, 1, 2, 3, 8, 9, 10, 11}});
-  CHECK(bind_to_numa(NumaBinding::CoreComplex, gpus, 3, view) ==
+  CHECK(bind_to_numa(NumaBinding::kCoreComplex, gpus, 3, view) ==
         std::vector<Cpus>{{4, 5, 12, 13}, {6, 7, 14, 15}, {0, 1, 8, 9}});
 }
 
@@ -83,14 +83,14 @@ TEST_CASE("only CPUs that ddp-run may use are given away") {
   const TempFolder root;
   NumaView view = two_sockets(root);
   view.affinity = {5, 6, 13};
-  CHECK(bind_to_numa(NumaBinding::Exclusive, {"0", "1"}, 2, view) ==
+  CHECK(bind_to_numa(NumaBinding::kExclusive, {"0", "1"}, 2, view) ==
         std::vector<Cpus>{{5, 13}, {6}});
-  CHECK_THROWS_AS(bind_to_numa(NumaBinding::Exclusive, {"0", "0", "0"}, 3, view), LaunchError);
+  CHECK_THROWS_AS(bind_to_numa(NumaBinding::kExclusive, {"0", "0", "0"}, 3, view), LaunchError);
 }
 
 TEST_CASE("without GPUs the workers are dealt over the nodes") {
   const TempFolder root;
-  const auto bound = bind_to_numa(NumaBinding::Node, {}, 4, two_sockets(root));
+  const auto bound = bind_to_numa(NumaBinding::kNode, {}, 4, two_sockets(root));
   CHECK(bound[0] == Cpus{0, 1, 2, 3, 8, 9, 10, 11});
   CHECK(bound[1] == bound[0]);
   CHECK(bound[2] == Cpus{4, 5, 6, 7, 12, 13, 14, 15});

@@ -26,51 +26,51 @@ const Clock::time_point kStart = Clock::time_point(seconds(100));
 
 TEST_CASE("a signal that the launcher passes on is the request that came directly, however late") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Other}, kStart));
-  CHECK_FALSE(requests.add({Sender::DdpRun, 1}, kStart + seconds(60)));
-  CHECK(requests.add({Sender::DdpRun, 2}, kStart + seconds(61)));
-  CHECK_FALSE(requests.add({Sender::Other}, kStart + seconds(62)));
+  CHECK(requests.add({Sender::kOther}, kStart));
+  CHECK_FALSE(requests.add({Sender::kDdpRun, 1}, kStart + seconds(60)));
+  CHECK(requests.add({Sender::kDdpRun, 2}, kStart + seconds(61)));
+  CHECK_FALSE(requests.add({Sender::kOther}, kStart + seconds(62)));
   CHECK(requests.count() == 2);
 }
 
 TEST_CASE("a passed-on request that was lost in another one is made up for by the next") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Other}, kStart));
-  CHECK(requests.add({Sender::DdpRun, 2}, kStart + milliseconds(1)));
+  CHECK(requests.add({Sender::kOther}, kStart));
+  CHECK(requests.add({Sender::kDdpRun, 2}, kStart + milliseconds(1)));
   CHECK(requests.count() == 2);
 }
 
 TEST_CASE("what a parent passes on is the request of the group, and its next one is the second") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Other}, kStart));
-  CHECK_FALSE(requests.add({Sender::Parent}, kStart + milliseconds(1900)));
+  CHECK(requests.add({Sender::kOther}, kStart));
+  CHECK_FALSE(requests.add({Sender::kParent}, kStart + milliseconds(1900)));
   requests.nothing_pending();
-  CHECK(requests.add({Sender::Parent}, kStart + milliseconds(2300)));
+  CHECK(requests.add({Sender::kParent}, kStart + milliseconds(2300)));
 }
 
 TEST_CASE("a signal from somebody else after more than two seconds is a second request") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Parent}, kStart));
-  CHECK(requests.add({Sender::Other}, kStart + milliseconds(2100)));
+  CHECK(requests.add({Sender::kParent}, kStart));
+  CHECK(requests.add({Sender::kOther}, kStart + milliseconds(2100)));
 }
 
 TEST_CASE("a sender's signals in quick succession are one request, keys are not") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Parent}, kStart));
+  CHECK(requests.add({Sender::kParent}, kStart));
   requests.nothing_pending();
-  CHECK_FALSE(requests.add({Sender::Parent}, kStart + milliseconds(99)));
-  CHECK(requests.add({Sender::Parent}, kStart + milliseconds(100)));
+  CHECK_FALSE(requests.add({Sender::kParent}, kStart + milliseconds(99)));
+  CHECK(requests.add({Sender::kParent}, kStart + milliseconds(100)));
   StopRequests keys;
-  CHECK(keys.add({Sender::Keyboard}, kStart));
-  CHECK(keys.add({Sender::Keyboard}, kStart + milliseconds(50)));
+  CHECK(keys.add({Sender::kKeyboard}, kStart));
+  CHECK(keys.add({Sender::kKeyboard}, kStart + milliseconds(50)));
 }
 
 TEST_CASE("what was pending already when a request was handled is that request, however late") {
   StopRequests requests;
-  CHECK(requests.add({Sender::Parent}, kStart));
-  CHECK_FALSE(requests.add({Sender::Parent}, kStart + seconds(5)));  // no CPU for five seconds
+  CHECK(requests.add({Sender::kParent}, kStart));
+  CHECK_FALSE(requests.add({Sender::kParent}, kStart + seconds(5)));  // no CPU for five seconds
   requests.nothing_pending();
-  CHECK(requests.add({Sender::Parent}, kStart + seconds(6)));
+  CHECK(requests.add({Sender::kParent}, kStart + seconds(6)));
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct Pair {
 struct Talk {
   Talk(const std::string& agent_token, const std::string& host_token) {
     const Pair pair;
-    agent = std::make_unique<ControlChannel>(pair.fds[0], Side::Agent, agent_token);
-    host = std::make_unique<ControlChannel>(pair.fds[1], Side::Host, host_token);
+    agent = std::make_unique<ControlChannel>(pair.fds[0], Side::kAgent, agent_token);
+    host = std::make_unique<ControlChannel>(pair.fds[1], Side::kHost, host_token);
   }
   void serve() {
     for (int i = 0; i < 100; ++i) {
@@ -84,8 +84,8 @@ TEST_CASE("two agents with the same token talk, in both directions and in order"
     Talk talk(token, token);
     talk.agent->send(Join{1});  // before the handshake
     talk.serve();
-    REQUIRE(talk.agent->state() == State::Open);
-    REQUIRE(talk.host->state() == State::Open);
+    REQUIRE(talk.agent->state() == State::kOpen);
+    REQUIRE(talk.host->state() == State::kOpen);
     talk.agent->send(Join{2});
     talk.host->send(Note{"to the agent"});
     talk.serve();
@@ -108,92 +108,92 @@ TEST_CASE("with different tokens, or with one only, neither end opens") {
     Talk talk(a, b);
     talk.agent->send(Join{1});
     talk.serve();
-    CHECK(talk.agent->state() == State::Closed);
+    CHECK(talk.agent->state() == State::kClosed);
     CHECK_THAT(talk.agent->problem(),
                Contains("authentication failed") && Contains("--rdzv-token-file"));
-    CHECK(talk.host->state() == State::Closed);
+    CHECK(talk.host->state() == State::kClosed);
     CHECK_FALSE(talk.host->take());
   }
 }
 
 TEST_CASE("a host proves itself before an agent says more than its greeting") {
-  Raw host_of_a_stranger(Side::Agent);
+  Raw host_of_a_stranger(Side::kAgent);
   CHECK(host_of_a_stranger.heard().size() == 8 + 2 + 16);
   host_of_a_stranger.say(kHello + std::string(32, 'x'));
   CHECK_THAT(host_of_a_stranger.channel->problem(), Contains("authentication failed"));
-  CHECK(host_of_a_stranger.channel->state() == State::Closed);
+  CHECK(host_of_a_stranger.channel->state() == State::kClosed);
   CHECK(host_of_a_stranger.heard().empty());
 }
 
 TEST_CASE("an agent without a proof is closed, and its frames are not read") {
-  Raw agent(Side::Host);
+  Raw agent(Side::kHost);
   agent.say(kHello);
   CHECK(agent.heard().size() == 26 + 32);
   agent.say(std::string(32, 'p') + std::string("\0\0\0\x10", 4) + R"({"type":"alive"})");
-  CHECK(agent.channel->state() == State::Closed);
+  CHECK(agent.channel->state() == State::kClosed);
   CHECK_FALSE(agent.channel->take());
 }
 
 TEST_CASE("the host's own proof, sent back, is none") {
-  Raw agent(Side::Host);
+  Raw agent(Side::kHost);
   agent.say(kHello);
   agent.say(agent.heard().substr(26));
-  CHECK(agent.channel->state() == State::Closed);
+  CHECK(agent.channel->state() == State::kClosed);
 }
 
 TEST_CASE("other protocols are closed at their first bytes") {
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("DDP-RUNxxxxxxxxx"),
         std::string("\x16\x03\x01"), std::string(1 << 20, '\0')}) {
-    Raw agent(Side::Host);
+    Raw agent(Side::kHost);
     agent.say(bytes);
-    CHECK(agent.channel->state() == State::Closed);
+    CHECK(agent.channel->state() == State::kClosed);
     CHECK(agent.heard().empty());
   }
 }
 
 TEST_CASE("the first bytes of a connection tell whose it is") {
   using std::string_view;
-  CHECK(judge_first_bytes("") == FirstBytes::Incomplete);
-  CHECK(judge_first_bytes("DDP-") == FirstBytes::Incomplete);
-  CHECK(judge_first_bytes("DDP-RUN/") == FirstBytes::Agent);
-  CHECK(judge_first_bytes("DDP-RUN1 and more") == FirstBytes::Agent);  // the version before
-  CHECK(judge_first_bytes("DDX") == FirstBytes::Unknown);
-  CHECK(judge_first_bytes(string_view("\0", 1)) == FirstBytes::Incomplete);
-  CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3C", 5)) == FirstBytes::TcpStore);
-  CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3D", 5)) == FirstBytes::Unknown);
+  CHECK(judge_first_bytes("") == FirstBytes::kIncomplete);
+  CHECK(judge_first_bytes("DDP-") == FirstBytes::kIncomplete);
+  CHECK(judge_first_bytes("DDP-RUN/") == FirstBytes::kAgent);
+  CHECK(judge_first_bytes("DDP-RUN1 and more") == FirstBytes::kAgent);  // the version before
+  CHECK(judge_first_bytes("DDX") == FirstBytes::kUnknown);
+  CHECK(judge_first_bytes(string_view("\0", 1)) == FirstBytes::kIncomplete);
+  CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3C", 5)) == FirstBytes::kTcpStore);
+  CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3D", 5)) == FirstBytes::kUnknown);
 }
 
 TEST_CASE("another version is named by both ends, and nothing else is said") {
   for (const std::string& hello : {"DDP-RUN1" + std::string(16, 'n'),
                                    "DDP-RUN/" + std::string("\1\1", 2) + std::string(16, 'n')}) {
-    Raw agent(Side::Host);
+    Raw agent(Side::kHost);
     agent.say(hello);
-    CHECK(agent.channel->state() == State::Closed);
-    CHECK(agent.channel->objection() == ControlChannel::Objection::OtherVersion);
+    CHECK(agent.channel->state() == State::kClosed);
+    CHECK(agent.channel->objection() == ControlChannel::Objection::kOtherVersion);
     CHECK_THAT(
         agent.channel->problem(),
         Contains(hello[7] == '1' ? "version 1 of" : "version 257 of") && Contains(") version 2;"));
     CHECK(agent.heard() == "DDP-RUN/" + kVersion);
   }
-  Raw host(Side::Agent);
+  Raw host(Side::kAgent);
   host.say("DDP-RUN/" + std::string("\0\3", 2));  // as a host of version 3 answers
-  CHECK(host.channel->objection() == ControlChannel::Objection::OtherVersion);
+  CHECK(host.channel->objection() == ControlChannel::Objection::kOtherVersion);
   CHECK_THAT(host.channel->problem(), Contains("version 3 of") && Contains(") version 2;"));
 }
 
 // An agent of the test's own that has been through the handshake.
 struct Opened : Raw {
-  explicit Opened(const std::string& token = "token") : Raw(Side::Host, token) {
+  explicit Opened(const std::string& token = "token") : Raw(Side::kHost, token) {
     say(kHello);
     const std::string answer = heard();
     REQUIRE(answer.size() == 26 + 32);
     const ConnectionKeys keys(token, kHello, answer.substr(0, 26));
-    CHECK(keys.accepts_proof(ConnectionKeys::From::Host, answer.substr(26)));
-    seal = keys.seal(ConnectionKeys::From::Agent);
-    hosts_seal = keys.seal(ConnectionKeys::From::Host);
-    say(keys.proof(ConnectionKeys::From::Agent));
-    REQUIRE(channel->state() == State::Open);
+    CHECK(keys.accepts_proof(ConnectionKeys::From::kHost, answer.substr(26)));
+    seal = keys.seal(ConnectionKeys::From::kAgent);
+    hosts_seal = keys.seal(ConnectionKeys::From::kHost);
+    say(keys.proof(ConnectionKeys::From::kAgent));
+    REQUIRE(channel->state() == State::kOpen);
   }
   static std::string sized(const std::string& body) {
     return std::string(2, '\0') + static_cast<char>(body.size() >> 8) +
@@ -228,7 +228,7 @@ TEST_CASE(
     agent.channel->send(Alive{});
     agent.say(agent.frame(join_at(1)));
     agent.say(attack(agent));
-    CHECK(agent.channel->state() == State::Closed);
+    CHECK(agent.channel->state() == State::kClosed);
     CHECK(agent.channel->problem() == "a frame was altered on its way");
     CHECK(agent.channel->peer_is_gone());  // the node connects again
     return ports_heard(*agent.channel);
@@ -260,20 +260,21 @@ TEST_CASE(
 }
 
 TEST_CASE("a recorded session opens nothing") {
-  Raw recorded(Side::Host);
+  Raw recorded(Side::kHost);
   Opened agent;
   const std::string frames = agent.frame(join_at(1));
   recorded.say(kHello);
   recorded.heard();
-  recorded.say(ConnectionKeys("token", kHello, kHello).proof(ConnectionKeys::From::Agent) + frames);
-  CHECK(recorded.channel->objection() == ControlChannel::Objection::WrongToken);
+  recorded.say(ConnectionKeys("token", kHello, kHello).proof(ConnectionKeys::From::kAgent) +
+               frames);
+  CHECK(recorded.channel->objection() == ControlChannel::Objection::kWrongToken);
   CHECK_FALSE(recorded.channel->take());
 }
 
 TEST_CASE("a frame that is too large or malformed closes the connection") {
   Opened large;
   large.say(std::string("\x00\x10\x00\x01", 4));
-  CHECK(large.channel->state() == State::Closed);
+  CHECK(large.channel->state() == State::kClosed);
   CHECK_THAT(large.channel->problem(), Contains("more than 1024 KiB"));
   Opened stranger;
   stranger.channel->limit(ControlChannel::kForStrangers);
@@ -286,7 +287,7 @@ TEST_CASE("a frame that is too large or malformed closes the connection") {
             std::string(20, ']') + "}"}) {
     Opened malformed;
     malformed.say(malformed.frame(body));
-    CHECK(malformed.channel->state() == State::Closed);
+    CHECK(malformed.channel->state() == State::kClosed);
     CHECK_THAT(malformed.channel->problem(), Contains("malformed message"));
     CHECK_FALSE(malformed.channel->peer_is_gone());
   }
@@ -318,8 +319,8 @@ TEST_CASE("a peer that sends messages without end is closed, one that works hard
     heard += ports_heard(*agent.channel).size();
   };
   while (heard < 8'192) say(128);
-  CHECK(agent.channel->state() == State::Open);
-  for (int i = 0; i < 100'000 && agent.channel->state() == State::Open; ++i) say(128);
+  CHECK(agent.channel->state() == State::kOpen);
+  for (int i = 0; i < 100'000 && agent.channel->state() == State::kOpen; ++i) say(128);
   CHECK(agent.channel->problem() == "the peer sends too many messages");
   CHECK_FALSE(agent.channel->peer_is_gone());
 }
@@ -327,9 +328,9 @@ TEST_CASE("a peer that sends messages without end is closed, one that works hard
 TEST_CASE("a peer that does not read is given up, before it takes much memory") {
   Opened agent;
   const Note note{std::string(4'000, 'x')};
-  for (int i = 0; i < 10'000 && agent.channel->state() == State::Open; ++i)
+  for (int i = 0; i < 10'000 && agent.channel->state() == State::kOpen; ++i)
     agent.channel->send(note);
-  CHECK(agent.channel->state() == State::Closed);
+  CHECK(agent.channel->state() == State::kClosed);
   CHECK(agent.channel->problem() == "the peer reads too slowly");
 }
 
@@ -344,7 +345,7 @@ TEST_CASE("what is queued is sent before the end, and the end is a certain one")
     while (talk.agent->take()) ++notes;
   }
   CHECK(notes == 200);
-  CHECK(talk.agent->state() == State::Closed);
+  CHECK(talk.agent->state() == State::kClosed);
   CHECK(talk.agent->peer_is_gone());
 }
 
@@ -353,7 +354,7 @@ TEST_CASE("a closed channel neither polls nor sends") {
   talk.serve();
   talk.agent.reset();
   talk.host->handle();
-  CHECK(talk.host->state() == State::Closed);
+  CHECK(talk.host->state() == State::kClosed);
   CHECK(talk.host->peer_is_gone());
   CHECK(talk.host->wanted() == 0);
   CHECK(talk.host->fd() == -1);

@@ -83,7 +83,7 @@ std::vector<ControlMessage> one_of_each() {
           Standby{Round{.info = info, .successors = {{2, "10.0.0.2", 5002}}}},
           Stop{true, "others leave"},
           Verdict{.over = true,
-                  .outcome = Outcome::Preempted,
+                  .outcome = Outcome::kPreempted,
                   .verdict = {true, 2, milliseconds(500), "gave up"},
                   .text = "text",
                   .failures = {full_failure()}}};

@@ -21,8 +21,8 @@ struct Host {
       : rules(elastic(1, 1)), coordinator(rules, std::move(history), "", {}, {}) {
     int fds[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
-    node = std::make_unique<ControlChannel>(fds[0], ControlChannel::Side::Agent, "");
-    auto channel = std::make_unique<ControlChannel>(fds[1], ControlChannel::Side::Host, "");
+    node = std::make_unique<ControlChannel>(fds[0], ControlChannel::Side::kAgent, "");
+    auto channel = std::make_unique<ControlChannel>(fds[1], ControlChannel::Side::kHost, "");
     const Hello hello = Job(rules).hello_of(2);
     node->send(hello);
     for (int i = 0; i < 100; ++i) {
@@ -30,7 +30,7 @@ struct Host {
       channel->handle();
       if (channel->take()) break;
     }
-    REQUIRE(channel->state() == ControlChannel::State::Open);
+    REQUIRE(channel->state() == ControlChannel::State::kOpen);
     coordinator.adopt({std::move(channel), hello});
   }
   void join() {

@@ -94,8 +94,8 @@ struct HeldByEachOther {
     const auto places = [&] { return one.orders.own.port > 0 && other.orders.own.port > 0; };
     one.go_on(other, places);
     REQUIRE(places());
-    one.orders.step = {Authority::Step::Kind::Connect, other.orders.own};
-    other.orders.step = {Authority::Step::Kind::Connect, one.orders.own};
+    one.orders.step = {Authority::Step::Kind::kConnect, other.orders.own};
+    other.orders.step = {Authority::Step::Kind::kConnect, one.orders.own};
     const auto until = Clock::now() + seconds(1);  // several of the holder's beats
     one.go_on(other, [&] { return Clock::now() >= until; });
     REQUIRE_FALSE(one.rendezvous.has_news());
@@ -105,8 +105,8 @@ struct HeldByEachOther {
 
 TEST_CASE("a node that another one without a host holds hosts once it is to") {
   HeldByEachOther nodes;
-  nodes.one.orders.step = {Authority::Step::Kind::Host, nodes.one.orders.own};
-  const auto start = nodes.one.wait_for(JobNews::Kind::Start, nodes.other);
+  nodes.one.orders.step = {Authority::Step::Kind::kHost, nodes.one.orders.own};
+  const auto start = nodes.one.wait_for(JobNews::Kind::kStart, nodes.other);
   REQUIRE(start);
   CHECK(start->round.group_world_size == 2);
 }
@@ -115,10 +115,10 @@ TEST_CASE("a node that another one without a host holds goes where else it is to
   HeldByEachOther nodes;
   Agent host;
   host.go_on(nodes.one, [&] { return host.orders.own.port > 0; });
-  host.orders.step = {Authority::Step::Kind::Host, host.orders.own};
-  REQUIRE(host.wait_for(JobNews::Kind::Start, nodes.other));
-  nodes.one.orders.step = {Authority::Step::Kind::Connect, host.orders.own};
-  const auto stop = host.wait_for(JobNews::Kind::Stop, nodes.one);
+  host.orders.step = {Authority::Step::Kind::kHost, host.orders.own};
+  REQUIRE(host.wait_for(JobNews::Kind::kStart, nodes.other));
+  nodes.one.orders.step = {Authority::Step::Kind::kConnect, host.orders.own};
+  const auto stop = host.wait_for(JobNews::Kind::kStop, nodes.one);
   REQUIRE(stop);
   CHECK(stop->text.find("joins; restarting the workers with it") != std::string::npos);
 }
@@ -126,7 +126,7 @@ TEST_CASE("a node that another one without a host holds goes where else it is to
 TEST_CASE("a node that another one without a host holds gives up in time") {
   HeldByEachOther nodes;
   nodes.one.orders.despair = "no host was found";
-  const auto end = nodes.one.wait_for(JobNews::Kind::End, nodes.other);
+  const auto end = nodes.one.wait_for(JobNews::Kind::kEnd, nodes.other);
   REQUIRE(end);
   CHECK(end->failures.front().cause == "no host was found");
 }

@@ -54,10 +54,10 @@ TEST_CASE("the page on nodes names each change of stage that the code allows, an
 }
 
 TEST_CASE("a stage may follow itself, and only those that its row names") {
-  CHECK(may_follow(GroupStage::Member, GroupStage::Member));
-  CHECK(may_follow(GroupStage::Greeting, GroupStage::Member));
-  CHECK_FALSE(may_follow(GroupStage::Seeking, GroupStage::Member));
-  CHECK_FALSE(may_follow(GroupStage::Over, GroupStage::Searching));
+  CHECK(may_follow(GroupStage::kMember, GroupStage::kMember));
+  CHECK(may_follow(GroupStage::kGreeting, GroupStage::kMember));
+  CHECK_FALSE(may_follow(GroupStage::kSeeking, GroupStage::kMember));
+  CHECK_FALSE(may_follow(GroupStage::kOver, GroupStage::kSearching));
 }
 
 }  // namespace

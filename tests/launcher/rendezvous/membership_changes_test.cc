@@ -49,7 +49,7 @@ TEST_CASE("of a fixed number of nodes without restarts a lost one ends the job o
   job.come({1, 2, 3}).lose(2).end_stopped({1, 3});
   for (const int node : {1, 3}) {
     const auto verdict = job.last<Verdict>(node);
-    CHECK((verdict.over && verdict.outcome == Outcome::Failed));
+    CHECK((verdict.over && verdict.outcome == Outcome::kFailed));
     CHECK(verdict.failures[0].cause ==
           "node 1, h2 (10.0.0.2) was lost: its ddp-run is gone; --nnodes=3 needs every node, and "
           "--max-restarts=0 allows no restart");
@@ -126,7 +126,7 @@ TEST_CASE("with --node-rank a lost node ends the job, named first") {
   Job job(fixed(2, 5));
   job.come({1, 2}).lose(2).end(1, {exited(0, 9)});
   const auto verdict = job.last<Verdict>(1);
-  CHECK((verdict.over && verdict.outcome == Outcome::Failed));
+  CHECK((verdict.over && verdict.outcome == Outcome::kFailed));
   REQUIRE(verdict.failures.size() == 2);
   CHECK(verdict.failures[0].cause == "node 1, h2 (10.0.0.2) was lost: its ddp-run is gone");
 }
@@ -168,7 +168,7 @@ TEST_CASE("more nodes than the job takes wait as spares") {
   job.end(1).end(2);
   for (const int spare : {3, 4}) {
     CHECK(
-        (job.last<Verdict>(spare).over && job.last<Verdict>(spare).outcome == Outcome::Succeeded));
+        (job.last<Verdict>(spare).over && job.last<Verdict>(spare).outcome == Outcome::kSucceeded));
     CHECK_THAT(job.last<Verdict>(spare).text, Contains("this node was a spare"));
   }
 }
@@ -235,7 +235,7 @@ TEST_CASE("a job of which a node has finished calls nobody in") {
 TEST_CASE("a job whose workers all finish as a newcomer comes has succeeded") {
   Job job(elastic(1, 3));
   job.come({1, 2}).pass(seconds(1)).come({3}).end(1).end(2);
-  CHECK((job.last<Verdict>(1).over && job.last<Verdict>(1).outcome == Outcome::Succeeded));
+  CHECK((job.last<Verdict>(1).over && job.last<Verdict>(1).outcome == Outcome::kSucceeded));
 }
 
 TEST_CASE("a newcomer that goes again before the round has ended is not waited for") {

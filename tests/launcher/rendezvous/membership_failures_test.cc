@@ -29,7 +29,7 @@ TEST_CASE("a failure stops the other nodes at once, and all get the same verdict
   job.end_stopped({3});
   for (const int node : {1, 2, 3}) {
     const auto verdict = job.last<Verdict>(node);
-    CHECK((verdict.over && verdict.outcome == Outcome::Failed));
+    CHECK((verdict.over && verdict.outcome == Outcome::kFailed));
     REQUIRE(verdict.failures.size() == 1);
     CHECK(verdict.failures[0].exit.code == 7);
     CHECK(verdict.failures[0].host == "h2");
@@ -90,13 +90,13 @@ TEST_CASE("a job of which one worker among thousands did not save has failed") {
   Nodes all;
   for (int node = 1; node <= 100; ++node) all.push_back(node);
   MembershipRules rules = elastic(100, 100);
-  rules.restarts.program = WorkerProgram::Trainer;
+  rules.restarts.program = WorkerProgram::kTrainer;
   for (const bool one_failed : {false, true}) {
     Job job(rules);
     job.come(all);
     for (const int node : all)
       job.end(node, {exited(node, one_failed && node == 90 ? 1 : kExitPreempted)});
-    CHECK(job.last<Verdict>(1).outcome == (one_failed ? Outcome::Failed : Outcome::Preempted));
+    CHECK(job.last<Verdict>(1).outcome == (one_failed ? Outcome::kFailed : Outcome::kPreempted));
   }
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("restarts are counted over the whole job, and the count is equal on al
 }
 
 MembershipRules of_trainer(MembershipRules rules) {
-  rules.restarts.program = WorkerProgram::Trainer;
+  rules.restarts.program = WorkerProgram::kTrainer;
   return rules;
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("all nodes that saved their state end the job as preempted, without a 
   CHECK(job.last<Stop>(2).leaving);
   job.end(1, {exited(0, kExitPreempted)}).end(2, {exited(1, kExitPreempted)});
   CHECK(job.last<Verdict>(2).over);
-  CHECK(job.last<Verdict>(2).outcome == Outcome::Preempted);
+  CHECK(job.last<Verdict>(2).outcome == Outcome::kPreempted);
 }
 
 TEST_CASE("a failure among nodes that leave stops them, and is the cause") {
@@ -137,7 +137,7 @@ TEST_CASE("a failure among nodes that leave stops them, and is the cause") {
   REQUIRE(job.all<Stop>(1).size() == 1);
   CHECK_FALSE(job.last<Stop>(1).leaving);
   job.end(1, {exited(0, kExitPreempted)}).end(2, {exited(1, 4)});
-  CHECK(job.last<Verdict>(1).outcome == Outcome::Failed);
+  CHECK(job.last<Verdict>(1).outcome == Outcome::kFailed);
   CHECK(job.last<Verdict>(1).failures[0].exit.code == 4);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("a job has succeeded when its last node has") {
   CHECK_FALSE(job.membership.over());
   CHECK(job.all<Stop>(2).empty());
   job.end(2);
-  CHECK((job.last<Verdict>(1).over && job.last<Verdict>(1).outcome == Outcome::Succeeded));
+  CHECK((job.last<Verdict>(1).over && job.last<Verdict>(1).outcome == Outcome::kSucceeded));
 }
 
 TEST_CASE("a node that has finished and gone does not stop the others") {
@@ -155,7 +155,7 @@ TEST_CASE("a node that has finished and gone does not stop the others") {
   job.come({1, 2}).end(1).lose(1);
   CHECK(job.all<Stop>(2).empty());
   job.end(2);
-  CHECK(job.last<Verdict>(2).outcome == Outcome::Succeeded);
+  CHECK(job.last<Verdict>(2).outcome == Outcome::kSucceeded);
 }
 
 TEST_CASE("with --node-rank a job cannot start again without a node that has finished and gone") {

@@ -119,7 +119,7 @@ TEST_CASE("a job that too few nodes join ends with a line that counts them") {
   for (const int node : {1, 2}) {
     const auto verdict = job.last<Verdict>(node);
     CHECK(verdict.over);
-    CHECK(verdict.outcome == Outcome::Failed);
+    CHECK(verdict.outcome == Outcome::kFailed);
     REQUIRE(verdict.failures.size() == 1);
     CHECK(verdict.failures[0].cause ==
           "2 nodes of at least 3 joined within 600 s (--rdzv-conf=join_timeout)");
@@ -177,7 +177,7 @@ TEST_CASE("messages that make no sense in the present phase are ignored") {
   job.join(1).join(2);
   CHECK(job.rounds(1) == 1);
   job.end(1).end(1, {exited(0, 3)}).fail(1, exited(0, 3)).end(2);
-  CHECK(job.last<Verdict>(2).outcome == Outcome::Succeeded);
+  CHECK(job.last<Verdict>(2).outcome == Outcome::kSucceeded);
 }
 
 }  // namespace

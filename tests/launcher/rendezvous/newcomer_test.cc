@@ -16,7 +16,7 @@ Inquiry::Finding found(const Place& place, Found what) { return {.place = place,
 
 Inquiry::Finding answer(const Place& place, long long epoch, bool hosts = false,
                         const Place& host = {}) {
-  auto finding = found(place, Found::Answer);
+  auto finding = found(place, Found::kAnswer);
   finding.status = {.id = "other", .run_id = "job", .epoch = epoch, .hosts = hosts};
   finding.status.address = host.address;
   finding.status.port = host.port;
@@ -33,74 +33,74 @@ Newcomer::Step step_of(Newcomer newcomer, const Findings& findings, bool alone =
 }
 
 TEST_CASE("a newcomer hosts once everyone that it knows of refuses or is a newcomer as well") {
-  const Findings nobody{found(kFirst, Found::Refused), found(kThird, Found::Refused),
-                        found(kMember, Found::Refused)};
-  CHECK(step_of(second(), nobody).kind == Kind::Host);
+  const Findings nobody{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
+                        found(kMember, Found::kRefused)};
+  CHECK(step_of(second(), nobody).kind == Kind::kHost);
   Findings with_third = nobody;
   with_third[1] = answer(kThird, -1);
-  CHECK(step_of(second(), with_third).kind == Kind::Host);
+  CHECK(step_of(second(), with_third).kind == Kind::kHost);
 }
 
 TEST_CASE("of newcomers at several endpoints the one at the first hosts") {
-  const Findings both{answer(kFirst, -1), answer(kThird, -1), found(kMember, Found::Refused)};
+  const Findings both{answer(kFirst, -1), answer(kThird, -1), found(kMember, Found::kRefused)};
   const auto step = step_of(second(), both);
-  CHECK(step.kind == Kind::Connect);
+  CHECK(step.kind == Kind::kConnect);
   CHECK(step.place == kFirst);
 }
 
 TEST_CASE("a newcomer waits for each that is silent, unless it may begin alone") {
-  for (const Found silence : {Found::Nothing, Found::Silence}) {
+  for (const Found silence : {Found::kNothing, Found::kSilence}) {
     for (std::size_t who = 0; who < 3; ++who) {
-      Findings findings{found(kFirst, Found::Refused), found(kThird, Found::Refused),
-                        found(kMember, Found::Refused)};
+      Findings findings{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
+                        found(kMember, Found::kRefused)};
       findings[who].found = silence;
       Newcomer newcomer = second();
-      CHECK(newcomer.next(findings, false, Clock::now()).kind == Kind::Wait);
+      CHECK(newcomer.next(findings, false, Clock::now()).kind == Kind::kWait);
       CHECK(newcomer.missing().find(findings[who].place.address) == 0);
-      CHECK(step_of(second(), findings, /*alone=*/true).kind == Kind::Host);
+      CHECK(step_of(second(), findings, /*alone=*/true).kind == Kind::kHost);
     }
   }
 }
 
 TEST_CASE("a newcomer goes to the host, whoever names it, even while others are silent") {
-  const Findings named{found(kFirst, Found::Silence), answer(kThird, 5, false, kMember),
-                       found(kMember, Found::Nothing)};
+  const Findings named{found(kFirst, Found::kSilence), answer(kThird, 5, false, kMember),
+                       found(kMember, Found::kNothing)};
   CHECK(step_of(second(), named).place == kMember);
-  const Findings itself{found(kFirst, Found::Silence), found(kThird, Found::Refused),
+  const Findings itself{found(kFirst, Found::kSilence), found(kThird, Found::kRefused),
                         answer(kMember, 5, true)};
   CHECK(step_of(second(), itself).place == kMember);
 }
 
 TEST_CASE("a host of an older round than the newcomer's own is followed only if no other is left") {
-  Findings findings{answer(kFirst, 5, true), found(kThird, Found::Refused),
-                    found(kMember, Found::Silence)};
-  CHECK(step_of(second(6), findings).kind == Kind::Wait);
-  findings[2].found = Found::Refused;
+  Findings findings{answer(kFirst, 5, true), found(kThird, Found::kRefused),
+                    found(kMember, Found::kSilence)};
+  CHECK(step_of(second(6), findings).kind == Kind::kWait);
+  findings[2].found = Found::kRefused;
   CHECK(step_of(second(6), findings).place == kFirst);
 }
 
 TEST_CASE("a newcomer follows the nodes of a round that look for their host") {
-  const Findings findings{answer(kFirst, -1), found(kThird, Found::Silence), answer(kMember, 6)};
+  const Findings findings{answer(kFirst, -1), found(kThird, Found::kSilence), answer(kMember, 6)};
   const auto step = step_of(second(6), findings);
-  CHECK(step.kind == Kind::Connect);
+  CHECK(step.kind == Kind::kConnect);
   CHECK(step.place == kMember);
 }
 
 TEST_CASE("a newcomer that asks itself hears nobody") {
-  Findings findings{found(kFirst, Found::Refused), found(kThird, Found::Refused),
+  Findings findings{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
                     answer(kMember, 6, true)};
   findings[2].status.id = "own";
-  CHECK(step_of(second(), findings).kind == Kind::Host);
+  CHECK(step_of(second(), findings).kind == Kind::kHost);
 }
 
 TEST_CASE("a newcomer does not try a failed connection again at once") {
   Newcomer newcomer = second();
   const auto now = Clock::now();
   newcomer.avoid(kMember, now + std::chrono::seconds(1));
-  const Findings findings{found(kFirst, Found::Refused), found(kThird, Found::Refused),
+  const Findings findings{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
                           answer(kMember, 6, true)};
-  CHECK(newcomer.next(findings, false, now).kind == Kind::Wait);
-  CHECK(newcomer.next(findings, false, now + std::chrono::seconds(1)).kind == Kind::Connect);
+  CHECK(newcomer.next(findings, false, now).kind == Kind::kWait);
+  CHECK(newcomer.next(findings, false, now + std::chrono::seconds(1)).kind == Kind::kConnect);
 }
 
 }  // namespace

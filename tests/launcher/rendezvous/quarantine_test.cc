@@ -33,7 +33,7 @@ TEST_CASE("a node that fails first in N rounds is excluded, and a spare takes it
              Contains("node 1, h2 (10.0.0.2) is excluded: its workers were the first to fail in 2 "
                       "rounds"));
   const auto verdict = job.last<Verdict>(2);
-  CHECK((verdict.over && verdict.outcome == Outcome::Failed));
+  CHECK((verdict.over && verdict.outcome == Outcome::kFailed));
   CHECK_THAT(verdict.failures[0].cause, Contains("this node is excluded from the job"));
   CHECK(job.closed.count(2) == 1);
   job.lose(2);

@@ -79,7 +79,7 @@ TEST_CASE("a final exit code is not restarted") {
 }
 
 TEST_CASE("a usage error is final where the program is known, unless it is to be retried") {
-  RestartRules rules{.max_restarts = 100, .program = WorkerProgram::Trainer};
+  RestartRules rules{.max_restarts = 100, .program = WorkerProgram::kTrainer};
   CHECK(judge(rules, {ended(0, 2)}).gave_up == "exit code 2 of trainer: would fail again");
   CHECK(judge(rules, {ended(0, 1)}).restart);
   CHECK(judge(rules, {{0, {0, 2}, seconds(1)}}).restart);  // SIGINT
@@ -96,7 +96,7 @@ TEST_CASE("a worker whose heartbeats tell of progress is in no crash loop") {
 }
 
 TEST_CASE("the restart policy says which failures are worth a restart unless codes say otherwise") {
-  const RestartRules on_crash{.policy = RestartPolicy::OnCrash,
+  const RestartRules on_crash{.policy = RestartPolicy::kOnCrash,
                               .max_restarts = 5,
                               .final_codes = {7},
                               .retry_codes = {3, 7}};
@@ -107,12 +107,12 @@ TEST_CASE("the restart policy says which failures are worth a restart unless cod
   CHECK(judge(on_crash, {{0, {0, 9}, seconds(1)}}).restart);
   CHECK(judge(on_crash, {ended(0, 124)}).restart);
   CHECK(judge(on_crash, {ended(0, 139)}).restart);
-  const RestartRules never{.policy = RestartPolicy::Never, .max_restarts = 5};
+  const RestartRules never{.policy = RestartPolicy::kNever, .max_restarts = 5};
   CHECK_FALSE(judge(never, {{0, {0, 9}, seconds(1)}}).restart);
 }
 
 TEST_CASE("exit code 255 is a program's exit(-1), no death by a signal") {
-  const RestartRules on_crash{.policy = RestartPolicy::OnCrash, .max_restarts = 5};
+  const RestartRules on_crash{.policy = RestartPolicy::kOnCrash, .max_restarts = 5};
   CHECK_FALSE(judge(on_crash, {ended(0, 255)}).restart);
   CHECK_FALSE(judge(on_crash, {ended(0, 128 + 65)}).restart);
   CHECK(judge(on_crash, {ended(0, 128 + 64)}).restart);  // the last signal there is
@@ -124,20 +124,20 @@ TEST_CASE("2, 75 and 76 are trainer's: from another program they are failures li
   const RestartRules rules{.max_restarts = 5};
   for (const int code : {kExitUsage, kExitPreempted, kExitFinal}) {
     CHECK(judge(rules, {ended(0, code)}).restart);
-    CHECK(meaning_of(WorkerProgram::Other, {code, 0}) == ExitMeaning::None);
-    CHECK(meaning_of(WorkerProgram::Trainer, {code, 0}) != ExitMeaning::None);
-    CHECK(meaning_of(WorkerProgram::Trainer, {code, SIGKILL}) == ExitMeaning::None);
+    CHECK(meaning_of(WorkerProgram::kOther, {code, 0}) == ExitMeaning::kNone);
+    CHECK(meaning_of(WorkerProgram::kTrainer, {code, 0}) != ExitMeaning::kNone);
+    CHECK(meaning_of(WorkerProgram::kTrainer, {code, SIGKILL}) == ExitMeaning::kNone);
     RestartRules final = rules;
     final.final_codes = {code};
     CHECK_FALSE(judge(final, {ended(0, code)}).restart);
   }
   CHECK_FALSE(is_preemption(rules, {kExitPreempted, 0}));
-  CHECK(judge({.max_restarts = 5, .program = WorkerProgram::Trainer}, {ended(0, 76)}).gave_up ==
+  CHECK(judge({.max_restarts = 5, .program = WorkerProgram::kTrainer}, {ended(0, 76)}).gave_up ==
         "exit code 76 of trainer: would fail again");
 }
 
 TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
-  RestartRules rules{.max_restarts = 5, .program = WorkerProgram::Trainer};
+  RestartRules rules{.max_restarts = 5, .program = WorkerProgram::kTrainer};
   CHECK_THAT(judge(rules, {ended(0, 75)}).gave_up, Catch::Contains("preempted, state saved"));
   rules.retry_codes = {75};
   CHECK(judge(rules, {ended(0, 75)}).restart);

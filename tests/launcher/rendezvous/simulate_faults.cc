@@ -358,7 +358,7 @@ class Schedule {
   void act_on(int i, const JobNews& news) {
     Node& node = nodes_[static_cast<std::size_t>(i)];
     switch (news.kind) {
-      case JobNews::Kind::Start:
+      case JobNews::Kind::kStart:
         say(fmt::format("node {} starts {} of {}", i, key_of(news.round),
                         news.round.group_world_size));
         require(!node.round, fmt::format("node {} is to start two rounds", i));
@@ -366,22 +366,22 @@ class Schedule {
         node.stops.reset();
         check_rounds();
         return;
-      case JobNews::Kind::Stop:
+      case JobNews::Kind::kStop:
         say(fmt::format("node {} stops: {}", i, news.text));
         if (node.round && !node.stops) node.stops = Net::now() + milliseconds(number(0, 3'000));
         return;
-      case JobNews::Kind::Restart:
+      case JobNews::Kind::kRestart:
         say(fmt::format("node {} joins again: {}", i, news.text));
         node.joins = Net::now() + news.verdict.delay;
         return;
-      case JobNews::Kind::End:
-        require(news.outcome != Outcome::Succeeded || finishing_,
+      case JobNews::Kind::kEnd:
+        require(news.outcome != Outcome::kSucceeded || finishing_,
                 fmt::format("node {} ends well before the job has", i));
         say(fmt::format("node {} is over: {}", i,
                         news.failures.empty() ? news.text : news.failures.front().cause));
         node.over = true;
         return;
-      case JobNews::Kind::Note:
+      case JobNews::Kind::kNote:
         say(fmt::format("node {}: {}", i, news.text));
         require(news.text.find("a defect of ddp-run") == std::string::npos, news.text);
         if (news.text.starts_with("this node hosts")) newest_host_ = i;

@@ -151,7 +151,7 @@ void SimulatedNodes::end() {
 void SimulatedNodes::connect(Node& node) {
   const int fd = begin_connect(*parse_address("127.0.0.1", host_->port()));
   require(fd >= 0, "no descriptor is left for a node; raise ulimit -n");
-  node.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, "");
+  node.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::kAgent, "");
   node.watched = 0;
   node.channel->send(Hello{.id = std::to_string(node.number),
                            .run_id = "simulation",
@@ -181,7 +181,7 @@ void SimulatedNodes::watch(std::size_t key, int fd, short wanted, short& watched
 void SimulatedNodes::serve(Node& node) {
   node.channel->handle();
   while (const auto message = node.channel->take()) receive(node, *message);
-  if (node.channel->state() == ControlChannel::State::Closed) {
+  if (node.channel->state() == ControlChannel::State::kClosed) {
     if (node.over) return;
     require(moving_,
             fmt::format("node {} lost the host: {}", node.number, node.channel->problem()));
@@ -243,11 +243,11 @@ void SimulatedNodes::start_worker(Node& node, Worker& worker, std::size_t key) {
   worker = {std::make_unique<TcpStoreClient>("127.0.0.1", host_->store_port()), -1, 0};
   if (first) {
     worker.client->ask(
-        {QueryType::Set, {"/" + prefix + "id"}, {std::string(kUniqueIdSize, 'i')}, 0});
+        {QueryType::kSet, {"/" + prefix + "id"}, {std::string(kUniqueIdSize, 'i')}, 0});
   }
-  worker.client->ask(request(QueryType::Wait, prefix + "id"));
-  worker.client->ask(request(QueryType::Get, prefix + "id"));
-  worker.client->ask({QueryType::Add, {"/" + prefix + "here"}, {}, 1});
+  worker.client->ask(request(QueryType::kWait, prefix + "id"));
+  worker.client->ask(request(QueryType::kGet, prefix + "id"));
+  worker.client->ask({QueryType::kAdd, {"/" + prefix + "here"}, {}, 1});
   std::vector<pollfd> own;
   worker.client->add_poll_fds(own);
   require(!own.empty(), "no descriptor is left for a worker; raise ulimit -n");
@@ -267,8 +267,8 @@ void SimulatedNodes::serve(Node& node, Worker& worker) {
     ++worker.answers;
     if (worker.answers == 3) {
       if (answer->number == node.round->info.world_size)
-        worker.client->ask({QueryType::Set, {"/" + prefix + "all"}, {"1"}, 0});
-      worker.client->ask(request(QueryType::Wait, prefix + "all"));
+        worker.client->ask({QueryType::kSet, {"/" + prefix + "all"}, {"1"}, 0});
+      worker.client->ask(request(QueryType::kWait, prefix + "all"));
     }
     ready_workers_ += worker.answers == 4 ? 1 : 0;
   }

@@ -32,7 +32,7 @@ struct Voter {
   Voter(const LastRound& last, std::optional<Place> lost)
       : succession(last, std::to_string(last.node), lost, now + seconds(1)) {
     for (const Place& place : succession.places())
-      findings.push_back({.place = place, .found = Found::Silence});
+      findings.push_back({.place = place, .found = Found::kSilence});
   }
   Inquiry::Finding& at(const Place& place) {
     const auto found = std::find_if(findings.begin(), findings.end(),
@@ -41,12 +41,12 @@ struct Voter {
     return *found;
   }
   Voter& refused(const Place& place) {
-    at(place).found = Found::Refused;
+    at(place).found = Found::kRefused;
     at(place).gone = now;
     return *this;
   }
   Voter& waits(const Place& place, long long epoch = kEpoch) {
-    at(place).found = Found::Answer;
+    at(place).found = Found::kAnswer;
     at(place).status = {.id = "another", .run_id = "job", .epoch = epoch};
     return *this;
   }
@@ -70,8 +70,8 @@ struct Voter {
 TEST_CASE("the first in the order of succession hosts with a majority of the last round") {
   Voter second(hosted_by_first(5, 2), kEndpoint);
   second.refused(kEndpoint).waits(place_of(3)).waits(place_of(4));
-  CHECK(second.next().kind == Kind::Wait);
-  CHECK(second.followed_by({3, 4}).next().kind == Kind::Host);
+  CHECK(second.next().kind == Kind::kWait);
+  CHECK(second.followed_by({3, 4}).next().kind == Kind::kHost);
   Voter third(hosted_by_first(5, 3), kEndpoint);
   third.refused(kEndpoint).waits(place_of(2));
   CHECK(third.next().place == place_of(2));
@@ -80,9 +80,9 @@ TEST_CASE("the first in the order of succession hosts with a majority of the las
 TEST_CASE("all that are left go on, but for the deaths that are found too late") {
   Voter second(hosted_by_first(3, 2), kEndpoint);
   second.refused(kEndpoint).refused(place_of(3));
-  CHECK(second.next().kind == Kind::Host);
+  CHECK(second.next().kind == Kind::kHost);
   second.at(place_of(3)).gone = second.now + seconds(2);
-  CHECK(second.next().kind == Kind::Wait);
+  CHECK(second.next().kind == Kind::kWait);
 }
 
 TEST_CASE("a host that was lost before its first round is no further death") {
@@ -90,7 +90,7 @@ TEST_CASE("a host that was lost before its first round is no further death") {
   Voter third(hosted_by_first(3, 3), place_of(2));
   REQUIRE(third.succession.places() == std::vector<Place>{kEndpoint, place_of(2)});
   third.refused(place_of(2));
-  CHECK(third.next().kind == Kind::Wait);
+  CHECK(third.next().kind == Kind::kWait);
   CHECK(third.succession.mandate().dead == 1);
   CHECK(third.succession.missing() == "10.0.0.1:29400 is silent, 10.0.0.2:5002 is gone");
   CHECK(third.waits(kEndpoint).next().place == kEndpoint);
@@ -102,7 +102,7 @@ TEST_CASE("a host that nobody of the last round knows is asked last and never co
   REQUIRE(third.succession.places() ==
           std::vector<Place>{kEndpoint, place_of(2), place_of(4), elsewhere});
   third.refused(elsewhere).refused(kEndpoint).refused(place_of(2));
-  CHECK(third.next().kind == Kind::Wait);
+  CHECK(third.next().kind == Kind::kWait);
   CHECK(third.succession.mandate().dead == 2);
   third.waits(elsewhere, kEpoch + 1);
   CHECK(third.next().place == elsewhere);
@@ -113,13 +113,13 @@ TEST_CASE("half of the last round goes on under the agent that hosted it, and un
   last.round.successors.front().node = 9;  // numbers of nodes are each host's own
   Voter first(last, std::nullopt);
   CHECK(first.succession.places() == std::vector<Place>{place_of(2), place_of(3), place_of(4)});
-  CHECK(first.next().kind == Kind::Wait);
-  CHECK(first.followed_by({3}).next().kind == Kind::Host);
+  CHECK(first.next().kind == Kind::kWait);
+  CHECK(first.followed_by({3}).next().kind == Kind::kHost);
   // It has hosted since, and no round.
   Voter second(hosted_by_first(4, 2), std::nullopt);
   CHECK(second.succession.places() == std::vector<Place>{kEndpoint, place_of(3), place_of(4)});
-  CHECK(second.followed_by({3}).next().kind == Kind::Wait);
-  CHECK(second.followed_by({4}).next().kind == Kind::Host);
+  CHECK(second.followed_by({3}).next().kind == Kind::kWait);
+  CHECK(second.followed_by({4}).next().kind == Kind::kHost);
 }
 
 TEST_CASE("the death of a host that had no part in its round does not count") {
@@ -127,13 +127,13 @@ TEST_CASE("the death of a host that had no part in its round does not count") {
   last.round.info.group_world_size = 2;
   Voter second(last, kEndpoint);
   second.refused(kEndpoint);
-  CHECK(second.next().kind == Kind::Wait);
-  CHECK(second.followed_by({3}).next().kind == Kind::Host);
+  CHECK(second.next().kind == Kind::kWait);
+  CHECK(second.followed_by({3}).next().kind == Kind::kHost);
   SECTION("nor does it follow itself") {
     last.took_part = false;
     last.host_id = std::to_string(last.node);
-    CHECK(Voter(last, std::nullopt).followed_by({3}).next().kind == Kind::Host);  // half
-    CHECK(Voter(last, std::nullopt).next().kind == Kind::Wait);
+    CHECK(Voter(last, std::nullopt).followed_by({3}).next().kind == Kind::kHost);  // half
+    CHECK(Voter(last, std::nullopt).next().kind == Kind::kWait);
   }
   SECTION("of a large round that is not known") {
     const auto dead = [](int nodes) {
@@ -151,12 +151,12 @@ TEST_CASE("a round that may never have begun gives no right without all of its n
   last.begun = false;
   Voter second(last, kEndpoint);
   second.followed_by({3}).refused(kEndpoint).refused(place_of(4));
-  CHECK(second.next().kind == Kind::Wait);  // node 4 may have been with others before it died
-  CHECK(second.followed_by({4}).next().kind == Kind::Host);
+  CHECK(second.next().kind == Kind::kWait);  // node 4 may have been with others before it died
+  CHECK(second.followed_by({4}).next().kind == Kind::kHost);
   CHECK(second.succession.mandate().dead == 1);
   SECTION("nor the host that has proposed it") {
     last.host_id = std::to_string(last.node);
-    CHECK(Voter(last, std::nullopt).followed_by({3, 4}).next().kind == Kind::Wait);
+    CHECK(Voter(last, std::nullopt).followed_by({3, 4}).next().kind == Kind::kWait);
   }
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("a spare node hosts nothing, whatever its number is") {
   Voter spare(last, kEndpoint);
   REQUIRE(spare.findings.size() == 3);
   spare.refused(kEndpoint).refused(place_of(2)).refused(place_of(3));
-  CHECK(spare.next().kind == Kind::Wait);
+  CHECK(spare.next().kind == Kind::kWait);
   CHECK(spare.waits(place_of(3)).next().place == place_of(3));
 }
 

@@ -30,7 +30,7 @@ struct InUtc {
 
 RunResult failed(std::vector<ProcessFailure> failures) {
   RunResult result;
-  result.outcome = Outcome::Failed;
+  result.outcome = Outcome::kFailed;
   result.failures = std::move(failures);
   return result;
 }
@@ -167,7 +167,7 @@ TEST_CASE("the exit code is the worker's, or 128 + signal") {
   CHECK(exit_code(failed({{0, 0, 1, {0, SIGABRT}, "", {}}})) == 128 + SIGABRT);
   CHECK(exit_code({}) == 0);
   RunResult interrupted;
-  interrupted.outcome = Outcome::Interrupted;
+  interrupted.outcome = Outcome::kInterrupted;
   interrupted.signal = SIGTERM;
   CHECK(exit_code(interrupted) == 143);
 }
@@ -183,13 +183,13 @@ TEST_CASE("the final report of a success is empty unless --summary asks for the 
 
 TEST_CASE("a usage error that trainer has printed is reported in one line, any other in full") {
   RunResult result = failed({{0, 0, 1, {2, 0}, "", "unknown key\n"}});
-  result.program = WorkerProgram::Trainer;
+  result.program = WorkerProgram::kTrainer;
   result.workers.resize(1);
   const std::string line = final_report(result, {.context = {.logs = "/logs"}});
   CHECK_THAT(line, Catch::StartsWith("ddp-run: the job failed: trainer rejected its ") &&
                        Catch::EndsWith("; see its message; logs: /logs\n"));
   CHECK_THAT(final_report(result, {.shows_all_ranks = false}), Catch::Contains("Root Cause"));
-  result.program = WorkerProgram::Other;
+  result.program = WorkerProgram::kOther;
   CHECK_THAT(final_report(result, {}), Catch::Contains("Root Cause"));
 }
 

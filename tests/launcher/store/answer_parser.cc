@@ -9,19 +9,19 @@ namespace {
 // Of the number that an answer begins with; 0: with none.
 std::size_t number_size(QueryType type) {
   switch (type) {
-    case QueryType::Ping:
+    case QueryType::kPing:
       return 4;
-    case QueryType::Check:
-    case QueryType::Wait:
-    case QueryType::CancelWait:
-    case QueryType::Barrier:
+    case QueryType::kCheck:
+    case QueryType::kWait:
+    case QueryType::kCancelWait:
+    case QueryType::kBarrier:
       return 1;
-    case QueryType::Add:
-    case QueryType::GetNumKeys:
-    case QueryType::DeleteKey:
-    case QueryType::QueuePop:
-    case QueryType::QueueLen:
-    case QueryType::ListKeys:
+    case QueryType::kAdd:
+    case QueryType::kGetNumKeys:
+    case QueryType::kDeleteKey:
+    case QueryType::kQueuePop:
+    case QueryType::kQueueLen:
+    case QueryType::kListKeys:
       return 8;
     default:
       return 0;
@@ -31,8 +31,8 @@ std::size_t number_size(QueryType type) {
 }  // namespace
 
 bool has_answer(QueryType type) {
-  return number_size(type) > 0 || type == QueryType::Get || type == QueryType::CompareSet ||
-         type == QueryType::MultiGet;
+  return number_size(type) > 0 || type == QueryType::kGet || type == QueryType::kCompareSet ||
+         type == QueryType::kMultiGet;
 }
 
 void AnswerParser::expect(QueryType type, std::size_t keys) {
@@ -49,15 +49,15 @@ void AnswerParser::feed(std::string_view bytes) {
 }
 
 AnswerParser::Next AnswerParser::next(StoreAnswer& answer) {
-  if (!expected_) return at_ == input_.size() ? Next::NeedsMoreBytes : Next::Malformed;
-  if (!has_number_ && !take_number()) return Next::NeedsMoreBytes;
-  if (values_left_ > limits_.keys_per_message) return Next::Malformed;
+  if (!expected_) return at_ == input_.size() ? Next::kNeedsMoreBytes : Next::kMalformed;
+  if (!has_number_ && !take_number()) return Next::kNeedsMoreBytes;
+  if (values_left_ > limits_.keys_per_message) return Next::kMalformed;
   const Next values = take_values();
-  if (values != Next::Complete) return values;
+  if (values != Next::kComplete) return values;
   expected_.reset();
   taken_ = 0;
   answer = std::exchange(answer_, {});
-  return Next::Complete;
+  return Next::kComplete;
 }
 
 // Some numbers say how many values follow.
@@ -68,8 +68,8 @@ bool AnswerParser::take_number() {
   at_ += size;
   has_number_ = true;
   const auto number = static_cast<std::uint64_t>(answer_.number);
-  if (*expected_ == QueryType::ListKeys) values_left_ = number;
-  if (*expected_ == QueryType::QueuePop) values_left_ = number > 0 ? 1 : 0;
+  if (*expected_ == QueryType::kListKeys) values_left_ = number;
+  if (*expected_ == QueryType::kQueuePop) values_left_ = number > 0 ? 1 : 0;
   return true;
 }
 
@@ -77,15 +77,15 @@ AnswerParser::Next AnswerParser::take_values() {
   for (; values_left_ > 0; --values_left_) {
     std::uint64_t size = 0;
     const std::size_t left = input_.size() - at_;
-    if (left < sizeof size) return Next::NeedsMoreBytes;
+    if (left < sizeof size) return Next::kNeedsMoreBytes;
     std::memcpy(&size, input_.data() + at_, sizeof size);
-    if (size > limits_.message || taken_ + size > limits_.message) return Next::Malformed;
-    if (left - sizeof size < size) return Next::NeedsMoreBytes;
+    if (size > limits_.message || taken_ + size > limits_.message) return Next::kMalformed;
+    if (left - sizeof size < size) return Next::kNeedsMoreBytes;
     answer_.values.push_back(input_.substr(at_ + sizeof size, size));
     at_ += sizeof size + size;
     taken_ += size + sizeof(std::string);
   }
-  return Next::Complete;
+  return Next::kComplete;
 }
 
 }  // namespace ddp::launch

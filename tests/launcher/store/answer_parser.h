@@ -13,7 +13,7 @@
 namespace ddp::launch {
 
 struct StoreAnswer {
-  QueryType to = QueryType::Validate;
+  QueryType to = QueryType::kValidate;
   /// Nonce, sum, count, kReady, kStopWaiting ...; 0 where there is none.
   std::int64_t number = 0;
   std::vector<std::string> values;  // GET and COMPARE_SET: one; LIST_KEYS: the keys
@@ -23,7 +23,7 @@ bool has_answer(QueryType type);
 
 class AnswerParser {
  public:
-  enum class Next { Complete, NeedsMoreBytes, Malformed };
+  enum class Next { kComplete, kNeedsMoreBytes, kMalformed };
 
   explicit AnswerParser(const StoreLimits& limits = {}) : limits_(limits) {}
   /// What was asked, once the former answer is complete; `keys`: how many it has.

@@ -42,7 +42,7 @@ void TcpStoreClient::ask(Request request) {
   queued_ += size_of(request);
   if (queued_ > limits_.message) return fail("too many requests are waiting to be sent");
   requests_.push_back(std::move(request));
-  if (state_ == State::Open) send_requests();
+  if (state_ == State::kOpen) send_requests();
 }
 
 std::optional<StoreAnswer> TcpStoreClient::take() {
@@ -86,9 +86,9 @@ void TcpStoreClient::connected() {
   ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return try_later(error_text(error));
   parser_ = AnswerParser(limits_);
-  parser_.expect(QueryType::Ping, 0);
-  output_ = encode({QueryType::Validate, {}, {}, kTcpStoreMagic}) +
-            encode({QueryType::Ping, {}, {}, kNonce});
+  parser_.expect(QueryType::kPing, 0);
+  output_ = encode({QueryType::kValidate, {}, {}, kTcpStoreMagic}) +
+            encode({QueryType::kPing, {}, {}, kNonce});
   send_requests();
 }
 
@@ -101,10 +101,10 @@ void TcpStoreClient::try_later(const std::string& why) {
 
 // Until a server has answered, it may just be coming up.
 void TcpStoreClient::fail(const std::string& why) {
-  if (state_ == State::Connecting && socket_ >= 0) return try_later(why);
+  if (state_ == State::kConnecting && socket_ >= 0) return try_later(why);
   close_socket();
   problem_ = why;
-  state_ = State::Lost;
+  state_ = State::kLost;
 }
 
 void TcpStoreClient::close_socket() {
@@ -115,7 +115,7 @@ void TcpStoreClient::close_socket() {
 }
 
 void TcpStoreClient::send_requests() {
-  while (state_ == State::Open && !requests_.empty() && !parser_.expects()) {
+  while (state_ == State::kOpen && !requests_.empty() && !parser_.expects()) {
     const Request& request = requests_.front();
     if (has_answer(request.type)) parser_.expect(request.type, request.keys.size());
     output_ += encode(request);
@@ -144,13 +144,13 @@ void TcpStoreClient::take_answers() {
   StoreAnswer answer;
   for (;;) {
     const auto next = parser_.next(answer);
-    if (next == AnswerParser::Next::NeedsMoreBytes) return;
-    const bool pong = state_ == State::Connecting;
-    if (next == AnswerParser::Next::Malformed || (pong && answer.number != kNonce)) {
+    if (next == AnswerParser::Next::kNeedsMoreBytes) return;
+    const bool pong = state_ == State::kConnecting;
+    if (next == AnswerParser::Next::kMalformed || (pong && answer.number != kNonce)) {
       return fail("the answer is not a TCPStore's");
     }
     if (pong) {
-      state_ = State::Open;
+      state_ = State::kOpen;
       problem_.clear();
     } else {
       answers_.push_back(std::move(answer));

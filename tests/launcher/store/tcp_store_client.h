@@ -19,7 +19,7 @@ namespace ddp::launch {
 class TcpStoreClient : public PollHandler {
  public:
   /// Connecting: until a server has answered; tries again and again. Lost is final.
-  enum class State { Connecting, Open, Lost };
+  enum class State { kConnecting, kOpen, kLost };
 
   /// `address`: numeric, IPv4 or IPv6. Throws LaunchError (2) if it is not.
   TcpStoreClient(std::string address, int port);
@@ -55,7 +55,7 @@ class TcpStoreClient : public PollHandler {
   StoreLimits limits_;
   std::string address_;
   int port_;
-  State state_ = State::Connecting;
+  State state_ = State::kConnecting;
   std::string problem_;
   int socket_ = -1;
   bool in_progress_ = false;  // connect()

@@ -44,7 +44,7 @@ struct ServedStore {
   }
   StoreAnswer answer_of(TcpStoreClient& client) {
     std::optional<StoreAnswer> answer;
-    run_until([&] { return (answer = client.take()) || client.state() == State::Lost; });
+    run_until([&] { return (answer = client.take()) || client.state() == State::kLost; });
     REQUIRE(answer);
     return *answer;
   }
@@ -59,45 +59,45 @@ TEST_CASE("a client of the store gets the answer to every request") {
   ServedStore store;
   TcpStoreClient client("127.0.0.1", store.port);
   store.clients = {&client};
-  client.ask({Type::Set, {"a"}, {"A"}, 0});
-  client.ask({Type::Get, {"a"}, {}, 0});
-  client.ask({Type::Add, {"n"}, {}, -5});
-  client.ask({Type::CompareSet, {"c"}, {"", "C"}, 0});
-  client.ask({Type::Append, {"a"}, {"B"}, 0});
-  client.ask({Type::MultiSet, {"x", "y"}, {"X", "Y"}, 0});
-  client.ask({Type::MultiGet, {"y", "a", "absent"}, {}, 0});
-  client.ask({Type::Check, {"absent"}, {}, 0});
-  client.ask({Type::Wait, {"a", "x"}, {}, 0});
-  client.ask({Type::ListKeys, {}, {}, 0});
-  client.ask({Type::DeleteKey, {"x"}, {}, 0});
-  client.ask({Type::GetNumKeys, {}, {}, 0});
-  client.ask({Type::QueuePop, {"q"}, {}, 0});
-  client.ask({Type::QueuePush, {"q"}, {"first"}, 0});
-  client.ask({Type::QueueLen, {"q"}, {}, 0});
-  client.ask({Type::QueuePop, {"q"}, {}, 0});
-  client.ask({Type::Barrier, {"b"}, {}, 1});
-  client.ask({Type::CancelWait, {}, {}, 0});
+  client.ask({Type::kSet, {"a"}, {"A"}, 0});
+  client.ask({Type::kGet, {"a"}, {}, 0});
+  client.ask({Type::kAdd, {"n"}, {}, -5});
+  client.ask({Type::kCompareSet, {"c"}, {"", "C"}, 0});
+  client.ask({Type::kAppend, {"a"}, {"B"}, 0});
+  client.ask({Type::kMultiSet, {"x", "y"}, {"X", "Y"}, 0});
+  client.ask({Type::kMultiGet, {"y", "a", "absent"}, {}, 0});
+  client.ask({Type::kCheck, {"absent"}, {}, 0});
+  client.ask({Type::kWait, {"a", "x"}, {}, 0});
+  client.ask({Type::kListKeys, {}, {}, 0});
+  client.ask({Type::kDeleteKey, {"x"}, {}, 0});
+  client.ask({Type::kGetNumKeys, {}, {}, 0});
+  client.ask({Type::kQueuePop, {"q"}, {}, 0});
+  client.ask({Type::kQueuePush, {"q"}, {"first"}, 0});
+  client.ask({Type::kQueueLen, {"q"}, {}, 0});
+  client.ask({Type::kQueuePop, {"q"}, {}, 0});
+  client.ask({Type::kBarrier, {"b"}, {}, 1});
+  client.ask({Type::kCancelWait, {}, {}, 0});
   const auto expect = [&](Type to, std::int64_t number, const std::vector<std::string>& values) {
     const StoreAnswer answer = store.answer_of(client);
     CHECK(answer.to == to);
     CHECK(answer.number == number);
     CHECK(answer.values == values);
   };
-  expect(Type::Get, 0, {"A"});
-  expect(Type::Add, -5, {});
-  expect(Type::CompareSet, 0, {"C"});
-  expect(Type::MultiGet, 0, {"Y", "AB", ""});
-  expect(Type::Check, kNotReady, {});
-  expect(Type::Wait, kStopWaiting, {});
-  expect(Type::ListKeys, 5, {"a", "c", "n", "x", "y"});
-  expect(Type::DeleteKey, 1, {});
-  expect(Type::GetNumKeys, 4, {});
-  expect(Type::QueuePop, 0, {});
-  expect(Type::QueueLen, 1, {});
-  expect(Type::QueuePop, 1, {"first"});
-  expect(Type::Barrier, kStopWaiting, {});
-  expect(Type::CancelWait, kWaitCanceled, {});
-  CHECK(client.state() == State::Open);
+  expect(Type::kGet, 0, {"A"});
+  expect(Type::kAdd, -5, {});
+  expect(Type::kCompareSet, 0, {"C"});
+  expect(Type::kMultiGet, 0, {"Y", "AB", ""});
+  expect(Type::kCheck, kNotReady, {});
+  expect(Type::kWait, kStopWaiting, {});
+  expect(Type::kListKeys, 5, {"a", "c", "n", "x", "y"});
+  expect(Type::kDeleteKey, 1, {});
+  expect(Type::kGetNumKeys, 4, {});
+  expect(Type::kQueuePop, 0, {});
+  expect(Type::kQueueLen, 1, {});
+  expect(Type::kQueuePop, 1, {"first"});
+  expect(Type::kBarrier, kStopWaiting, {});
+  expect(Type::kCancelWait, kWaitCanceled, {});
+  CHECK(client.state() == State::kOpen);
   CHECK(client.problem().empty());
 }
 
@@ -105,12 +105,12 @@ TEST_CASE("requests after a wait are sent once it is answered") {
   ServedStore store;
   TcpStoreClient waiting("127.0.0.1", store.port), other("127.0.0.1", store.port);
   store.clients = {&waiting, &other};
-  waiting.ask({Type::Wait, {"k"}, {}, 0});
-  waiting.ask({Type::Add, {"n"}, {}, 1});
-  other.ask({Type::Add, {"n"}, {}, 1});
+  waiting.ask({Type::kWait, {"k"}, {}, 0});
+  waiting.ask({Type::kAdd, {"n"}, {}, 1});
+  other.ask({Type::kAdd, {"n"}, {}, 1});
   CHECK(store.answer_of(other).number == 1);
-  other.ask({Type::Set, {"k"}, {"v"}, 0});
-  CHECK(store.answer_of(waiting).to == Type::Wait);
+  other.ask({Type::kSet, {"k"}, {"v"}, 0});
+  CHECK(store.answer_of(waiting).to == Type::kWait);
   CHECK(store.answer_of(waiting).number == 2);
 }
 
@@ -119,8 +119,8 @@ TEST_CASE("large values pass in both directions") {
   TcpStoreClient client("127.0.0.1", store.port);
   store.clients = {&client};
   const std::string value(8 << 20, 'v');
-  client.ask({Type::Set, {"k"}, {value}, 0});
-  client.ask({Type::Get, {"k"}, {}, 0});
+  client.ask({Type::kSet, {"k"}, {value}, 0});
+  client.ask({Type::kGet, {"k"}, {}, 0});
   CHECK(store.answer_of(client).values.at(0) == value);
 }
 

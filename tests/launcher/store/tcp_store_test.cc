@@ -20,7 +20,7 @@ namespace {
 using Type = QueryType;
 using Texts = std::vector<std::string>;
 
-std::string hello() { return encode({Type::Validate, {}, {}, kTcpStoreMagic}); }
+std::string hello() { return encode({Type::kValidate, {}, {}, kTcpStoreMagic}); }
 
 std::string bytes_of(Type type, Texts keys = {}, Texts values = {}, std::int64_t number = 0) {
   return encode({type, std::move(keys), std::move(values), number});
@@ -108,7 +108,7 @@ struct ValidPeer : StoreFixture::Peer {
 TEST_CASE("what has no greeting, a false one or a second one is closed") {
   StoreFixture store;
   for (const std::string& start :
-       {bytes_of(Type::Get, {"k"}), std::string("\0\0\0\0\0", 5), hello() + hello(),
+       {bytes_of(Type::kGet, {"k"}), std::string("\0\0\0\0\0", 5), hello() + hello(),
         hello() + byte_text(19), std::string("GET / HTTP/1.1\r\n\r\n")}) {
     StoreFixture::Peer peer(store);
     CHECK(peer.ask(start) == "closed");
@@ -120,120 +120,120 @@ TEST_CASE("what has no greeting, a false one or a second one is closed") {
 TEST_CASE("a ping gives its nonce back") {
   StoreFixture store;
   ValidPeer peer(store);
-  CHECK(peer.ask(bytes_of(Type::Ping, {}, {}, 0x01020304)) == "\x04\x03\x02\x01");
+  CHECK(peer.ask(bytes_of(Type::kPing, {}, {}, 0x01020304)) == "\x04\x03\x02\x01");
 }
 
 TEST_CASE("values: set, get, add, append, delete, count, list") {
   StoreFixture store;
   ValidPeer peer(store);
-  CHECK(peer.ask(bytes_of(Type::Set, {"a"}, {"1"})).empty());
-  CHECK(peer.ask(bytes_of(Type::Get, {"a"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::Get, {"absent"})) == text_bytes(""));
-  CHECK(peer.ask(bytes_of(Type::Add, {"a"}, {}, -3)) == number_bytes(-2));
-  CHECK(peer.ask(bytes_of(Type::Get, {"a"})) == text_bytes("-2"));
-  CHECK(peer.ask(bytes_of(Type::Append, {"a"}, {"7"}) + bytes_of(Type::Append, {"b"}, {"x"}))
+  CHECK(peer.ask(bytes_of(Type::kSet, {"a"}, {"1"})).empty());
+  CHECK(peer.ask(bytes_of(Type::kGet, {"a"})) == text_bytes("1"));
+  CHECK(peer.ask(bytes_of(Type::kGet, {"absent"})) == text_bytes(""));
+  CHECK(peer.ask(bytes_of(Type::kAdd, {"a"}, {}, -3)) == number_bytes(-2));
+  CHECK(peer.ask(bytes_of(Type::kGet, {"a"})) == text_bytes("-2"));
+  CHECK(peer.ask(bytes_of(Type::kAppend, {"a"}, {"7"}) + bytes_of(Type::kAppend, {"b"}, {"x"}))
             .empty());
-  CHECK(peer.ask(bytes_of(Type::MultiGet, {"b", "a", "c"})) ==
+  CHECK(peer.ask(bytes_of(Type::kMultiGet, {"b", "a", "c"})) ==
         text_bytes("x") + text_bytes("-27") + text_bytes(""));
-  CHECK(peer.ask(bytes_of(Type::MultiSet, {"c", "d"}, {"C", "D"})).empty());
-  CHECK(peer.ask(bytes_of(Type::GetNumKeys)) == number_bytes(4));
-  CHECK(peer.ask(bytes_of(Type::ListKeys)) ==
+  CHECK(peer.ask(bytes_of(Type::kMultiSet, {"c", "d"}, {"C", "D"})).empty());
+  CHECK(peer.ask(bytes_of(Type::kGetNumKeys)) == number_bytes(4));
+  CHECK(peer.ask(bytes_of(Type::kListKeys)) ==
         number_bytes(4) + text_bytes("a") + text_bytes("b") + text_bytes("c") + text_bytes("d"));
-  CHECK(peer.ask(bytes_of(Type::DeleteKey, {"a"})) == number_bytes(1));
-  CHECK(peer.ask(bytes_of(Type::DeleteKey, {"a"})) == number_bytes(0));
-  CHECK(peer.ask(bytes_of(Type::Check, {"b", "c"})) == byte_text(kReady));
-  CHECK(peer.ask(bytes_of(Type::Check, {"b", "a"})) == byte_text(kNotReady));
+  CHECK(peer.ask(bytes_of(Type::kDeleteKey, {"a"})) == number_bytes(1));
+  CHECK(peer.ask(bytes_of(Type::kDeleteKey, {"a"})) == number_bytes(0));
+  CHECK(peer.ask(bytes_of(Type::kCheck, {"b", "c"})) == byte_text(kReady));
+  CHECK(peer.ask(bytes_of(Type::kCheck, {"b", "a"})) == byte_text(kNotReady));
 }
 
 TEST_CASE("compare_set answers what is there, or what was expected of a key that is not") {
   StoreFixture store;
   ValidPeer peer(store);
-  CHECK(peer.ask(bytes_of(Type::CompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
-  CHECK(peer.ask(bytes_of(Type::Check, {"k"})) == byte_text(kNotReady));
-  CHECK(peer.ask(bytes_of(Type::CompareSet, {"k"}, {"", "1"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::CompareSet, {"k"}, {"0", "2"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::CompareSet, {"k"}, {"1", "2"})) == text_bytes("2"));
-  CHECK(peer.ask(bytes_of(Type::CompareSet, {"k"}, {"2", ""})) == text_bytes(""));
+  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
+  CHECK(peer.ask(bytes_of(Type::kCheck, {"k"})) == byte_text(kNotReady));
+  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"", "1"})) == text_bytes("1"));
+  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"0", "2"})) == text_bytes("1"));
+  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"1", "2"})) == text_bytes("2"));
+  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"2", ""})) == text_bytes(""));
 }
 
 TEST_CASE("a wait is answered once the last of its keys is there, by whatever sets it") {
   for (const std::string& setter :
-       {bytes_of(Type::Set, {"b"}, {""}), bytes_of(Type::Add, {"b"}, {}, 0),
-        bytes_of(Type::Append, {"b"}, {"x"}), bytes_of(Type::MultiSet, {"c", "b"}, {"", ""}),
-        bytes_of(Type::CompareSet, {"b"}, {"", "x"}), bytes_of(Type::QueuePush, {"b"}, {"x"}),
-        bytes_of(Type::Barrier, {"b"}, {}, 1)}) {
+       {bytes_of(Type::kSet, {"b"}, {""}), bytes_of(Type::kAdd, {"b"}, {}, 0),
+        bytes_of(Type::kAppend, {"b"}, {"x"}), bytes_of(Type::kMultiSet, {"c", "b"}, {"", ""}),
+        bytes_of(Type::kCompareSet, {"b"}, {"", "x"}), bytes_of(Type::kQueuePush, {"b"}, {"x"}),
+        bytes_of(Type::kBarrier, {"b"}, {}, 1)}) {
     StoreFixture store;
     ValidPeer waiting(store), other(store);
-    CHECK(waiting.ask(bytes_of(Type::Wait, {"a", "b", "a"})).empty());
-    other.say(bytes_of(Type::Set, {"a"}, {"x"}));
+    CHECK(waiting.ask(bytes_of(Type::kWait, {"a", "b", "a"})).empty());
+    other.say(bytes_of(Type::kSet, {"a"}, {"x"}));
     CHECK(waiting.heard().empty());
     other.say(setter);
     CHECK(waiting.heard() == byte_text(kStopWaiting));
     other.say(setter);
     CHECK(waiting.heard().empty());
-    CHECK(waiting.ask(bytes_of(Type::Wait, {"b"})) == byte_text(kStopWaiting));
+    CHECK(waiting.ask(bytes_of(Type::kWait, {"b"})) == byte_text(kStopWaiting));
   }
 }
 
 TEST_CASE("nobody is woken by a compare_set that sets nothing") {
   StoreFixture store;
   ValidPeer waiting(store), other(store);
-  CHECK(waiting.ask(bytes_of(Type::Wait, {"k"})).empty());
-  CHECK(other.ask(bytes_of(Type::CompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
+  CHECK(waiting.ask(bytes_of(Type::kWait, {"k"})).empty());
+  CHECK(other.ask(bytes_of(Type::kCompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
   CHECK(waiting.heard().empty());
 }
 
 TEST_CASE("a wait that was cancelled or whose client went is not answered") {
   StoreFixture store;
   ValidPeer first(store), other(store);
-  CHECK(first.ask(bytes_of(Type::Wait, {"k"})).empty());
-  CHECK(first.ask(bytes_of(Type::CancelWait)) == byte_text(kWaitCanceled));
+  CHECK(first.ask(bytes_of(Type::kWait, {"k"})).empty());
+  CHECK(first.ask(bytes_of(Type::kCancelWait)) == byte_text(kWaitCanceled));
   ValidPeer second(store);
-  CHECK(second.ask(bytes_of(Type::Wait, {"k", "l"})).empty());
+  CHECK(second.ask(bytes_of(Type::kWait, {"k", "l"})).empty());
   second.hang_up();
-  other.say(bytes_of(Type::MultiSet, {"k", "l"}, {"", ""}));
+  other.say(bytes_of(Type::kMultiSet, {"k", "l"}, {"", ""}));
   CHECK(first.heard().empty());
-  CHECK(other.ask(bytes_of(Type::Check, {"k"})) == byte_text(kReady));
+  CHECK(other.ask(bytes_of(Type::kCheck, {"k"})) == byte_text(kReady));
 }
 
 TEST_CASE("a queue is first in, first out, and each push wakes the one who has waited longest") {
   StoreFixture store;
   ValidPeer early(store), late(store), other(store);
-  CHECK(other.ask(bytes_of(Type::QueuePop, {"q"})) == number_bytes(0));
-  CHECK(early.ask(bytes_of(Type::Wait, {"q"})).empty());
-  CHECK(late.ask(bytes_of(Type::Wait, {"q"})).empty());
-  other.say(bytes_of(Type::QueuePush, {"q"}, {"1"}));
+  CHECK(other.ask(bytes_of(Type::kQueuePop, {"q"})) == number_bytes(0));
+  CHECK(early.ask(bytes_of(Type::kWait, {"q"})).empty());
+  CHECK(late.ask(bytes_of(Type::kWait, {"q"})).empty());
+  other.say(bytes_of(Type::kQueuePush, {"q"}, {"1"}));
   CHECK(early.heard() == byte_text(kStopWaiting));
   CHECK(late.heard().empty());
-  CHECK(early.ask(bytes_of(Type::QueuePop, {"q"})) == number_bytes(1) + text_bytes("1"));
-  other.say(bytes_of(Type::QueuePush, {"q"}, {"2"}) + bytes_of(Type::QueuePush, {"q"}, {"3"}));
+  CHECK(early.ask(bytes_of(Type::kQueuePop, {"q"})) == number_bytes(1) + text_bytes("1"));
+  other.say(bytes_of(Type::kQueuePush, {"q"}, {"2"}) + bytes_of(Type::kQueuePush, {"q"}, {"3"}));
   CHECK(late.heard() == byte_text(kStopWaiting));
-  CHECK(other.ask(bytes_of(Type::QueueLen, {"q"})) == number_bytes(2));
-  CHECK(late.ask(bytes_of(Type::QueuePop, {"q"})) == number_bytes(2) + text_bytes("2"));
-  CHECK(other.ask(bytes_of(Type::GetNumKeys)) == number_bytes(0));
-  CHECK(other.ask(bytes_of(Type::Check, {"q"})) == byte_text(kReady));
+  CHECK(other.ask(bytes_of(Type::kQueueLen, {"q"})) == number_bytes(2));
+  CHECK(late.ask(bytes_of(Type::kQueuePop, {"q"})) == number_bytes(2) + text_bytes("2"));
+  CHECK(other.ask(bytes_of(Type::kGetNumKeys)) == number_bytes(0));
+  CHECK(other.ask(bytes_of(Type::kCheck, {"q"})) == byte_text(kReady));
 }
 
 TEST_CASE("a barrier lets all go when the last one comes") {
   StoreFixture store;
   ValidPeer first(store), second(store), third(store);
-  const std::string barrier = bytes_of(Type::Barrier, {"b"}, {}, 3);
+  const std::string barrier = bytes_of(Type::kBarrier, {"b"}, {}, 3);
   CHECK(first.ask(barrier).empty());
   CHECK(second.ask(barrier).empty());
   CHECK(third.ask(barrier) == byte_text(kStopWaiting));
   CHECK(first.heard() == byte_text(kStopWaiting));
   CHECK(second.heard() == byte_text(kStopWaiting));
-  CHECK(first.ask(bytes_of(Type::Get, {"b"})) == text_bytes("3"));
+  CHECK(first.ask(bytes_of(Type::kGet, {"b"})) == text_bytes("3"));
 }
 
 TEST_CASE("adding to what is no number ends that connection only") {
   StoreFixture store;
   ValidPeer peer(store), other(store);
-  other.say(bytes_of(Type::MultiSet, {"k", "n", "e"}, {"text", " 12 apples", ""}));
-  CHECK(peer.ask(bytes_of(Type::Add, {"n"}, {}, 1)) == number_bytes(13));
-  CHECK(peer.ask(bytes_of(Type::Add, {"k"}, {}, 1)) == "closed");
-  CHECK(ValidPeer(store).ask(bytes_of(Type::Add, {"e"}, {}, 1)) == "closed");
-  CHECK(other.ask(bytes_of(Type::Get, {"k"})) == text_bytes("text"));
+  other.say(bytes_of(Type::kMultiSet, {"k", "n", "e"}, {"text", " 12 apples", ""}));
+  CHECK(peer.ask(bytes_of(Type::kAdd, {"n"}, {}, 1)) == number_bytes(13));
+  CHECK(peer.ask(bytes_of(Type::kAdd, {"k"}, {}, 1)) == "closed");
+  CHECK(ValidPeer(store).ask(bytes_of(Type::kAdd, {"e"}, {}, 1)) == "closed");
+  CHECK(other.ask(bytes_of(Type::kGet, {"k"})) == text_bytes("text"));
 }
 
 TEST_CASE("lengths and counts beyond the limits end the connection before memory is taken") {
@@ -241,16 +241,16 @@ TEST_CASE("lengths and counts beyond the limits end the connection before memory
   const auto type = [](Type t) { return hello() + byte_text(static_cast<char>(t)); };
   const std::string huge(8, '\xff');
   for (const std::string& message :
-       {type(Type::Get) + huge, type(Type::Get) + number_bytes(8193), type(Type::Wait) + huge,
-        type(Type::Check) + number_bytes((128 << 10) + 1), type(Type::MultiSet) + huge,
-        type(Type::Set) + text_bytes("k") + huge,
-        type(Type::Set) + text_bytes("k") + number_bytes((8 << 20) + 1)}) {
+       {type(Type::kGet) + huge, type(Type::kGet) + number_bytes(8193), type(Type::kWait) + huge,
+        type(Type::kCheck) + number_bytes((128 << 10) + 1), type(Type::kMultiSet) + huge,
+        type(Type::kSet) + text_bytes("k") + huge,
+        type(Type::kSet) + text_bytes("k") + number_bytes((8 << 20) + 1)}) {
     CHECK(StoreFixture::Peer(store).ask(message) == "closed");
   }
   StoreFixture::Peer longest(store);
   const std::string key(8192, 'k'), value(8 << 20, 'v');
-  longest.say(hello() + bytes_of(Type::Set, {key}, {value}));
-  CHECK(longest.ask(bytes_of(Type::Get, {key})) == text_bytes(value));
+  longest.say(hello() + bytes_of(Type::kSet, {key}, {value}));
+  CHECK(longest.ask(bytes_of(Type::kGet, {key})) == text_bytes(value));
 }
 
 TEST_CASE("a client that wants more than the contents may have is closed, and others read on") {
@@ -262,16 +262,16 @@ TEST_CASE("a client that wants more than the contents may have is closed, and ot
   const std::string value(100 << 10, 'v');
   std::string heard;
   for (int i = 0; i < 20 && heard.empty(); ++i) {
-    heard = greedy.ask(bytes_of(Type::Set, {numbered("k", i)}, {value}));
+    heard = greedy.ask(bytes_of(Type::kSet, {numbered("k", i)}, {value}));
   }
   CHECK(heard == "closed");
   CHECK_THAT(store.server.take_note(), Catch::StartsWith("the workers' store is full: it holds "));
   CHECK(store.server.bytes() <= limits.contents);
-  CHECK(other.ask(bytes_of(Type::Get, {"k0"})) == text_bytes(value));
+  CHECK(other.ask(bytes_of(Type::kGet, {"k0"})) == text_bytes(value));
   // An answer many times as long as its request.
-  CHECK(ValidPeer(store).ask(bytes_of(Type::MultiGet, Texts(7, "k0"))) == "closed");
+  CHECK(ValidPeer(store).ask(bytes_of(Type::kMultiGet, Texts(7, "k0"))) == "closed");
   const std::string first = text_bytes(value);
-  CHECK(other.ask(bytes_of(Type::MultiGet, {"k0", "k1"})) == first + first);
+  CHECK(other.ask(bytes_of(Type::kMultiGet, {"k0", "k1"})) == first + first);
 }
 
 TEST_CASE("requests that never end take a bounded part of the memory") {
@@ -279,14 +279,14 @@ TEST_CASE("requests that never end take a bounded part of the memory") {
   limits.buffers = 1 << 20;
   StoreFixture store(limits);
   std::vector<std::unique_ptr<ValidPeer>> peers;
-  std::string begun = bytes_of(Type::Set, {"k"}, {std::string(300 << 10, 'v')});
+  std::string begun = bytes_of(Type::kSet, {"k"}, {std::string(300 << 10, 'v')});
   begun.pop_back();
   for (int i = 0; i < 10; ++i) {
     peers.push_back(std::make_unique<ValidPeer>(store));
     peers.back()->say(begun);
     CHECK(store.server.bytes() <= limits.buffers);
   }
-  CHECK(peers[0]->say("v").ask(bytes_of(Type::GetNumKeys)) == number_bytes(1));
+  CHECK(peers[0]->say("v").ask(bytes_of(Type::kGetNumKeys)) == number_bytes(1));
   CHECK(peers[9]->heard() == "closed");
   CHECK_FALSE(store.server.take_note().empty());
   CHECK(store.server.take_note().empty());
@@ -297,8 +297,8 @@ TEST_CASE("a client that does not read its answers is not listened to, and other
   limits.unread = 10'000;
   StoreFixture store(limits);
   ValidPeer slow(store), other(store);
-  const std::string value(100'000, 'v'), get = bytes_of(Type::Get, {"k"});
-  other.say(bytes_of(Type::Set, {"k"}, {value}));
+  const std::string value(100'000, 'v'), get = bytes_of(Type::kGet, {"k"});
+  other.say(bytes_of(Type::kSet, {"k"}, {value}));
   std::string many;
   for (int i = 0; i < 1000; ++i) many += get;
   REQUIRE(::send(slow.fd, many.data(), many.size(), 0) == static_cast<ssize_t>(many.size()));
@@ -315,15 +315,15 @@ TEST_CASE("hundreds of clients wait for one key, and one descriptor is polled") 
   std::vector<std::unique_ptr<ValidPeer>> peers;
   for (int i = 0; i < 400; ++i) {
     peers.push_back(std::make_unique<ValidPeer>(store));
-    peers.back()->say(bytes_of(Type::Wait, {"go", numbered("own", i)}));
+    peers.back()->say(bytes_of(Type::kWait, {"go", numbered("own", i)}));
   }
   std::vector<pollfd> fds;
   store.server.add_poll_fds(fds);
   CHECK(fds.size() == 1);
-  peers[0]->say(bytes_of(Type::Set, {"go"}, {""}));
+  peers[0]->say(bytes_of(Type::kSet, {"go"}, {""}));
   for (auto& peer : peers) CHECK(peer->heard().empty());
   for (int i = 0; i < 400; ++i) {
-    peers[0]->say(bytes_of(Type::Set, {numbered("own", i)}, {""}));
+    peers[0]->say(bytes_of(Type::kSet, {numbered("own", i)}, {""}));
     CHECK(peers[static_cast<std::size_t>(i)]->heard() == byte_text(kStopWaiting));
   }
   peers.clear();
@@ -337,31 +337,31 @@ TEST_CASE("what is in use falls back to nothing when everything is taken away ag
     const bool applied = contents.apply(peer, std::move(request), answers);
     CHECK(applied);
   };
-  apply({Type::Set, {"a"}, {"long value"}, 0});
-  apply({Type::Set, {"a"}, {"v"}, 0});
-  apply({Type::Append, {"a"}, {"more"}, 0});
-  apply({Type::Add, {"n"}, {}, 100});
-  apply({Type::QueuePush, {"q"}, {"v"}, 0});
-  apply({Type::Wait, {"w", "x"}, {}, 0}, 2);
-  apply({Type::Wait, {"y"}, {}, 0}, 2);  // in the place of the former
-  apply({Type::Wait, {"w", "x", "a"}, {}, 0}, 3);
+  apply({Type::kSet, {"a"}, {"long value"}, 0});
+  apply({Type::kSet, {"a"}, {"v"}, 0});
+  apply({Type::kAppend, {"a"}, {"more"}, 0});
+  apply({Type::kAdd, {"n"}, {}, 100});
+  apply({Type::kQueuePush, {"q"}, {"v"}, 0});
+  apply({Type::kWait, {"w", "x"}, {}, 0}, 2);
+  apply({Type::kWait, {"y"}, {}, 0}, 2);  // in the place of the former
+  apply({Type::kWait, {"w", "x", "a"}, {}, 0}, 3);
   CHECK(contents.bytes() > 0);
   CHECK(contents.waiting() == 2);
   contents.forget(2);
   contents.forget(2);
-  apply({Type::CancelWait, {}, {}, 0}, 3);
-  apply({Type::DeleteKey, {"a"}, {}, 0});
-  apply({Type::DeleteKey, {"n"}, {}, 0});
-  apply({Type::QueuePop, {"q"}, {}, 0});
+  apply({Type::kCancelWait, {}, {}, 0}, 3);
+  apply({Type::kDeleteKey, {"a"}, {}, 0});
+  apply({Type::kDeleteKey, {"n"}, {}, 0});
+  apply({Type::kQueuePop, {"q"}, {}, 0});
   CHECK(contents.bytes() == 0);
   CHECK(contents.waiting() == 0);
 }
 
 TEST_CASE("however requests are cut into pieces, the same ones come out") {
   const std::string all =
-      hello() + bytes_of(Type::MultiSet, {"a", "b"}, {"1", std::string(3000, 'x')}) +
-      bytes_of(Type::Wait) + bytes_of(Type::ListKeys) + bytes_of(Type::Barrier, {"k"}, {}, 5) +
-      bytes_of(Type::CompareSet, {"k"}, {"e", "d"}) + bytes_of(Type::Ping, {}, {}, 77);
+      hello() + bytes_of(Type::kMultiSet, {"a", "b"}, {"1", std::string(3000, 'x')}) +
+      bytes_of(Type::kWait) + bytes_of(Type::kListKeys) + bytes_of(Type::kBarrier, {"k"}, {}, 5) +
+      bytes_of(Type::kCompareSet, {"k"}, {"e", "d"}) + bytes_of(Type::kPing, {}, {}, 77);
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     RequestParser parser;
@@ -371,7 +371,7 @@ TEST_CASE("however requests are cut into pieces, the same ones come out") {
       parser.feed(std::string_view(all).substr(at, size));
       at += size;
       Request request;
-      while (parser.next(request) == RequestParser::Next::Complete) again += encode(request);
+      while (parser.next(request) == RequestParser::Next::kComplete) again += encode(request);
     }
     CHECK(again == all);
     CHECK(parser.buffered() == 0);
