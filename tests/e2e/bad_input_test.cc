@@ -112,6 +112,18 @@ TEST_CASE("a GPU that is not there is refused") {
   check_nothing_saved(place, {});
 }
 
+TEST_CASE("offload is refused on a CPU, and where ranks divide layers") {
+  const std::string offload = "distributed_config.offload=optimizer";
+  check_override_refused(offload, {offload, "this run computes on the CPU; remove offload, or",
+                                   "distributed_config.strategy=zero1"});
+  check_override_refused("distributed_config.offload=weights", {"weights", "none | optimizer"});
+  const Workspace place;
+  check_one_line(finish(alone(place, {offload, "distributed_config.tensor=2"})), 2,
+                 {"distributed_config.offload", "not supported with tensor=2"});
+  check_one_line_and_report(finish(launched(place, 2, {offload})), 2, {offload});
+  check_nothing_saved(place, {});
+}
+
 TEST_CASE("ranks that all find the same mistake say it once") {
   const Workspace place;
   place.write("short.txt", "Shorter than one block.");

@@ -298,6 +298,15 @@ void check_strategy(const DistributedConfig& config, const DistEnv& env, Log& lo
                   name));
 }
 
+/// There is no other memory to move the state to.
+void check_offload(const DistributedConfig& config, const DevicePlan& plan) {
+  if (config.offload == Offload::kNone || plan.device.is_cuda()) return;
+  throw UserError(
+      "distributed_config.offload=optimizer moves state from a GPU to host memory, and this run "
+      "computes on the CPU; remove offload, or divide the state between ranks with "
+      "distributed_config.strategy=zero1");
+}
+
 Console console_of(ProgressStyle style) {
   const char* terminal = std::getenv("TERM");
   // Under a launcher the terminal is not ours alone: it and other ranks write there, too.
@@ -363,6 +372,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   check_strategy(config.distributed, env, log);
   const DevicePlan plan = plan_device(config, env);
   if (!plan.why_cpu.empty()) log.warning("Training on the CPU, because " + plan.why_cpu);
+  check_offload(config.distributed, plan);
   apply_numerics(config.trainer, plan.device);
   RunMonitor monitor(config, env.rank, env.world_size, plan.device.is_cuda(), start);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);

@@ -28,8 +28,14 @@ inline bool divides_state(Strategy strategy) {
   return strategy != Strategy::kDdp && strategy != Strategy::kAuto;
 }
 
+/// What is kept in host memory instead of on the GPU. optimizer: its state, averaged weights and a
+/// copy of the weights; the CPU computes the update.
+enum class Offload { kNone, kOptimizer };
+inline Names names_of(Offload) { return {"none", "optimizer"}; }
+
 struct DistributedConfig {
   Strategy strategy = Strategy::kDdp;
+  Offload offload = Offload::kNone;
   int64_t pipeline = 1;  ///< Stages that a copy of the model is cut into.
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1f1b;
   int64_t pipeline_chunks = 1;       ///< Stages of each rank.

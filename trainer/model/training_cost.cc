@@ -135,6 +135,15 @@ double unsharded_gradients(const Config& config, const StateCounts& counts, int6
   return full + 2 * bucket;
 }
 
+/// Host memory of OffloadedOptimizer besides the optimizer's state: the weights, and the gradients
+/// of two chunks of them, of which each holds at least one parameter.
+double offloaded_copies(double trained, double largest) {
+  constexpr double kLargestChunk = 64.0 * 1024 * 1024;
+  const double chunk =
+      std::max(kFloat * std::min(largest, trained), std::min(kLargestChunk, kFloat * trained / 8));
+  return kFloat * trained + 2 * chunk;
+}
+
 }  // namespace
 
 int64_t count_of(const std::vector<ParameterShape>& parameters) {
@@ -199,11 +208,15 @@ std::vector<MemoryItem> state_items(const Config& config,
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   double in_buckets = of_units.gradients;
   if (sharded && !units) in_buckets = unsharded_gradients(config, n, copies);
+  const bool offload = place.cuda && config.distributed.offload == Offload::kOptimizer;
+  const MemoryKind updated = offload ? MemoryKind::kHost : MemoryKind::kDevice;
+  const double copies_of_weights = offload ? offloaded_copies(n.trained / ranks, n.largest) : 0;
   return {{"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
           {"collected_weights", rounded(of_units.weights)},
           {"gradients", rounded(kFloat * n.trained / ranks)},
-          {"optimizer", rounded(kFloat * n.states / ranks)},
-          {"averaged_weights", rounded(kFloat * n.averages / ranks)},
+          {"optimizer", rounded(kFloat * n.states / ranks), updated},
+          {"averaged_weights", rounded(kFloat * n.averages / ranks), updated},
+          {"offloaded_weights", rounded(copies_of_weights), MemoryKind::kHost},
           {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
           {"gradient_buckets", rounded(in_buckets)},
           {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},

@@ -68,6 +68,18 @@ class Optimizer {
   /// optimizers. The tensors are the optimizer's own.
   virtual std::vector<NamedTensor> state() const = 0;
 
+  /// The tensors that updates are computed on: parameters() themselves, unless copies of them are
+  /// kept elsewhere.
+  virtual const std::vector<Parameter>& masters() const { return parameters(); }
+  /// Call after anything but step() has written parameters(): gives masters() their values.
+  virtual void refresh_masters() {}
+  /// Calls `write`, which changes the values of masters(), and gives them to parameters().
+  virtual void write_masters(const std::function<void()>& write) { write(); }
+  /// `found_inf` of the last step() on the device of masters().
+  virtual torch::Tensor found_inf_of_masters(const torch::Tensor& found_inf) const {
+    return found_inf;
+  }
+
   /// Number of updates that took effect, a float32 scalar on the parameters' device.
   torch::Tensor& step_count() { return step_count_; }
   const torch::Tensor& step_count() const { return step_count_; }

@@ -8,6 +8,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/run/divided_model.h"
+#include "trainer/run/offloaded_optimizer.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/task/evaluator.h"
@@ -114,13 +115,13 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       amp_dtype_(autocast_dtype(config.trainer)),
       optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
                                        meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
-                                config.optimizer)),
+                                config)),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
       schedule_(config.optimizer, steps_of_run(config.trainer, sampler_.steps_per_epoch())),
       guard_(config.trainer.spike_factor),
-      average_(optimizer_->parameters(), config.trainer.ema_decay),
+      average_(optimizer_->masters(), config.trainer.ema_decay),
       early_stopping_(config.trainer.early_stopping_patience,
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
@@ -142,6 +143,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
   }
   if (meta) share_state(snapshot);
   share_table();
+  optimizer_->refresh_masters();
 }
 
 TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
@@ -163,6 +165,7 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
   share_state(snapshot);
   share_table();
   weight_copies_.forget();
+  optimizer_->refresh_masters();
 }
 
 void Trainer::seed_dropout(int64_t micro) {
@@ -226,7 +229,10 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   monitor.meet(Phase::kOptimizer, "update");
   update(output);
   ++step_;
-  if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(weights().back().tensor);
+  if (monitor.faults().plans(FaultKind::kDrift, step_)) {
+    drift(weights().back().tensor);
+    optimizer_->refresh_masters();
+  }
   cursor_ = sampler_.next(cursor_);
   return output;
 }
@@ -276,7 +282,7 @@ void Trainer::apply(StepOutput& output) {
   task_.end_step(data_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (output.spike) return;
   update_weights(output);
-  average_.update(output.not_finite);
+  average_.update(optimizer_->found_inf_of_masters(output.not_finite));
   sync_->share_weights();
   share_table();
 }
@@ -317,8 +323,8 @@ std::function<bool()> Trainer::agreed(const std::function<bool()>& go_on) {
 }
 
 void Trainer::swap_averages() {
-  average_.swap();
   if (!average_.enabled()) return;
+  optimizer_->write_masters([this] { average_.swap(); });
   sync_->share_weights();
   share_table();
 }

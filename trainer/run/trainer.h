@@ -159,6 +159,8 @@ class Trainer {
   /// tensor of the training state.
   bool may_lack(const Config& before, const std::string& tensor) const;
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
+  /// The averages are the weights from here on.
+  void restart_averages();
   /// Gives this rank its part of rank 0's snapshot.
   void deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before);
   /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.

@@ -47,6 +47,13 @@ std::vector<NamedTensor> with_whole_tensors(std::vector<NamedTensor> tensors) {
   return tensors;
 }
 
+/// Rank 0's values on all ranks of a group whose tensors are on `device`.
+void share_through_device(const torch::Tensor& tensor, torch::Device device, ProcessGroup& group) {
+  const auto copy = tensor.to(device);
+  group.broadcast({copy});
+  tensor.copy_(copy);
+}
+
 /// The place of a tensor's section in the order of Trainer::state().
 std::size_t section_of(std::string_view tensor) {
   constexpr std::array<std::string_view, 4> kSections = {"model.", "optimizer.", "buffer.", "ema."};
@@ -119,6 +126,11 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   early_stopping_.forget();
 }
 
+void Trainer::restart_averages() {
+  optimizer_->refresh_masters();
+  average_.restart();
+}
+
 bool Trainer::may_lack(const Config& before, const std::string& tensor) const {
   if (without_state_.contains(parameter_of(tensor))) return true;
   return tensor.starts_with("ema.")
@@ -142,7 +154,7 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot)
     else
       load(each);
   }
-  average_.restart();
+  restart_averages();
   for (const auto& each : of_training) {
     if (!may_lack(before, each.name) || snapshot.file->find(each.name) != nullptr) load(each);
   }
@@ -159,7 +171,7 @@ void Trainer::deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before
   };
   const torch::NoGradGuard no_grad;
   deal_out(weights());
-  average_.restart();
+  restart_averages();
   auto of_training = state();
   std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
   deal_out(of_training);
@@ -172,9 +184,14 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
   const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
   if (all && !compare_replicas()) return;
   const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> tensors;
-  for (const auto& each : state_where(/*divided=*/false)) tensors.push_back(each.tensor);
-  data_.broadcast(tensors);
+  std::vector<torch::Tensor> on_device;
+  for (const auto& each : state_where(/*divided=*/false)) {
+    if (each.tensor.device() == plan_.device)
+      on_device.push_back(each.tensor);
+    else
+      share_through_device(each.tensor, plan_.device, data_);
+  }
+  data_.broadcast(on_device);
   if (shards_ == nullptr) return;
   const Config before =
       snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
@@ -183,7 +200,7 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
                              [&](const std::string& name) { return may_lack(before, name); });
   };
   if (shards_->divides_weights()) deal_out(weights());
-  average_.restart();
+  restart_averages();
   auto of_training = state_where(/*divided=*/true);
   std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
   deal_out(of_training);

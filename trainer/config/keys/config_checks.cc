@@ -245,6 +245,15 @@ void check_strategy(const Config& config, const Given& given) {
   }
 }
 
+void check_offload(const DistributedConfig& config, const Given& given) {
+  if (config.offload == Offload::kNone || config.tensor * config.pipeline == 1) return;
+  given.refuse("distributed_config.offload",
+               fmt::format("optimizer is not supported with {}={}; use strategy=zero1 instead of "
+                           "offload, or strategy=zero3 with offload on whole layers",
+                           config.tensor > 1 ? "tensor" : "pipeline",
+                           config.tensor > 1 ? config.tensor : config.pipeline));
+}
+
 void check_tensor(const Config& config, const Given& given) {
   const int64_t ranks = config.distributed.tensor;
   if (ranks == 1) {
@@ -378,6 +387,7 @@ void complete_config(Config& config, const Given& given) {
   check_global_batch(config, given);
   check_optimizer(config, given);
   check_strategy(config, given);
+  check_offload(config.distributed, given);
   check_tensor(config, given);
   check_pipeline(config, given);
   check_devices(config.distributed, given);

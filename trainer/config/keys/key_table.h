@@ -21,7 +21,7 @@ using FieldPointer =
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
                  std::vector<std::string>*, TaskKind*, DataFormat*, LossOn*, OnBadSample*,
                  ImageNetworkKind*, BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*,
-                 AutoSwitch*, BadStepPolicy*, Strategy*, Backend*, GradientCompression*,
+                 AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*, GradientCompression*,
                  PipelineSchedule*, OptimizerName*, LrSchedule*, ProgressStyle*,
                  std::vector<ParamGroup>*, std::vector<WeightedSource>*, std::vector<NamedSet>*>;
 

@@ -11,6 +11,12 @@ std::vector<Field> distributed_fields() {
            "in every micro-batch; zero3: and of the weights, which are collected block by block; "
            "auto: what trainer plan would choose for this machine, kept "
            "by the run as long as its number of ranks stays. The numbers are those of ddp."},
+      {DDP_KEY(distributed, offload),
+       .meaning =
+           "optimizer: the optimizer's state and the averaged weights are kept in host memory "
+           "and updated by the CPU; gradients are copied there and weights back in every "
+           "step. For GPUs, with any strategy; 8 bytes a parameter less on the GPU with "
+           "AdamW."},
       {DDP_KEY(distributed, tensor), .range = Range{1, 1024}, .unit = "ranks",
        .meaning =
            "Tensor parallelism: ranks that share each layer of a language model, by heads, inner "
