@@ -1,10 +1,12 @@
-"""What `trainer plan` predicts against what runs need: peak memory of the largest rank and seconds a step, over 20 plans on CPU ranks.
+"""What `trainer plan` predicts against what runs need: peak memory of the largest rank and seconds a step, over plans of every
+kind on CPU ranks.
 
-  scripts/bench.sh plan [--steps N] [--only NAME ...] [--doctor FILE] [--json FILE] [--list]
+  scripts/bench.sh plan [--steps N] [--rounds N] [--only WORD ...] [--doctor FILE] [--json FILE] [--list]
 
-Each plan is a strategy on 2 or 4 ranks with one thread each. The peak is the kernel's VmHWM of the rank that has most, with the
+Each plan is a division on 2 or 4 ranks with one thread each. The peak is the kernel's VmHWM of the rank that has most, with the
 program and a snapshot at the end; the step is the run's median. Both are read from run_summary.json. Links are those of a
-`trainer doctor --json` on as many ranks, unless --doctor names a file; the rate of computation is the planner's own assumption.
+`trainer doctor --json` on as many ranks, unless --doctor names a file. The rate of computation is that of as many separate
+processes as the plan has ranks, which train the same model at the same time. Rounds repeat all of it in turn, medians count.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,35 +40,64 @@ class Case:
     accumulation: int
     ema: bool
 
-    def overrides(self, tokens, strategy, steps, run):
+    def overrides(self, tokens, steps, run):
         return {
             "data_config.path": tokens, "data_config.block_size": self.block, "data_config.train_split": 1,
             "gpt_config.n_layer": self.layers, "gpt_config.n_head": 8, "gpt_config.n_embd": self.width,
             "gpt_config.tie_weights": "true", "trainer_config.batch_size": self.batch,
             "trainer_config.grad_accumulation_steps": self.accumulation, "trainer_config.ema_decay": 0.99 if self.ema else 0,
             "trainer_config.max_steps": steps, "trainer_config.max_epochs": 1000000, "trainer_config.save_every": 1000000,
-            "trainer_config.device": "cpu", "distributed_config.strategy": strategy, "hydra.run.dir": run}
+            "trainer_config.device": "cpu", "hydra.run.dir": run}
+
+    def flops(self):
+        """Of a sample, as trainer counts them."""
+        parameters = self.layers * 12 * self.width ** 2 + self.vocabulary * self.width
+        return (6 * parameters + 12 * self.layers * self.width * self.block) * self.block
 
 
 CASES = [
     Case("small", 6, 512, 8192, 128, 2, 1, ema=False),
-    Case("accumulating", 6, 512, 8192, 128, 2, 2, ema=False),
-    Case("wide", 4, 768, 8192, 128, 1, 1, ema=True),
-    Case("long", 4, 512, 8192, 512, 2, 1, ema=False),
+    Case("accumulating", 6, 512, 8192, 128, 2, 4, ema=False),
+    Case("wide", 4, 768, 8192, 128, 1, 2, ema=True),
+    Case("long", 4, 512, 8192, 512, 2, 2, ema=False),
 ]
-# zero2 is zero1 without accumulation.
-PLANS = [(case, strategy, ranks) for case in CASES for ranks in (2, 4) for strategy in ("ddp", "zero1", "zero2")
-         if strategy != "zero2" or case.accumulation > 1 or case.ema]
+
+
+@dataclass(frozen=True)
+class Division:
+    """Of distributed_config."""
+    strategy: str = "ddp"
+    tensor: int = 1
+    pipeline: int = 1
+    sequence_parallel: bool = False
+    pipeline_schedule: str = "1f1b"
+    pipeline_chunks: int = 1
+
+    def name(self):
+        shared = f"-tensor{self.tensor}{'sp' if self.sequence_parallel else ''}" if self.tensor > 1 else ""
+        return self.strategy + shared + (f"-pipeline{self.pipeline}-{self.pipeline_schedule}" if self.pipeline > 1 else "")
+
+    def overrides(self, accumulation):
+        keys = {f"distributed_config.{key}": str(value).lower() for key, value in vars(self).items()}
+        return {**keys, "trainer_config.grad_accumulation_steps": accumulation * self.tensor * self.pipeline}
+
+
+ON_TWO = [Division(), Division("zero1"), Division("zero3"), Division(tensor=2), Division(tensor=2, sequence_parallel=True),
+          Division(pipeline=2), Division(pipeline=2, pipeline_schedule="gpipe"),
+          Division(pipeline=2, pipeline_schedule="interleaved", pipeline_chunks=2)]
+ON_FOUR = [Division("zero2"), Division(tensor=2), Division("zero1", tensor=2), Division(pipeline=2)]
+PLANS = [(case, division, 2) for case in CASES for division in ON_TWO]
+PLANS += [(CASES[1], division, 4) for division in ON_FOUR]
 
 
 def name_of(plan):
-    case, strategy, ranks = plan
-    return f"{case.name}-{strategy}-{ranks}"
+    case, division, ranks = plan
+    return f"{case.name}-{ranks}-{division.name()}"
 
 
 class PlanBench:
     def __init__(self, programs, folder, args):
-        self.programs, self.folder, self.args, self.doctors = programs, folder, args, {}
+        self.programs, self.folder, self.args, self.doctors, self.runs = programs, folder, args, {}, 0
         write_text(folder / "text.txt")
         self.run([programs.trainer, "tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", CASES[0].vocabulary, "--input",
                   folder / "text.txt", "--output", folder / "tokens"])
@@ -88,29 +120,70 @@ class PlanBench:
             self.doctors[ranks].write_text(self.launched(ranks, ["doctor", "--json"]), encoding="utf-8")
         return self.doctors[ranks]
 
-    def words(self, plan, run):
-        case, strategy, _ = plan
-        overrides = case.overrides(self.folder / "tokens", strategy, self.args.steps, run)
+    def config(self, case, run, steps=None):
+        overrides = case.overrides(self.folder / "tokens", steps or self.args.steps, run)
         return ["--config", ROOT / "configs/quickstart.yaml", *(f"{key}={value}" for key, value in overrides.items())]
 
-    def planned(self, plan):
-        _, strategy, ranks = plan
-        said = self.run([self.programs.trainer, "plan", *self.words(plan, self.folder / "planned"), "--gpus", ranks, "--memory", 64,
-                         "--doctor", self.doctor(ranks), "--json"])
+    def summary(self, run):
+        return json.loads((run / "run_summary.json").read_text(encoding="utf-8"))
+
+    def rate(self, case, ranks):
+        """FLOP/s of each of as many processes as there are ranks."""
+        runs = [self.fresh(f"alone-{i}") for i in range(ranks)]
+        commands = [[self.programs.trainer, *self.config(case, run)] for run in runs]
+        with ThreadPoolExecutor(ranks) as pool:
+            list(pool.map(self.run, commands))
+        update = 28 / 14e9  # seconds for each parameter, as the planner has it
+        parameters = case.flops() / case.block / 6
+        seconds = [self.summary(run)["median_step_seconds"] - update * parameters for run in runs]
+        return case.flops() * case.batch * case.accumulation / statistics.median(seconds)
+
+    def fresh(self, name):
+        self.runs += 1
+        return self.folder / f"{name}-{self.runs}"
+
+    def planned(self, case, ranks):
+        said = self.run([self.programs.trainer, "plan", *self.config(case, self.folder / "planned"), "--gpus", ranks, "--memory",
+                         64, "--doctor", self.doctor(ranks), "--tflops", self.rate(case, ranks) / 1e12, "--efficiency", 1,
+                         "--json"])
         answer = json.loads(said)
-        found = next(each for each in answer["plans"] if each["strategy"] == strategy)
-        return {"memory": found["memory_bytes"], "step": found["step_seconds"], "chosen": answer["choice"]["strategy"]}
+        return {Division(**{key: each[key] for key in vars(Division())}): each for each in [*answer["plans"], answer["choice"]]}, \
+            Division(**{key: answer["choice"][key] for key in vars(Division())})
 
     def measured(self, plan):
-        run = self.folder / name_of(plan)
-        self.launched(plan[2], self.words(plan, run))
-        summary = json.loads((run / "run_summary.json").read_text(encoding="utf-8"))
+        case, division, ranks = plan
+        run = self.fresh(name_of(plan))
+        divided = (f"{key}={value}" for key, value in division.overrides(case.accumulation).items())
+        self.launched(ranks, [*self.config(case, run), *divided])
+        summary = self.summary(run)
         return {"memory": max(summary["peak_memory_bytes"]), "step": summary["median_step_seconds"]}
 
-    def result(self, plan):
-        found = {"planned": self.planned(plan), "measured": self.measured(plan)}
-        found["error"] = {what: found["planned"][what] / found["measured"][what] - 1 for what in ("memory", "step")}
+    def round(self, plans):
+        """Each plan's prediction and measurement, by name."""
+        found = {}
+        for case, ranks in dict.fromkeys((case, ranks) for case, _, ranks in plans):
+            predicted, chosen = self.planned(case, ranks)
+            for plan in plans:
+                if (plan[0], plan[2]) != (case, ranks):
+                    continue
+                expected = predicted[plan[1]]
+                if not expected["accepted"]:
+                    sys.exit(f"error: {name_of(plan)}: {expected['reason']}")
+                found[name_of(plan)] = {"planned": {"memory": expected["memory_bytes"], "step": expected["step_seconds"],
+                                                    "chosen": f"{case.name}-{ranks}-{chosen.name()}"},
+                                        "measured": self.measured(plan)}
         return found
+
+
+def medians(rounds):
+    results = {}
+    for name in rounds[0]:
+        result = {side: {what: statistics.median(each[name][side][what] for each in rounds) for what in ("memory", "step")}
+                  for side in ("planned", "measured")}
+        result["planned"]["chosen"] = rounds[0][name]["planned"]["chosen"]
+        result["error"] = {what: result["planned"][what] / result["measured"][what] - 1 for what in ("memory", "step")}
+        results[name] = result
+    return results
 
 
 def table(results, machine):
@@ -130,19 +203,14 @@ def table(results, machine):
 def choices(results):
     """Whether the planner's choice was among the fastest that were measured."""
     lines = []
-    for case in CASES:
-        for ranks in (2, 4):
-            of_case = {name.split("-")[1]: found for name, found in results.items()
-                       if name.startswith(case.name + "-") and name.endswith(f"-{ranks}")}
-            if len(of_case) < 2:
-                continue
-            chosen = next(iter(of_case.values()))["planned"]["chosen"]
-            if chosen not in of_case:
-                continue
-            best = min(found["measured"]["step"] for found in of_case.values())
-            slower = of_case[chosen]["measured"]["step"] / best
-            verdict = "within" if slower <= CHOICES_WITHIN else "NOT within"
-            lines.append(f"{case.name} on {ranks} ranks: {chosen}, {slower:.2f} of the fastest, {verdict} {CHOICES_WITHIN:.2f}")
+    for group in dict.fromkeys("-".join(name.split("-")[:2]) for name in results):
+        of_group = {name: found for name, found in results.items() if name.startswith(group + "-")}
+        chosen = next(iter(of_group.values()))["planned"]["chosen"]
+        if len(of_group) < 2 or chosen not in of_group:
+            continue
+        slower = of_group[chosen]["measured"]["step"] / min(found["measured"]["step"] for found in of_group.values())
+        verdict = "within" if slower <= CHOICES_WITHIN else "NOT within"
+        lines.append(f"{chosen}: chosen, {slower:.2f} of the fastest, {verdict} {CHOICES_WITHIN:.2f}")
     return lines
 
 
@@ -150,7 +218,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(prog="bench.sh plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [name_of(plan) for plan in PLANS]
     parser.add_argument("--steps", metavar="N", type=int, default=20, help="steps of each run (20)")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=names, help="this plan; may be repeated")
+    parser.add_argument("--rounds", metavar="N", type=int, default=3, help="rounds over all plans (3)")
+    parser.add_argument("--only", metavar="WORD", action="append", help="plans with this in their name; may be repeated")
     parser.add_argument("--doctor", metavar="FILE", help="links as measured by `trainer doctor --json` before")
     parser.add_argument("--json", metavar="FILE", help="also write the results here")
     parser.add_argument("--list", action="store_true", help="print the names of the plans")
@@ -165,15 +234,14 @@ def main():
     args = parse(sys.argv[1:])
     programs = Programs()
     programs.check()
-    results = {}
+    plans = [plan for plan in PLANS if not args.only or any(word in name_of(plan) for word in args.only)]
+    rounds = []
     with tempfile.TemporaryDirectory() as folder:
         bench = PlanBench(programs, Path(folder), args)
-        for plan in PLANS:
-            if args.only and name_of(plan) not in args.only:
-                continue
-            results[name_of(plan)] = found = bench.result(plan)
-            print(f"{name_of(plan)}: memory {100 * found['error']['memory']:+.0f} %, step {100 * found['error']['step']:+.0f} %",
-                  file=sys.stderr, flush=True)
+        for i in range(args.rounds):
+            rounds.append(bench.round(plans))
+            print(f"round {i + 1} of {args.rounds}", file=sys.stderr, flush=True)
+    results = medians(rounds)
     machine = measured_here(["plan", *sys.argv[1:]], programs)
     print(table(results, machine))
     if args.json:

@@ -25,6 +25,21 @@ std::string planned(const Workspace& place, const Words& more, const std::string
 
 const Words kOnCpus = {"trainer_config.device=cpu", "--json"};
 
+/// "distributed_config.tensor=2"
+std::string key(const std::string& name, const Json& plan) {
+  const Json& value = plan[name];
+  return "distributed_config." + name + "=" +
+         (value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+/// The plans that leave the model whole.
+std::vector<Json> whole_plans(const Json& report) {
+  std::vector<Json> plans;
+  for (const auto& plan : report["plans"])
+    if (plan["tensor"] == 1 && plan["pipeline"] == 1) plans.push_back(plan);
+  return plans;
+}
+
 Words and_json(Words words) {
   words.insert(words.end(), kOnCpus.begin(), kOnCpus.end());
   return words;
@@ -36,12 +51,11 @@ TEST_CASE("plan compares ddp and zero1 to zero3, the same way each time, and wri
   const Workspace place;
   const std::string text = planned(place, {"--json"});
   const auto report = Json::parse(text);
-  REQUIRE(report["plans"].size() == 4);
+  const auto plans = whole_plans(report);
+  REQUIRE(plans.size() == 4);
   Words strategies;
-  for (const auto& plan : report["plans"]) {
+  for (const auto& plan : plans) {
     strategies.push_back(plan["strategy"]);
-    CHECK(plan["tensor"] == 1);
-    CHECK(plan["pipeline"] == 1);
     CHECK(plan["data"] == 2);
     CHECK(plan["fits"] == true);
     CHECK(plan["memory_bytes"].get<int64_t>() > 0);
@@ -60,11 +74,15 @@ TEST_CASE("a plan's memory is what an estimate of its strategy adds up to") {
   const auto report = Json::parse(planned(place, and_json({small_buckets})));
   constexpr int64_t kProgram = 165'000'000;
   for (const auto& plan : report["plans"]) {
+    if (!plan["accepted"]) continue;
     const auto estimate = Json::parse(
-        succeed(
-            trainer(place, {"estimate", "--config", "config.yaml", "--world_size", "2",
-                            "trainer_config.device=cpu", small_buckets, "--json",
-                            "distributed_config.strategy=" + plan["strategy"].get<std::string>()}))
+        succeed(trainer(place, {"estimate", "--config", "config.yaml", "--world_size", "2",
+                                "trainer_config.device=cpu", small_buckets, "--json",
+                                "trainer_config.grad_accumulation_steps=" +
+                                    (plan["data"] == 2 ? std::string("1") : std::string("2")),
+                                key("strategy", plan), key("tensor", plan), key("pipeline", plan),
+                                key("sequence_parallel", plan), key("pipeline_schedule", plan),
+                                key("pipeline_chunks", plan)}))
             .out);
     int64_t bytes = kProgram;
     for (const auto& [name, value] : estimate["memory_per_rank_bytes"].items())
@@ -78,7 +96,7 @@ TEST_CASE("where only a smaller micro-batch fits, training follows the plan's ov
   const Workspace place;
   const Words large = {"trainer_config.batch_size=4096", "trainer_config.global_batch_size=8192"};
   const auto report = Json::parse(planned(place, and_json(large), "0.2"));
-  for (const auto& plan : report["plans"]) {
+  for (const auto& plan : whole_plans(report)) {
     CHECK(plan["fits"] == false);
     CHECK_THAT(plan["reason"].get<std::string>(),
                Contains("of 200.00MB") && Contains("fits with trainer_config.batch_size="));
@@ -139,6 +157,24 @@ TEST_CASE("plan refuses what it cannot compute in one line") {
     CHECK(run.out.empty());
     CHECK(errors_of(run.err).size() == 1);
     CHECK(run.err.find('\n') == run.err.size() - 1);
+  }
+}
+
+TEST_CASE("plan accepts exactly what training accepts") {
+  const Workspace place;
+  const auto report = Json::parse(planned(place, and_json({})));
+  for (const auto& plan : report["plans"]) {
+    if (plan["tensor"] == 1 && plan["pipeline"] == 1) continue;
+    // One process is refused with another line: it is too few.
+    const auto run = finish(
+        alone(place, {"trainer_config.device=cpu", "trainer_config.grad_accumulation_steps=2",
+                      key("strategy", plan), key("tensor", plan), key("pipeline", plan),
+                      key("sequence_parallel", plan), key("pipeline_schedule", plan),
+                      key("pipeline_chunks", plan)}));
+    CAPTURE(plan.dump(), run.err);
+    const bool too_few = run.err.find("1 rank is not a multiple") != std::string::npos;
+    if (plan["accepted"]) CHECK(too_few);
+    if (!too_few) CHECK_THAT(run.err, Contains(plan["reason"].get<std::string>()));
   }
 }
 

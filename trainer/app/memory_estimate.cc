@@ -23,7 +23,7 @@ MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index) {
   MemoryEstimate result;
   result.cuda = place.cuda;
-  result.items = model(config, place);
+  result.items = items_of_largest_rank(model, config, place);
   result.items.push_back({"program", program_bytes(place.cuda), MemoryKind::kHost});
   result.device_bytes = bytes_of_rank(result.items, place.cuda);
   result.available_bytes = place.cuda ? loaded_cuda_module()->available_memory_bytes(device_index)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/metrics/text.h"
+#include "trainer/model/model_division.h"
 
 namespace ddp::train {
 namespace {
@@ -23,113 +24,10 @@ MemoryItem program_item(bool cuda) {
   return cuda ? MemoryItem{"context", kOnGpu} : MemoryItem{"program", kOnCpu, MemoryKind::kHost};
 }
 
-double bytes_of(const std::vector<MemoryItem>& items, std::string_view name) {
-  for (const MemoryItem& item : items)
-    if (item.name == name) return static_cast<double>(item.bytes);
-  return 0.0;
-}
-
-Config with_strategy(Config config, Strategy strategy) {
-  config.distributed.strategy = strategy;
-  return config;
-}
-
-/// The collectives of a step.
-struct Exchange {
-  double passes = 1.0;       ///< Backward passes that gradients are reduced in.
-  double seconds = 0.0;      ///< Of the reduction in each.
-  double last_bucket = 0.0;  ///< Seconds of the part that starts when the pass is over.
-  double gather = 0.0;       ///< Seconds of sending updated weights.
-  double bytes = 0.0;
-  double first_unit = 0.0;  ///< Seconds that each forward pass waits for its first weights.
-  double collect = 0.0;     ///< Seconds of collecting all weights for it.
-
-  double exposed(double forward_s, double backward_s) const {
-    return passes * (std::max(last_bucket, seconds - backward_s) +
-                     std::max(first_unit, collect - forward_s)) +
-           gather;
-  }
-};
-
-/// ZeRO's buckets hold parts of parameters.
-double buckets_of(const DistributedConfig& how, int64_t matrices, double gradient_bytes) {
-  constexpr double kMiB = 1024.0 * 1024.0;
-  const double filled = std::max(1.0, std::ceil(gradient_bytes / (how.bucket_cap_mb * kMiB)));
-  const bool whole = how.strategy == Strategy::kDdp && matrices > 0;
-  return whole ? std::min(filled, static_cast<double>(matrices)) : filled;
-}
-
-Exchange exchange_of(const Config& config, double weight_bytes, double buckets,
-                     const Network& network) {
-  const DistributedConfig& how = config.distributed;
-  const bool halved = how.gradient_compression != GradientCompression::kNone;
-  const double gradients = weight_bytes * (halved ? 0.5 : 1.0);
-  const double of_gradients = all_gather_seconds(network, gradients / buckets);
-  const double sent = all_gather_bytes(network.ranks, gradients);
-  if (how.strategy == Strategy::kDdp)
-    return {1.0, 2 * buckets * of_gradients, 2 * of_gradients, 0.0, 2 * sent};
-  const double passes =
-      how.strategy == Strategy::kZero2
-          ? static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks))
-          : 1.0;
-  return {passes, buckets * of_gradients, of_gradients,
-          buckets * all_gather_seconds(network, weight_bytes / buckets),
-          passes * sent + all_gather_bytes(network.ranks, weight_bytes)};
-}
-
-/// ZeRO-3: weights are collected unit by unit for each forward pass and once more for the backward
-/// pass, in which gradients are reduced.
-Exchange exchange_of_units(const Config& config, double weight_bytes,
-                           const PlannedTraining& training, const Network& network) {
-  const auto units = static_cast<double>(std::max<int64_t>(1, training.units));
-  const double root_bytes = 4.0 * static_cast<double>(training.root);
-  const double of_root = all_gather_seconds(network, root_bytes);
-  const double of_unit = all_gather_seconds(network, (weight_bytes - root_bytes) / units);
-  Exchange exchange;
-  exchange.passes = static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
-  exchange.seconds = 2 * (units * of_unit + of_root);
-  exchange.last_bucket = of_unit + of_root;
-  exchange.first_unit = of_root + of_unit;
-  exchange.collect = of_root + units * of_unit;
-  exchange.bytes = exchange.passes * all_gather_bytes(network.ranks, 3 * weight_bytes);
-  return exchange;
-}
-
-/// Bytes that the update reads and writes on one process: gradients; weights, optimizer and
-/// averages twice.
-double update_bytes(const std::vector<MemoryItem>& whole) {
-  return 3 * bytes_of(whole, "gradients") +
-         2 * (bytes_of(whole, "optimizer") + bytes_of(whole, "averaged_weights"));
-}
-
-void take_times(ParallelPlan& plan, const Config& config, const PlannedTraining& training,
-                const Cluster& cluster) {
-  constexpr double kBackwardShare = 2.0 / 3.0;
-  const auto whole =
-      training.memory(with_strategy(config, Strategy::kDdp), {cluster.cuda, plan.data});
-  const double flops =
-      static_cast<double>(config.trainer.batch_size) * training.flops_per_sample(config);
-  const double micro_batch_s = flops / cluster.flops_per_s;
-  const double gradients = bytes_of(whole, "gradients");
-  const Exchange exchange =
-      config.distributed.strategy == Strategy::kZero3
-          ? exchange_of_units(config, gradients, training, cluster.network)
-          : exchange_of(config, gradients,
-                        buckets_of(config.distributed, training.matrices, gradients),
-                        cluster.network);
-  const double sharers =
-      config.distributed.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(plan.data);
-  plan.sent_bytes = exchange.bytes;
-  plan.time.compute_s =
-      micro_batch_s * static_cast<double>(micro_batches_of_rank(config.trainer, plan.data));
-  plan.time.exposed_s =
-      exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, kBackwardShare * micro_batch_s);
-  plan.time.update_s = update_bytes(whole) / sharers / cluster.memory_bytes_per_s;
-}
-
 std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& training,
                                  const Cluster& cluster) {
-  auto items = training.memory(config, {cluster.cuda, cluster.network.ranks});
+  auto items =
+      items_of_largest_rank(training.memory, config, {cluster.cuda, cluster.network.ranks});
   items.push_back(program_item(cluster.cuda));
   return items;
 }
@@ -154,21 +52,12 @@ int64_t largest_batch(Config config, const PlannedTraining& training, const Clus
   return low;
 }
 
-/// Why a strategy cannot be used here at all; "" if it can.
-std::string why_not(const Config& config, Strategy strategy, int64_t ranks) {
-  if (strategy == Strategy::kDdp) return "";
-  if (ranks == 1) return "divides the state among ranks, and there is one";
-  if (config.trainer.ram_snapshots && config.trainer.snapshot_shards == AutoSwitch::kFalse)
-    return "copies to memory only without trainer_config.snapshot_shards=false";
-  if (config.distributed.gradient_compression != GradientCompression::kNone)
-    return "works without distributed_config.gradient_compression only";
-  return "";
-}
-
 std::string limit_text(const StepTime& time) {
-  const double longest = std::max({time.compute_s, time.exposed_s, time.update_s});
-  return fmt::format("{} takes {:.0f}% of a step", time.limited_by(),
-                     100 * longest / time.total_s());
+  std::string text = fmt::format("{} takes {:.0f}% of a step", time.limited_by(),
+                                 100 * time.longest_s() / time.total_s());
+  if (time.idle_share > 0.0 && time.longest_s() != time.bubble_s)
+    text += fmt::format(", stages are idle for {:.0f}%", 100 * time.idle_share);
+  return text;
 }
 
 std::string need_text(const ParallelPlan& plan, const Cluster& cluster) {
@@ -177,24 +66,6 @@ std::string need_text(const ParallelPlan& plan, const Cluster& cluster) {
     if (counts(item, cluster.cuda) && item.bytes > most->bytes) most = &item;
   return fmt::format("needs {} of {}, of which {} {}", in_bytes(plan.memory_bytes),
                      in_bytes(cluster.memory_bytes), most->name, in_bytes(most->bytes));
-}
-
-/// The plan of a configuration, its strategy included.
-ParallelPlan plan_of(const Config& config, const PlannedTraining& training,
-                     const Cluster& cluster) {
-  ParallelPlan plan;
-  plan.strategy = config.distributed.strategy;
-  plan.data = cluster.network.ranks;
-  plan.batch_size = config.trainer.batch_size;
-  plan.items = items_of(config, training, cluster);
-  plan.memory_bytes = bytes_of_rank(plan.items, cluster.cuda);
-  plan.largest_batch = largest_batch(config, training, cluster);
-  take_times(plan, config, training, cluster);
-  plan.reason = why_not(config, plan.strategy, plan.data);
-  plan.fits = plan.reason.empty() && plan.memory_bytes <= cluster.memory_bytes;
-  if (plan.fits) plan.reason = limit_text(plan.time);
-  if (plan.reason.empty()) plan.reason = need_text(plan, cluster);
-  return plan;
 }
 
 struct Variant {
@@ -207,10 +78,7 @@ Variant in_smaller_batches(Variant variant, int64_t parts) {
   TrainerConfig& trainer = variant.config.trainer;
   trainer.batch_size /= parts;
   variant.changes.push_back(fmt::format("trainer_config.batch_size={}", trainer.batch_size));
-  if (trainer.global_batch_size) return variant;
-  trainer.grad_accumulation_steps *= parts;
-  variant.changes.push_back(
-      fmt::format("trainer_config.grad_accumulation_steps={}", trainer.grad_accumulation_steps));
+  if (!trainer.global_batch_size) trainer.grad_accumulation_steps *= parts;
   return variant;
 }
 
@@ -222,8 +90,9 @@ void add_batches(std::vector<Variant>& variants, const Variant& whole) {
 }
 
 /// Changes that keep the numbers of a training, the cheapest first.
-std::vector<Variant> variants_of(const PlannedTraining& training, Strategy strategy) {
-  Variant whole{with_strategy(training.config, strategy), {}};
+std::vector<Variant> variants_of(const PlannedTraining& training, const Division& division,
+                                 int64_t ranks) {
+  Variant whole{divided(training.config, division, ranks), {}};
   std::vector<Variant> variants;
   add_batches(variants, whole);
   for (const MemorySaver& saver : training.savers) {
@@ -234,26 +103,92 @@ std::vector<Variant> variants_of(const PlannedTraining& training, Strategy strat
   return variants;
 }
 
+/// Keys of distributed_config besides the strategy that lead from `from` to `to`; those that are
+/// not 1 or false are always among them.
+std::vector<std::string> keys_of(const DistributedConfig& from, const DistributedConfig& to) {
+  std::vector<std::string> keys;
+  const auto add = [&](std::string_view key, auto before, auto now, auto usual) {
+    if (now != usual || now != before)
+      keys.push_back(fmt::format("distributed_config.{}={}", key, now));
+  };
+  add("tensor", from.tensor, to.tensor, int64_t{1});
+  add("sequence_parallel", from.sequence_parallel, to.sequence_parallel, false);
+  add("pipeline", from.pipeline, to.pipeline, int64_t{1});
+  if (to.pipeline == 1) return keys;
+  add("pipeline_schedule", name_of(from.pipeline_schedule), name_of(to.pipeline_schedule),
+      name_of(PipelineSchedule::k1f1b));
+  add("pipeline_chunks", from.pipeline_chunks, to.pipeline_chunks, int64_t{1});
+  return keys;
+}
+
+ParallelPlan plan_of(const Variant& variant, const PlannedTraining& training,
+                     const Cluster& cluster) {
+  const Config& config = variant.config;
+  const int64_t ranks = cluster.network.ranks;
+  ParallelPlan plan;
+  plan.division = division_of(config.distributed);
+  plan.data = copies_of_model(config.distributed, ranks);
+  plan.batch_size = config.trainer.batch_size;
+  plan.changes = keys_of(training.config.distributed, config.distributed);
+  plan.changes.insert(plan.changes.end(), variant.changes.begin(), variant.changes.end());
+  const int64_t accumulation = config.trainer.grad_accumulation_steps;
+  if (accumulation != training.config.trainer.grad_accumulation_steps)
+    plan.changes.push_back(fmt::format("trainer_config.grad_accumulation_steps={}", accumulation));
+  plan.reason = why_not(config, training, cluster.network);
+  plan.accepted = plan.reason.empty();
+  // Ranks that divide a model are computed for what can be divided alone.
+  if (!plan.accepted && !plan.division.leaves_model_whole()) return plan;
+  plan.items = items_of(config, training, cluster);
+  plan.memory_bytes = bytes_of_rank(plan.items, cluster.cuda);
+  plan.largest_batch = largest_batch(config, training, cluster);
+  plan.time = step_time(config, training, cluster);
+  plan.fits = plan.accepted && plan.memory_bytes <= cluster.memory_bytes;
+  if (plan.fits) plan.reason = limit_text(plan.time);
+  if (plan.reason.empty()) plan.reason = need_text(plan, cluster);
+  return plan;
+}
+
 /// The first variant that fits.
-std::optional<ParallelPlan> changed_plan(const PlannedTraining& training, Strategy strategy,
+std::optional<ParallelPlan> changed_plan(const PlannedTraining& training, const Division& division,
                                          const Cluster& cluster) {
-  if (!why_not(training.config, strategy, cluster.network.ranks).empty()) return std::nullopt;
-  for (const Variant& variant : variants_of(training, strategy)) {
-    if (!fits(variant.config, training, cluster)) continue;
-    ParallelPlan plan = plan_of(variant.config, training, cluster);
-    plan.changes = variant.changes;
-    return plan;
+  for (const Variant& variant : variants_of(training, division, cluster.network.ranks)) {
+    if (!why_not(variant.config, training, cluster.network).empty()) continue;
+    if (fits(variant.config, training, cluster)) return plan_of(variant, training, cluster);
   }
   return std::nullopt;
 }
 
-constexpr Strategy kStrategies[] = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2,
-                                    Strategy::kZero3};
+std::vector<Division> divisions_into_strategies(const PlannedTraining& training) {
+  PlannedTraining whole = training;
+  whole.layout.clear();
+  auto all = divisions(whole, 1);
+  for (Division& division : all) {
+    const Strategy strategy = division.strategy;
+    division = division_of(training.config.distributed);
+    division.strategy = strategy;
+  }
+  return all;
+}
+
+std::vector<ParallelPlan> plans_of(const std::vector<Division>& all,
+                                   const PlannedTraining& training, const Cluster& cluster) {
+  std::vector<ParallelPlan> plans;
+  for (const Division& division : all) {
+    ParallelPlan plan =
+        plan_of({divided(training.config, division, cluster.network.ranks), {}}, training, cluster);
+    if (plan.accepted && !plan.fits) {
+      const auto changed = changed_plan(training, division, cluster);
+      if (changed) plan.reason += fmt::format("; fits with {}", fmt::join(changed->changes, " "));
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
 
 /// ZeRO-3 sends half as much again as the others, and its time supposes that all of it overlaps: it
 /// is for what fits no other way.
 void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
-  if (!plan.fits || (best && plan.strategy == Strategy::kZero3)) return;
+  if (!plan.fits || (best && plan.division.strategy == Strategy::kZero3)) return;
   const double relative = best ? plan.time.total_s() / best->time.total_s() : 0.0;
   const bool about_as_fast = relative * kClearlyFaster <= 1.0;
   if (relative < kClearlyFaster || (about_as_fast && plan.batch_size > best->batch_size))
@@ -262,44 +197,43 @@ void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
 
 /// The fewest ranks, of doublings, on which some plan fits.
 std::optional<ParallelPlan> plan_with_more_ranks(const PlannedTraining& training, Cluster cluster) {
-  constexpr int kDoublings = 12;
+  constexpr int kDoublings = 10;
   cluster.network.nodes = 1;  // memory alone counts
   for (int i = 0; i < kDoublings; ++i) {
     cluster.network.ranks *= 2;
-    for (const Strategy strategy : kStrategies)
-      if (auto plan = changed_plan(training, strategy, cluster)) return plan;
+    for (const Division& division : divisions(training, cluster.network.ranks))
+      if (auto plan = changed_plan(training, division, cluster)) return plan;
   }
   return std::nullopt;
 }
 
-/// What the leanest plan needs on as many ranks as one likes.
+/// What the leanest plan with whole layers needs on as many ranks as one likes.
 int64_t least_memory(const PlannedTraining& training, Cluster cluster) {
   constexpr int64_t kManyRanks = 1 << 20;
   cluster.network.ranks = kManyRanks;
-  const auto leanest = variants_of(training, Strategy::kZero3).back().config;
+  const auto leanest = variants_of(training, {Strategy::kZero3}, kManyRanks).back().config;
   return bytes_of_rank(items_of(leanest, training, cluster), cluster.cuda);
 }
 
 }  // namespace
 
-std::string_view StepTime::limited_by() const {
-  if (compute_s >= std::max(exposed_s, update_s)) return "computation";
-  return exposed_s >= update_s ? "communication" : "update";
+std::string_view ParallelPlan::strategy_name() const { return name_of(division.strategy); }
+
+std::string ParallelPlan::name() const {
+  std::string text(strategy_name());
+  if (division.tensor > 1)
+    text += fmt::format(" tensor={}{}", division.tensor, division.sequence_parallel ? "+sp" : "");
+  if (division.pipeline == 1) return text;
+  text += fmt::format(" pipeline={} {}", division.pipeline, name_of(division.schedule));
+  return division.chunks == 1 ? text : text + fmt::format("x{}", division.chunks);
 }
 
-std::string_view ParallelPlan::strategy_name() const { return name_of(strategy); }
-
 std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training, const Cluster& cluster) {
-  std::vector<ParallelPlan> plans;
-  for (const Strategy strategy : kStrategies) {
-    ParallelPlan plan = plan_of(with_strategy(training.config, strategy), training, cluster);
-    if (!plan.fits) {
-      const auto changed = changed_plan(training, strategy, cluster);
-      if (changed) plan.reason += fmt::format("; fits with {}", fmt::join(changed->changes, " "));
-    }
-    plans.push_back(std::move(plan));
-  }
-  return plans;
+  return plans_of(divisions(training, cluster.network.ranks), training, cluster);
+}
+
+std::vector<ParallelPlan> strategy_plans(const PlannedTraining& training, const Cluster& cluster) {
+  return plans_of(divisions_into_strategies(training), training, cluster);
 }
 
 std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
@@ -307,32 +241,38 @@ std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
   std::optional<ParallelPlan> best;
   for (const ParallelPlan& plan : plans) take_faster(best, plan);
   if (best) return best;
-  for (const Strategy strategy : kStrategies)
-    if (const auto changed = changed_plan(training, strategy, cluster)) take_faster(best, *changed);
+  for (const ParallelPlan& plan : plans) {
+    if (const auto changed = changed_plan(training, plan.division, cluster))
+      take_faster(best, *changed);
+  }
   return best;
 }
 
 std::vector<std::string> ways_out(const PlannedTraining& training, const Cluster& cluster) {
   constexpr int64_t kBytesWhileComputing = 8;  // its weights and gradients
   const int64_t layer = kBytesWhileComputing * training.largest_layer;
+  std::vector<std::string> ways;
   if (layer > cluster.memory_bytes) {
-    return {fmt::format(
+    ways.push_back(fmt::format(
         "The largest layer has {} parameters, whose weights and gradients alone take {}. Only "
-        "tensor parallelism divides a layer (ZeRO-3 gathers it whole), and this version has none: "
-        "use GPUs with more memory or a narrower model.",
-        short_number(static_cast<double>(training.largest_layer)), in_bytes(layer))};
+        "tensor parallelism divides a layer (ZeRO-3 gathers it whole).",
+        short_number(static_cast<double>(training.largest_layer)), in_bytes(layer)));
   }
   if (const auto plan = plan_with_more_ranks(training, cluster)) {
-    return {fmt::format("{} ranks fit with strategy {}{}{}: {} on each.", plan->data,
-                        plan->strategy_name(), plan->changes.empty() ? "" : " and ",
-                        fmt::join(plan->changes, " "), in_bytes(plan->memory_bytes))};
+    const int64_t ranks = plan->data * plan->division.tensor * plan->division.pipeline;
+    ways.push_back(fmt::format("{} ranks fit with strategy {}{}{}: {} on each.", ranks,
+                               plan->strategy_name(), plan->changes.empty() ? "" : " and ",
+                               fmt::join(plan->changes, " "), in_bytes(plan->memory_bytes)));
+    return ways;
   }
-  return {fmt::format(
-      "More ranks do not help: even with zero3 a rank holds a layer's weights and gradients and "
-      "its "
-      "own activations, and needs {} at least. Use GPUs with that memory or a smaller model; "
-      "dividing layers takes pipeline or tensor parallelism, which this version does not have.",
-      in_bytes(least_memory(training, cluster)))};
+  if (ways.empty()) {
+    ways.push_back(fmt::format(
+        "More ranks do not help: even with zero3 a rank holds a layer's weights and gradients and "
+        "its own activations, and needs {} at least.",
+        in_bytes(least_memory(training, cluster))));
+  }
+  ways.back() += " Use GPUs with more memory or a smaller model.";
+  return ways;
 }
 
 }  // namespace ddp::train

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/app/parallel_plan.h"
+#include "trainer/app/plan_input.h"
 #include "trainer/app/trainer_args.h"
 #include "trainer/config/config.h"
 

@@ -30,7 +30,7 @@ struct MemoryColumn {
 
 const std::vector<MemoryColumn>& memory_columns() {
   static const std::vector<MemoryColumn> columns = {
-      {"weights", {"weights", "collected_weights"}},
+      {"weights", {"weights", "collected_weights", "weight_copies", "table_copy"}},
       {"gradients", {"gradients", "ddp_buckets", "gradient_buckets"}},
       {"optimizer", {"optimizer", "averaged_weights"}},
       {"activations", {"activations", "logits"}},
@@ -61,10 +61,9 @@ Row headings() {
 }
 
 Row row_of(const ParallelPlan& plan, bool cuda) {
-  Row row = {std::string(plan.strategy_name()), fmt::format("{}", plan.data),
-             in_bytes(plan.memory_bytes)};
+  Row row = {plan.name(), fmt::format("{}", plan.data), in_bytes(plan.memory_bytes)};
   for (const int64_t bytes : memory_by_column(plan, cuda)) row.push_back(in_bytes(bytes));
-  row.push_back(short_number(plan.sent_bytes) + "B");
+  row.push_back(short_number(plan.time.sent_bytes) + "B");
   row.push_back(in_seconds(plan.time.total_s()));
   row.push_back(plan.largest_batch > 0 ? fmt::format("{}", plan.largest_batch) : "-");
   row.push_back(fmt::format("{}: {}", plan.fits ? "yes" : "no", plan.reason));
@@ -86,21 +85,79 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-Json as_json(const ParallelPlan& plan) {
+bool divides_model(const ParallelPlan& plan) { return !plan.division.leaves_model_whole(); }
+
+bool is_better(const ParallelPlan& plan, const ParallelPlan& than) {
+  if (plan.fits != than.fits) return plan.fits;
+  if (plan.fits) return plan.time.total_s() < than.time.total_s();
+  return plan.memory_bytes < than.memory_bytes;
+}
+
+/// All that leave the model whole; of those that divide it among equally many ranks in the same way
+/// the best.
+std::vector<const ParallelPlan*> shown(const std::vector<ParallelPlan>& plans) {
+  std::vector<const ParallelPlan*> rows;
+  std::map<std::pair<int64_t, int64_t>, std::size_t> places;
+  for (const ParallelPlan& plan : plans) {
+    if (divides_model(plan) && !plan.accepted) continue;
+    const std::pair ranks(plan.division.tensor, plan.division.pipeline);
+    const auto [place, is_new] = places.try_emplace(ranks, rows.size());
+    if (is_new || !divides_model(plan))
+      rows.push_back(&plan);
+    else if (is_better(plan, *rows[place->second]))
+      rows[place->second] = &plan;
+  }
+  return rows;
+}
+
+/// "Not possible: " and the divisions that the trainer refuses altogether, by their first reason.
+std::string refused(const std::vector<ParallelPlan>& plans) {
+  std::map<std::pair<int64_t, int64_t>, const ParallelPlan*> first;
+  for (const ParallelPlan& plan : plans) {
+    if (!divides_model(plan)) continue;
+    const std::pair ranks(plan.division.tensor, plan.division.pipeline);
+    const auto [place, is_new] = first.try_emplace(ranks, &plan);
+    if (plan.accepted) place->second = nullptr;
+  }
+  std::string text;
+  for (const auto& [ranks, plan] : first) {
+    if (plan == nullptr) continue;
+    text += fmt::format("Not possible: tensor={} pipeline={}: {}\n", ranks.first, ranks.second,
+                        plan->reason);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+Json as_json(const ParallelPlan& plan, bool cuda) {
+  Json kinds = Json::object();
+  for (const MemoryItem& item : plan.items)
+    if (counts(item, cuda)) kinds[item.name] = item.bytes;
   return {{"strategy", plan.strategy_name()},
-          {"tensor", plan.tensor},
-          {"pipeline", plan.pipeline},
+          {"tensor", plan.division.tensor},
+          {"pipeline", plan.division.pipeline},
           {"data", plan.data},
           {"memory_bytes", plan.memory_bytes},
           {"step_seconds", plan.time.total_s()},
           {"fits", plan.fits},
-          {"reason", plan.reason}};
+          {"reason", plan.reason},
+          {"sequence_parallel", plan.division.sequence_parallel},
+          {"pipeline_schedule", name_of(plan.division.schedule)},
+          {"pipeline_chunks", plan.division.chunks},
+          {"accepted", plan.accepted},
+          {"memory_by_kind", kinds},
+          {"sent_bytes", plan.time.sent_bytes},
+          {"idle_share", plan.time.idle_share},
+          {"seconds_by_kind",
+           {{"computation", plan.time.compute_s},
+            {"communication", plan.time.exposed_s},
+            {"bubble", plan.time.bubble_s},
+            {"update", plan.time.update_s}}}};
 }
 
 /// A plan and "overrides", which make a training follow it.
-Json as_json(const std::optional<ParallelPlan>& choice) {
+Json as_json(const std::optional<ParallelPlan>& choice, bool cuda) {
   if (!choice) return nullptr;
-  Json json = as_json(*choice);
+  Json json = as_json(*choice, cuda);
   json["overrides"] = {fmt::format("distributed_config.strategy={}", choice->strategy_name())};
   for (const std::string& change : choice->changes) json["overrides"].push_back(change);
   return json;
@@ -109,14 +166,15 @@ Json as_json(const std::optional<ParallelPlan>& choice) {
 }  // namespace
 
 std::string plan_yaml(const ParallelPlan& plan) {
-  std::map<std::string, std::string> sections;
+  std::map<std::string, std::string> sections = {
+      {"distributed_config", fmt::format("  strategy: {}\n", plan.strategy_name())}};
   for (const std::string& change : plan.changes) {
     const auto dot = change.find('.');
     const auto equal = change.find('=');
     sections[change.substr(0, dot)] += fmt::format(
         "  {}: {}\n", change.substr(dot + 1, equal - dot - 1), change.substr(equal + 1));
   }
-  std::string text = fmt::format("distributed_config:\n  strategy: {}\n", plan.strategy_name());
+  std::string text;
   for (const auto& [section, keys] : sections) text += fmt::format("{}:\n{}", section, keys);
   return text;
 }
@@ -125,24 +183,25 @@ std::string plan_text(const PlanAnswer& answer) {
   std::string text;
   for (const std::string& fact : answer.facts) text += fact + "\n";
   std::vector<Row> rows = {headings()};
-  for (const ParallelPlan& plan : answer.plans) rows.push_back(row_of(plan, answer.cuda));
-  text += fmt::format("\n{}\n", aligned(rows));
+  for (const ParallelPlan* plan : shown(answer.plans)) rows.push_back(row_of(*plan, answer.cuda));
+  text += fmt::format("\n{}\n{}", aligned(rows), refused(answer.plans));
   if (!answer.choice) {
     text += "Nothing fits.\n";
     for (const std::string& way : answer.ways_out) text += way + "\n";
     return text;
   }
   const ParallelPlan& choice = *answer.choice;
-  return text + fmt::format("Choice: {} on {}, {} a step, {} on each.\n\n{}",
-                            choice.strategy_name(), counted(choice.data, "rank"),
-                            in_seconds(choice.time.total_s()), in_bytes(choice.memory_bytes),
-                            plan_yaml(choice));
+  return text +
+         fmt::format(
+             "Choice: {} on {}, {} a step, {} on each.\n\n{}", choice.name(),
+             counted(choice.data * choice.division.tensor * choice.division.pipeline, "rank"),
+             in_seconds(choice.time.total_s()), in_bytes(choice.memory_bytes), plan_yaml(choice));
 }
 
 std::string plan_json(const PlanAnswer& answer) {
   Json plans = Json::array();
-  for (const ParallelPlan& plan : answer.plans) plans.push_back(as_json(plan));
-  return Json{{"plans", plans}, {"choice", as_json(answer.choice)}}.dump(2) + "\n";
+  for (const ParallelPlan& plan : answer.plans) plans.push_back(as_json(plan, answer.cuda));
+  return Json{{"plans", plans}, {"choice", as_json(answer.choice, answer.cuda)}}.dump(2) + "\n";
 }
 
 }  // namespace ddp::train

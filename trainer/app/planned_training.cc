@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trainer/config/keys/config_checks.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 
@@ -41,6 +42,18 @@ LayerFacts layer_facts(const Config& config, const TaskCost& task) {
   return facts;
 }
 
+/// The trainer's own checks of a configuration that is divided among ranks.
+std::string refusal(const Config& config, const TaskCost& task) {
+  try {
+    check_parallelism(config, Given({}, ""));
+    task.check_division(config);
+  } catch (const UserError& error) {
+    const std::string_view text = error.what();
+    return std::string(text.substr(text.starts_with(": ") ? 2 : 0));
+  }
+  return "";
+}
+
 }  // namespace
 
 PlannedTraining planned_training(const Config& config, const TaskCost& task) {
@@ -61,6 +74,9 @@ PlannedTraining planned_training(const Config& config, const TaskCost& task) {
   };
   if (config.task == TaskKind::kCausalLm)
     training.savers = causal_architecture(config).memory_savers();
+  training.layout = task.layout();
+  training.recomputes = recomputed_share(config) > 0.0;
+  training.refusal = [&task](const Config& changed) { return refusal(changed, task); };
   const LayerFacts layers = layer_facts(config, task);
   training.largest_layer = layers.largest;
   training.matrices = layers.matrices;

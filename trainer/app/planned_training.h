@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer/app/parallel_plan.h"
+#include "trainer/app/plan_input.h"
 #include "trainer/task/task_cost.h"
 
 namespace ddp::train {

@@ -39,7 +39,7 @@ Cluster cluster_of(Config config, const DevicePlan& plan, const DistEnv& env, do
 StrategyChoice planned_choice(const Config& config, const Task& task, const Cluster& cluster) {
   try {
     const PlannedTraining training = planned_training(config, task);
-    return choice_among(parallel_plans(training, cluster), training, cluster);
+    return choice_among(strategy_plans(training, cluster), training, cluster);
   } catch (const UserError& error) {
     return {Strategy::kDdp, error.what()};
   }
@@ -63,15 +63,16 @@ StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const Planne
       std::any_of(plans.begin(), plans.end(), [](const ParallelPlan& plan) { return plan.fits; });
   if (fitting) {
     const auto best = chosen_plan(plans, training, cluster);
-    return {best->strategy, fmt::format("the fastest that fits, with {} of {} on each rank; {}",
-                                        in_bytes(best->memory_bytes),
-                                        in_bytes(cluster.memory_bytes), best->reason)};
+    return {
+        best->division.strategy,
+        fmt::format("the fastest that fits, with {} of {} on each rank; {}",
+                    in_bytes(best->memory_bytes), in_bytes(cluster.memory_bytes), best->reason)};
   }
   const auto leanest = std::min_element(plans.begin(), plans.end(),
                                         [](const ParallelPlan& one, const ParallelPlan& two) {
                                           return one.memory_bytes < two.memory_bytes;
                                         });
-  return {leanest->strategy,
+  return {leanest->division.strategy,
           fmt::format("none is expected to fit in {} on each rank, and it needs least, {}; "
                       "trainer plan shows what would fit",
                       in_bytes(cluster.memory_bytes), in_bytes(leanest->memory_bytes))};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -26,6 +27,18 @@ inline int64_t bytes_of_rank(const std::vector<MemoryItem>& items, bool cuda) {
   int64_t bytes = 0;
   for (const MemoryItem& item : items) bytes += counts(item, cuda) ? item.bytes : 0;
   return bytes;
+}
+
+/// The items of the rank that needs most: in a pipeline each stage has its own.
+inline std::vector<MemoryItem> items_of_largest_rank(const MemoryModel& model, const Config& config,
+                                                     ComputePlace place) {
+  std::vector<MemoryItem> largest = model(config, place);
+  for (place.stage = 1; place.stage < config.distributed.pipeline; ++place.stage) {
+    auto items = model(config, place);
+    if (bytes_of_rank(items, place.cuda) > bytes_of_rank(largest, place.cuda))
+      largest = std::move(items);
+  }
+  return largest;
 }
 
 /// Micro-batches of the rank that computes most of them in a step.

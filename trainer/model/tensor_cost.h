@@ -1,4 +1,4 @@
-// What a training keeps on ranks that share the layers of a model. No LibTorch in it.
+// What a training keeps on ranks that divide a model. No LibTorch in it.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,22 @@
 
 namespace ddp::train {
 
-/// As state_items(), of rank 0, which also gathers snapshots; `layout`: how the ranks divide the
-/// parameters.
+/// As state_items(), of the first rank of place.stage; that of stage 0 gathers snapshots. `layout`:
+/// how ranks divide the parameters.
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place, const WeightsLayout& layout);
+
+/// What a rank of `stage` holds of each of the parameters; of those of other stages sizes of {0}.
+std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
+                                           const WeightsLayout& layout, const Config& config,
+                                           int64_t stage);
+
+/// Of a pipeline: the output that is being sent, and an input or gradient that has arrived early.
+/// `row`: elements of a hidden state.
+inline double message_bytes(double row) {
+  constexpr double kFloatBytes = 4.0;
+  return 2 * kFloatBytes * row;
+}
 
 }  // namespace ddp::train

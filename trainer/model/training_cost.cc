@@ -9,6 +9,7 @@
 
 #include "trainer/model/lora.h"
 #include "trainer/model/memory_model.h"
+#include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
@@ -112,14 +113,24 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   return counts;
 }
 
-/// What a rank holds of parameters that `ranks` share.
-std::vector<ParameterShape> own_shapes(std::vector<ParameterShape> parameters,
-                                       const WeightsLayout& layout, int64_t ranks) {
-  for (ParameterShape& parameter : parameters) {
-    for (const WeightPlace& place : layout)
-      if (place.name == parameter.name) parameter.sizes = shape_of(cut_of(place, 0, ranks));
+/// Whether the layers of `place` are among those of a stage.
+bool is_in(const ModelPart& part, const WeightPlace& place) {
+  if (place.block == WeightPlace::kBeforeBlocks) return part.has_first();
+  if (place.block == WeightPlace::kAfterBlocks) return part.has_last();
+  return part.has(place.block);
+}
+
+/// Bytes of the last stage's copy of a tied table, and of its gradient.
+double table_copy_bytes(const Config& config, const WeightsLayout& layout,
+                        const ComputePlace& place) {
+  if (config.distributed.pipeline == 1 || !shares_table(layout)) return 0.0;
+  if (place.stage + 1 < config.distributed.pipeline) return 0.0;
+  for (const WeightPlace& weight : layout) {
+    if (weight.split != Split::kVocabulary) continue;
+    const auto sizes = shape_of(cut_of(weight, 0, config.distributed.tensor));
+    return 2 * kFloat * static_cast<double>(ParameterShape{weight.name, sizes, {}}.count());
   }
-  return parameters;
+  return 0.0;
 }
 
 /// What a rank of ZeRO holds of gradients besides its shard: two tables that buckets travel in;
@@ -146,6 +157,24 @@ double offloaded_copies(double trained, double largest) {
 
 }  // namespace
 
+std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
+                                           const WeightsLayout& layout, const Config& config,
+                                           int64_t stage) {
+  std::map<std::string_view, const WeightPlace*> places;
+  for (const WeightPlace& place : layout) places[place.name] = &place;
+  const bool cut = config.distributed.pipeline > 1;
+  const ModelPart part = cut ? part_of_stage(config, layout, stage) : ModelPart{};
+  std::vector<ParameterShape> own;
+  for (const ParameterShape& parameter : parameters) {
+    const WeightPlace& place = *places.at(parameter.name);
+    own.push_back(parameter);
+    own.back().sizes = cut && !is_in(part, place)
+                           ? std::vector<int64_t>{0}
+                           : shape_of(cut_of(place, 0, config.distributed.tensor));
+  }
+  return own;
+}
+
 int64_t count_of(const std::vector<ParameterShape>& parameters) {
   return std::accumulate(
       parameters.begin(), parameters.end(), int64_t{0},
@@ -162,14 +191,16 @@ double logit_bytes(const LossSizes& s) {
                            ? std::max(1.0, std::floor(static_cast<double>(kAutomaticLogitBytes) /
                                                       (kFloat * s.vocab_size)))
                            : s.chunk_size.value;
-  if (chunk == 0 || s.tokens <= chunk) {
+  const bool whole = chunk == 0 || s.tokens <= chunk;
+  if (whole && !s.divided) {
     // Log-probabilities, their gradient and that of the logits; in lower precision a copy of both.
     const double copies = s.compute < kFloat ? 2 * s.compute : 0;
-    return s.tokens * s.vocab_size * (3 * kFloat + copies);
+    const double logits = s.tokens * s.vocab_size;
+    return logits * (3 * kFloat + copies) + (s.finished - 1) * logits * kFloat;
   }
   const double copy = s.compute < kFloat ? s.compute : 0;
   const double gradients = s.tokens * s.width * kFloat + s.vocab_size * s.width * kFloat;
-  return chunk * s.vocab_size * (kFloat + copy) + gradients;
+  return (whole ? s.tokens : chunk) * s.vocab_size * (kFloat + copy) + s.finished * gradients;
 }
 
 void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
@@ -188,23 +219,24 @@ std::vector<MemoryItem> state_items(const Config& config,
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place, const WeightsLayout& layout) {
-  const int64_t tensor = config.distributed.tensor;
+  const bool divided = ranks_of_copy(config.distributed) > 1;
+  const auto own = divided ? shapes_of_rank(parameters, layout, config, place.stage) : parameters;
   const StateCounts whole = state_counts(config, parameters);
-  const StateCounts n =
-      tensor > 1 ? state_counts(config, own_shapes(parameters, layout, tensor)) : whole;
-  const int64_t copies = std::max<int64_t>(1, place.world_size / tensor);  // of the model
+  const StateCounts n = divided ? state_counts(config, own) : whole;
+  const int64_t copies = copies_of_model(config.distributed, place.world_size);
   const bool alone = copies == 1;
   const bool sharded = divides_state(config.distributed.strategy) && !alone;
   const double ranks = sharded ? static_cast<double>(copies) : 1.0;  // that share it
   const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
-  const Collected of_units =
-      units ? collected(unit_counts(config, parameters), place.cuda) : Collected{};
+  const Collected of_units = units ? collected(unit_counts(config, own), place.cuda) : Collected{};
   // Of what a snapshot has, rank 0 copies all, or every rank its part.
   const AutoSwitch shards = config.trainer.snapshot_shards;
-  const bool parts = !alone && tensor == 1 &&
+  const bool parts = !alone && !divided &&
                      (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));
-  const double state = kFloat * (whole.all + whole.states + whole.averages) /
-                       (parts ? static_cast<double>(place.world_size) : 1.0);
+  const bool saves = parts || place.stage == 0;
+  const double state = saves ? kFloat * (whole.all + whole.states + whole.averages) /
+                                   (parts ? static_cast<double>(place.world_size) : 1.0)
+                             : 0.0;
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   double in_buckets = of_units.gradients;
   if (sharded && !units) in_buckets = unsharded_gradients(config, n, copies);
@@ -217,6 +249,7 @@ std::vector<MemoryItem> state_items(const Config& config,
           {"optimizer", rounded(kFloat * n.states / ranks), updated},
           {"averaged_weights", rounded(kFloat * n.averages / ranks), updated},
           {"offloaded_weights", rounded(copies_of_weights), MemoryKind::kHost},
+          {"table_copy", rounded(table_copy_bytes(config, layout, place))},
           {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
           {"gradient_buckets", rounded(in_buckets)},
           {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},

@@ -45,6 +45,7 @@ inline double flops_per_token(const ModelSize& size) {
 struct ComputePlace {
   bool cuda = false;
   int64_t world_size = 1;
+  int64_t stage = 0;  ///< Of the ranks of a pipeline.
 };
 
 enum class MemoryKind { kDevice, kHost, kShared };
@@ -64,6 +65,8 @@ struct LossSizes {
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
   AutoNumber chunk_size;
+  bool divided = false;   ///< Ranks share the vocabulary: the loss is computed in chunks.
+  double finished = 1.0;  ///< Micro-batches that wait for their backward pass with it.
 };
 /// Bytes of the logits and of what CausalModel::loss() makes of them.
 double logit_bytes(const LossSizes& sizes);

@@ -72,20 +72,6 @@ PipelineOrder zero_bubble(const PipelineShape& shape, int rank) {
   return order;
 }
 
-PipelineOrder computations(PipelineSchedule schedule, const PipelineShape& shape, int rank) {
-  switch (schedule) {
-    case PipelineSchedule::kGpipe:
-      return gpipe(shape, rank);
-    case PipelineSchedule::k1f1b:
-      return one_forward_one_backward(shape, rank);
-    case PipelineSchedule::kInterleaved:
-      return interleaved(shape, rank);
-    case PipelineSchedule::kZeroBubble:
-      return zero_bubble(shape, rank);
-  }
-  return {};
-}
-
 int64_t duration(Kind kind) { return kind == Kind::kBackward ? 2 : 1; }
 
 /// Runs the computations of all ranks as if messages took no time, and adds each message to the
@@ -198,10 +184,29 @@ class Merge {
 
 }  // namespace
 
+bool suits(PipelineSchedule schedule, const PipelineShape& shape) {
+  return schedule != PipelineSchedule::kInterleaved || shape.micro_batches % shape.ranks == 0;
+}
+
+PipelineOrder pipeline_computations(PipelineSchedule schedule, const PipelineShape& shape,
+                                    int rank) {
+  switch (schedule) {
+    case PipelineSchedule::kGpipe:
+      return gpipe(shape, rank);
+    case PipelineSchedule::k1f1b:
+      return one_forward_one_backward(shape, rank);
+    case PipelineSchedule::kInterleaved:
+      return interleaved(shape, rank);
+    case PipelineSchedule::kZeroBubble:
+      return zero_bubble(shape, rank);
+  }
+  return {};
+}
+
 std::vector<PipelineOrder> pipeline_orders(PipelineSchedule schedule, const PipelineShape& shape) {
   std::vector<PipelineOrder> computed;
   for (int rank = 0; rank < shape.ranks; ++rank)
-    computed.push_back(computations(schedule, shape, rank));
+    computed.push_back(pipeline_computations(schedule, shape, rank));
   return Merge(shape, std::move(computed)).merged();
 }
 

@@ -53,6 +53,14 @@ using PipelineOrder = std::vector<PipelineAction>;
 /// chunk.
 std::vector<PipelineOrder> pipeline_orders(PipelineSchedule schedule, const PipelineShape& shape);
 
+/// Whether a pipeline of that shape can follow `schedule`: interleaved takes groups of as many
+/// micro-batches as there are ranks.
+bool suits(PipelineSchedule schedule, const PipelineShape& shape);
+
+/// The computations of a rank alone, in their order.
+PipelineOrder pipeline_computations(PipelineSchedule schedule, const PipelineShape& shape,
+                                    int rank);
+
 /// Whether `action` computes, rather than sends or receives.
 bool computes(PipelineAction::Kind kind);
 

@@ -53,8 +53,7 @@ struct NoGradients : torch::autograd::Function<NoGradients> {
 /// On all ranks of the run. Throws UserError.
 void check_micro_batches(const DistributedConfig& config, const PipelineShape& shape,
                          ProcessGroup& world) {
-  const bool any = config.pipeline_schedule != PipelineSchedule::kInterleaved;
-  const bool fits = any || shape.micro_batches % shape.ranks == 0;
+  const bool fits = suits(config.pipeline_schedule, shape);
   if (world.all_reduce_max_async(fits ? 0 : 1).wait() == 0) return;
   throw UserError(fmt::format(
       "distributed_config.pipeline_schedule=interleaved needs a multiple of pipeline={} "

@@ -10,6 +10,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/model_division.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
@@ -121,58 +122,19 @@ const SampleSource* CausalLm::test() const { return test_.get(); }
 
 // What cannot be divided is refused here, before a model is built.
 void CausalLm::divide(Mesh& mesh) {
-  if (mesh.shape().pipeline > 1) cut_into_part(mesh);
-  if (mesh.shape().tensor == 1) return;
-  check_divisible(mesh.shape().tensor);
+  check_division(config_);
+  const MeshShape& shape = mesh.shape();
+  if (shape.pipeline > 1) part_ = part_of_stage(config_, layout(), mesh.place().stage);
+  if (shape.tensor == 1) return;
   tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
 }
 
-void CausalLm::check_divisible(int64_t ranks) const {
-  const std::string key = fmt::format("distributed_config.tensor={}", ranks);
-  if (!architecture_.shares_layers()) {
-    throw UserError(
-        fmt::format("{}: divides model=gpt and llama, and this is model={}; use strategy=zero3, "
-                    "which divides any model",
-                    key, config_.model));
-  }
-  if (config_.lora.enabled())
-    throw UserError(key + ": does not divide adapters; remove lora.rank or tensor");
-  if (data_->tokenizer().size() < ranks)
-    throw UserError(fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key,
-                                data_->tokenizer().size()));
-  for (const WeightPlace& place : architecture_.layout(config_, data_->tokenizer().size())) {
-    if (place.split == Split::kInEachPart && divides_state(config_.distributed.strategy))
-      throw UserError(
-          fmt::format("{}: llama_config.qk_norm works with strategy=ddp only; remove {}", key,
-                      name_of(config_.distributed.strategy)));
-    const bool divided = place.split == Split::kColumns || place.split == Split::kRows;
-    if (!divided || place.units % ranks == 0) continue;
-    throw UserError(
-        fmt::format("{}: {} has {} heads, which {} ranks cannot share evenly; use a "
-                    "divisor of {}",
-                    key, architecture_.name(), place.units, ranks, place.units));
-  }
-  if (!config_.distributed.sequence_parallel || config_.data.block_size % ranks == 0) return;
-  throw UserError(fmt::format(
-      "distributed_config.sequence_parallel: {} ranks cannot share the {} rows of a sequence "
-      "evenly; make data_config.block_size a multiple of {}, or remove sequence_parallel",
-      ranks, config_.data.block_size, ranks));
+WeightsLayout CausalLm::layout() const {
+  return architecture_.layout(config_, data_->tokenizer().size());
 }
 
-void CausalLm::cut_into_part(const Mesh& mesh) {
-  const MeshShape& shape = mesh.shape();
-  const auto layout = architecture_.layout(config_, data_->tokenizer().size());
-  const StageCosts costs = stage_costs(layout, config_.data.block_size);
-  const auto stages = static_cast<int64_t>(shape.pipeline) * config_.distributed.pipeline_chunks;
-  if (stages > costs.layers) {
-    throw UserError(fmt::format(
-        "distributed_config.pipeline={}: {} stages need a layer each, and the model has {}; use "
-        "pipeline={} or less",
-        shape.pipeline, stages, counted(costs.layers, "layer"),
-        costs.layers / config_.distributed.pipeline_chunks));
-  }
-  part_ = part_of_rank(cut_into_stages(costs, static_cast<int>(stages)), mesh.place().stage,
-                       shape.pipeline);
+void CausalLm::check_division(const Config& config) const {
+  train::check_division(config, architecture_, data_->tokenizer().size());
 }
 
 std::vector<int64_t> CausalLm::activation_shape(const Batch& batch) const {

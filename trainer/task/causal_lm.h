@@ -32,6 +32,8 @@ class CausalLm : public Task, private StageModel {
   const SampleSource* test() const override;
 
   void divide(Mesh& mesh) override;
+  WeightsLayout layout() const override;
+  void check_division(const Config& config) const override;
   void complete_gradients() override { model_->sum_partial_gradients(); }
   ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
   std::vector<ParameterShape> whole_shapes() const override {
@@ -80,11 +82,9 @@ class CausalLm : public Task, private StageModel {
   torch::Tensor shared_table() const override { return model_->shared_table(); }
   void set_links(StageLinks* links) override { model_->set_links(links); }
 
-  void cut_into_part(const Mesh& mesh);
   void cut_model(std::optional<uint64_t> seed);
   static torch::Tensor countable_targets(const Batch& batch);
   std::vector<NamedTensor> weights() const;
-  void check_divisible(int64_t ranks) const;
   std::string describe_shares() const;
   void open_eval_sets();
   /// Throws UserError: the weights' embeddings are those of other tokens.

@@ -57,6 +57,7 @@ class Task : public TaskCost, public TaskReport {
   /// Before build_model(): the model that it builds is this rank's part of one that is divided
   /// between ranks. `mesh` outlives the task. Throws UserError if it cannot be divided like that.
   virtual void divide(Mesh& mesh);
+  void check_division(const Config& config) const override;
   /// What this rank's parameters are of the whole model's; empty: it has the whole model.
   virtual ParameterCuts parameter_cuts() const { return {}; }
   /// What parameters() are of the whole model: the same on all ranks.

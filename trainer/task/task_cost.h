@@ -8,6 +8,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/training_cost.h"
+#include "trainer/model/weights_layout.h"
 
 namespace ddp::train {
 
@@ -25,6 +26,11 @@ class TaskCost {
   virtual double flops_per_unit() const { return 0.0; }
   /// How flops_per_unit() counts them, for people: "6N + 12LHQT per token".
   virtual std::string_view flops_formula() const { return ""; }
+  /// How ranks divide the model; empty: they cannot.
+  virtual WeightsLayout layout() const { return {}; }
+  /// Throws UserError with the reason why the model cannot be divided as the distributed_config of
+  /// `config` asks.
+  virtual void check_division(const Config& config) const = 0;
   /// Memory that a rank needs to train this task with `config`, which may differ from the task's
   /// own in everything that does not depend on the data; empty: unknown.
   virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,

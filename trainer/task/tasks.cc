@@ -47,13 +47,20 @@ const TaskRow& row_of(TaskKind kind) {
   throw std::logic_error(fmt::format("task {} has no row in kTasks", task_name(kind)));
 }
 
-}  // namespace
-
-void Task::divide(Mesh& mesh) {
+[[noreturn]] void refuse_division(bool pipeline) {
   throw UserError(fmt::format(
       "distributed_config.{} divides a causal language model; this task trains another one: use "
       "strategy=zero3, which divides any model",
-      mesh.shape().pipeline > 1 ? "pipeline" : "tensor"));
+      pipeline ? "pipeline" : "tensor"));
+}
+
+}  // namespace
+
+void Task::divide(Mesh& mesh) { refuse_division(mesh.shape().pipeline > 1); }
+
+void Task::check_division(const Config& config) const {
+  const bool pipeline = config.distributed.pipeline > 1;
+  if (pipeline || config.distributed.tensor > 1) refuse_division(pipeline);
 }
 
 std::vector<ParameterShape> Task::whole_shapes() const { return shapes_of(parameters()); }

@@ -1,7 +1,13 @@
 // Which plan a training gets: the cases of "when to use which strategy", as sizes.
 #include "trainer/app/parallel_plan.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "tests/support/catch.h"
+#include "trainer/model/model_division.h"
+#include "trainer/model/tensor_cost.h"
+#include "trainer/parallel/pipeline_time.h"
 
 namespace ddp::train {
 namespace {
@@ -66,6 +72,67 @@ int64_t bytes_of(const ParallelPlan& plan, const std::string& name) {
   return 0;
 }
 
+/// A GPT's layout and sizes, in blocks of 12 width^2 parameters; activations divide like layers.
+struct Blocks {
+  int64_t layers = 8;
+  int64_t width = 1024;
+  int64_t vocabulary = 8192;
+  int64_t tokens = 1024;
+
+  WeightsLayout layout() const {
+    WeightsLayout places = {{"table",
+                             {vocabulary, width},
+                             WeightPlace::kBeforeBlocks,
+                             Split::kVocabulary,
+                             1,
+                             vocabulary}};
+    for (int64_t i = 0; i < layers; ++i)
+      places.push_back({"h." + std::to_string(i), {12 * width, width}, i, Split::kColumns, 1, 8});
+    places.push_back({"head",
+                      {vocabulary, width},
+                      WeightPlace::kAfterBlocks,
+                      Split::kVocabulary,
+                      1,
+                      vocabulary});
+    return places;
+  }
+};
+
+PlannedTraining training_of_blocks(const Blocks& blocks, int64_t batch_size,
+                                   int64_t micro_batches = 1) {
+  PlannedTraining training;
+  training.config.trainer.batch_size = batch_size;
+  training.config.trainer.grad_accumulation_steps = micro_batches;
+  training.config.data.block_size = blocks.tokens;
+  training.layout = blocks.layout();
+  training.memory = [blocks](const Config& config, const ComputePlace& place) {
+    std::vector<ParameterShape> shapes;
+    for (const WeightPlace& weight : blocks.layout())
+      shapes.push_back({weight.name, weight.shape, ParameterRole::kOther});
+    const StageLoad load = stage_load(config, blocks.layout(), place);
+    const double row =
+        static_cast<double>(config.trainer.batch_size * blocks.tokens * blocks.width);
+    const double bytes =
+        load.kept_layers * row * 40.0 / static_cast<double>(config.distributed.tensor);
+    return with_items(state_items(config, shapes, place, blocks.layout()),
+                      {{"activations", static_cast<int64_t>(bytes)}});
+  };
+  training.flops_per_sample = [blocks](const Config& config) {
+    return 6.0 * static_cast<double>(elements_of(blocks.layout()) * config.data.block_size);
+  };
+  training.largest_layer =
+      std::max(12 * blocks.width * blocks.width, blocks.vocabulary * blocks.width);
+  training.units = blocks.layers;
+  training.root = 2 * blocks.vocabulary * blocks.width;
+  return training;
+}
+
+const ParallelPlan* found(const std::vector<ParallelPlan>& plans, const Division& division) {
+  for (const ParallelPlan& plan : plans)
+    if (plan.division == division) return &plan;
+  return nullptr;
+}
+
 /// 7.5 billion parameters, the example of the ZeRO paper.
 const Model kPaper{.matrices = 75, .matrix = 100 * kMillion};
 
@@ -74,9 +141,9 @@ const Model kPaper{.matrices = 75, .matrix = 100 * kMillion};
 TEST_CASE("a model that fits one GPU is trained there as it is") {
   const auto plan = choice(training_of({}, 8), gpus(1, 80));
   REQUIRE(plan);
-  CHECK(plan->strategy == Strategy::kDdp);
+  CHECK(plan->division.strategy == Strategy::kDdp);
   CHECK(plan->changes.empty());
-  CHECK(plan->sent_bytes == 0);
+  CHECK(plan->time.sent_bytes == 0);
   CHECK(plan->time.exposed_s == 0);
   const auto plans = parallel_plans(training_of({}, 8), gpus(1, 80));
   CHECK_FALSE(plans[1].fits);
@@ -131,7 +198,7 @@ TEST_CASE("a strategy that fits as it is comes before one that takes changes") {
   const Model model{.matrices = 40, .matrix = 100 * kMillion, .activations = 2 * kGB};
   const auto plan = choice(training_of(model, 8), gpus(8, 75));  // ddp: 64 GB of state
   REQUIRE(plan);
-  CHECK(plan->strategy == Strategy::kZero1);
+  CHECK(plan->division.strategy == Strategy::kZero1);
   CHECK(plan->changes.empty());
   const auto plans = parallel_plans(training_of(model, 8), gpus(8, 75));
   CHECK_THAT(plans[0].reason, Contains("; fits with trainer_config.batch_size=4 "
@@ -144,7 +211,7 @@ TEST_CASE("of plans that all take a smaller micro-batch the one with the largest
   const auto training = training_of(model, 16, 8);  // 25.6 GB of state
   const auto plan = choice(training, gpus(8, 40));
   REQUIRE(plan);
-  CHECK(plan->strategy == Strategy::kZero2);
+  CHECK(plan->division.strategy == Strategy::kZero2);
   CHECK(plan->batch_size == 8);
   const auto plans = parallel_plans(training, gpus(8, 40));
   CHECK_THAT(plans[0].reason, Contains("trainer_config.batch_size=4 "));
@@ -232,7 +299,7 @@ TEST_CASE("plans come in the order ddp, zero1, zero2, zero3, whatever the config
   std::vector<std::string> names;
   for (const auto& plan : plans) {
     names.emplace_back(plan.strategy_name());
-    CHECK(plan.tensor * plan.pipeline * plan.data == 6);
+    CHECK(plan.division.tensor * plan.division.pipeline * plan.data == 6);
     CHECK_FALSE(plan.reason.empty());
   }
   CHECK(names == std::vector<std::string>{"ddp", "zero1", "zero2", "zero3"});
@@ -243,15 +310,15 @@ TEST_CASE("a step sends what the strategy's collectives do") {
   const double full = 400e6 * 3 / 4;
   for (const int64_t micro_batches : {1, 4}) {
     const auto plans = parallel_plans(training_of(model, 1, micro_batches), gpus(4, 80));
-    CHECK(plans[0].sent_bytes == 2 * full);
-    CHECK(plans[1].sent_bytes == 2 * full);
-    CHECK(plans[2].sent_bytes == full * static_cast<double>(micro_batches) + full);
-    CHECK(plans[3].sent_bytes == 3 * full * static_cast<double>(micro_batches));
+    CHECK(plans[0].time.sent_bytes == 2 * full);
+    CHECK(plans[1].time.sent_bytes == 2 * full);
+    CHECK(plans[2].time.sent_bytes == full * static_cast<double>(micro_batches) + full);
+    CHECK(plans[3].time.sent_bytes == 3 * full * static_cast<double>(micro_batches));
   }
   auto halved = training_of(model, 1);
   halved.config.distributed.gradient_compression = GradientCompression::kBf16;
   const auto plans = parallel_plans(halved, gpus(4, 80));
-  CHECK(plans[0].sent_bytes == full);
+  CHECK(plans[0].time.sent_bytes == full);
   CHECK_FALSE(plans[1].fits);
   CHECK_THAT(plans[1].reason, Contains("without distributed_config.gradient_compression"));
 }
@@ -317,6 +384,111 @@ TEST_CASE("published steps of GPT-2 on eight H100 come out within a quarter") {
     const auto plans = parallel_plans(training, h100);
     CAPTURE(parameters);
     CHECK(plans[1].time.total_s() == Approx(seconds).epsilon(0.25));
+  }
+}
+
+TEST_CASE("a layer that no GPU holds is divided by tensor parallelism") {
+  // 12 width^2 = 3.2 billion parameters in a block: 26 GB of weights and gradients.
+  const auto training = training_of_blocks(Blocks{.layers = 2, .width = 16384, .tokens = 128}, 1);
+  const auto plan = choice(training, gpus(8, 24));
+  REQUIRE(plan);
+  CHECK(plan->division.tensor > 1);
+  for (const ParallelPlan& each : parallel_plans(training, gpus(8, 24)))
+    if (each.division.tensor == 1) CHECK_FALSE(each.fits);
+}
+
+TEST_CASE("on too few ranks for a layer the number of ranks that share it is named") {
+  const auto training = training_of_blocks(Blocks{.layers = 2, .width = 16384, .tokens = 128}, 1);
+  CHECK_FALSE(choice(training, gpus(1, 24)));
+  const auto ways = ways_out(training, gpus(1, 24));
+  REQUIRE(ways.size() == 2);
+  CHECK_THAT(ways[0], Contains("Only tensor parallelism divides a layer"));
+  CHECK_THAT(ways[1], Contains("ranks fit with") && Contains("distributed_config.tensor="));
+}
+
+TEST_CASE("every division of the ranks is a plan with the same global batch") {
+  const auto training = training_of_blocks(Blocks{}, 4, 2);
+  const auto plans = parallel_plans(training, gpus(8, 80));
+  for (const auto& [tensor, pipeline] : {std::pair{1, 8}, {2, 4}, {4, 2}, {8, 1}, {2, 1}, {1, 2}}) {
+    const Division division{Strategy::kDdp, tensor, pipeline};
+    const ParallelPlan* plan = found(plans, division);
+    REQUIRE(plan);
+    CHECK(plan->data * tensor * pipeline == 8);
+    const std::string accumulation =
+        "trainer_config.grad_accumulation_steps=" + std::to_string(2 * tensor * pipeline);
+    CHECK(std::count(plan->changes.begin(), plan->changes.end(), accumulation) == 1);
+  }
+}
+
+TEST_CASE("a plan that the trainer refuses has its reason and is never chosen") {
+  auto training = training_of_blocks(Blocks{}, 4, 2);
+  training.refusal = [](const Config& config) -> std::string {
+    return config.distributed.tensor == 1 ? "" : "no layers are shared";
+  };
+  const auto plans = parallel_plans(training, gpus(4, 80));
+  const ParallelPlan* refused = found(plans, {Strategy::kDdp, 2});
+  REQUIRE(refused);
+  CHECK_FALSE(refused->accepted);
+  CHECK_FALSE(refused->fits);
+  CHECK(refused->reason == "no layers are shared");
+  const auto plan = chosen_plan(plans, training, gpus(4, 80));
+  REQUIRE(plan);
+  CHECK(plan->division.tensor == 1);
+}
+
+TEST_CASE("a stage holds its layers alone, and the first one keeps most micro-batches") {
+  Config config;
+  config.trainer.grad_accumulation_steps = 8;
+  config.distributed.pipeline = 4;
+  config.data.block_size = 1024;
+  const auto layout = Blocks{.vocabulary = 64}.layout();
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const StageLoad load = stage_load(config, layout, {true, 4, stage});
+    CHECK(load.layers == 2);
+    CHECK(load.in_flight == static_cast<double>(4 - stage));
+    CHECK(load.kept_layers == 2.0 * static_cast<double>(4 - stage));
+    CHECK(load.first == (stage == 0));
+    CHECK(load.last == (stage == 3));
+  }
+}
+
+TEST_CASE("micro-batches in flight by formula are those of the schedule's order") {
+  DistributedConfig config;
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,
+                              PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
+    config.pipeline_schedule = schedule;
+    config.pipeline_chunks = schedule == PipelineSchedule::kInterleaved ? 3 : 1;
+    for (config.pipeline = 2; config.pipeline <= 8; ++config.pipeline) {
+      for (const int64_t micro_batches : {config.pipeline, 4 * config.pipeline}) {
+        const PipelineShape shape{static_cast<int>(config.pipeline),
+                                  static_cast<int>(config.pipeline_chunks), micro_batches};
+        for (int rank = 0; rank < shape.ranks; ++rank) {
+          CAPTURE(name_of(schedule), config.pipeline, micro_batches, rank);
+          CHECK(micro_batches_in_flight(config, rank, micro_batches) ==
+                in_flight(pipeline_computations(schedule, shape, rank)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a played schedule of equal stages waits as its formula says") {
+  constexpr double kForward = 1.0;
+  constexpr double kBackward = 2.0;
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,
+                              PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
+    const int chunks = schedule == PipelineSchedule::kInterleaved ? 2 : 1;
+    for (const int64_t micro_batches : {8, 16, 400}) {
+      const PipelineShape shape{4, chunks, micro_batches};
+      const std::vector<StageSeconds> stages(static_cast<std::size_t>(shape.stages()),
+                                             {kForward, kBackward});
+      const auto played = pipeline_time(schedule, shape, stages, 0.0);
+      const double work = static_cast<double>(micro_batches * chunks) * (kForward + kBackward);
+      const double bubble = pipeline_bubble(schedule, shape, kForward, 1.0, 1.0);
+      CAPTURE(name_of(schedule), micro_batches);
+      CHECK(played.seconds == Approx(work + bubble));
+      CHECK(played.idle_share == Approx(bubble / (work + bubble)));
+    }
   }
 }
 

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 ParallelPlan plan(Strategy strategy, bool fits) {
   ParallelPlan plan;
-  plan.strategy = strategy;
+  plan.division.strategy = strategy;
   plan.data = 4;
   plan.items = {{"weights", 1000},
                 {"gradients", 20},
@@ -22,8 +22,8 @@ ParallelPlan plan(Strategy strategy, bool fits) {
                 {"snapshot_copy", 50'000, MemoryKind::kHost, true}};
   plan.memory_bytes = 1423;
   plan.largest_batch = fits ? 7 : 0;
-  plan.sent_bytes = 2000;
   plan.time = {0.25, 0.125, 0.125};
+  plan.time.sent_bytes = 2000;
   plan.fits = fits;
   plan.reason = fits ? "computation takes 50% of a step" : "needs more";
   return plan;
@@ -49,8 +49,22 @@ std::vector<std::string> names_in(const Json& object) {
 TEST_CASE("the JSON of plans has the names that other programs rely on") {
   const auto json = Json::parse(plan_json(answer(true)));
   CHECK(names_in(json) == std::vector<std::string>{"plans", "choice"});
-  const std::vector<std::string> names = {"strategy",     "tensor",       "pipeline", "data",
-                                          "memory_bytes", "step_seconds", "fits",     "reason"};
+  const std::vector<std::string> names = {"strategy",
+                                          "tensor",
+                                          "pipeline",
+                                          "data",
+                                          "memory_bytes",
+                                          "step_seconds",
+                                          "fits",
+                                          "reason",
+                                          "sequence_parallel",
+                                          "pipeline_schedule",
+                                          "pipeline_chunks",
+                                          "accepted",
+                                          "memory_by_kind",
+                                          "sent_bytes",
+                                          "idle_share",
+                                          "seconds_by_kind"};
   REQUIRE(json["plans"].size() == 2);
   CHECK(names_in(json["plans"][0]) == names);
   CHECK(json["plans"][0]["strategy"] == "ddp");
@@ -102,6 +116,28 @@ TEST_CASE("the choice is YAML with a section for each group of keys") {
         "trainer_config:\n"
         "  batch_size: 4\n"
         "  grad_accumulation_steps: 2\n");
+}
+
+TEST_CASE(
+    "of equal divisions of the model the table has the best, and those that are refused below") {
+  PlanAnswer divided = answer(true);
+  ParallelPlan slow = plan(Strategy::kDdp, true);
+  slow.division.tensor = 2;
+  slow.changes = {"distributed_config.tensor=2", "trainer_config.grad_accumulation_steps=2"};
+  ParallelPlan fast = slow;
+  fast.division.sequence_parallel = true;
+  fast.time.compute_s = 0.1;
+  ParallelPlan refused = plan(Strategy::kDdp, false);
+  refused.division.pipeline = 4;
+  refused.accepted = false;
+  refused.reason = "too few layers";
+  divided.plans.insert(divided.plans.end(), {slow, fast, refused});
+  divided.choice = fast;
+  const std::string text = plan_text(divided);
+  CHECK_THAT(text, Contains("\nddp tensor=2+sp ") && !Contains("\nddp tensor=2 "));
+  CHECK_THAT(text, Contains("\nNot possible: tensor=1 pipeline=4: too few layers\n"));
+  CHECK_THAT(text, Catch::EndsWith("distributed_config:\n  strategy: ddp\n  tensor: 2\n"
+                                   "trainer_config:\n  grad_accumulation_steps: 2\n"));
 }
 
 }  // namespace ddp::train

@@ -11,6 +11,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/model_division.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
@@ -60,8 +61,8 @@ Estimate estimate(const Job& job) {
   Estimate result;
   result.parameters = task.parameter_parts();
   result.memory = estimate_memory(job.config, job.memory_model(), job.place, job.device_index);
-  const BatchPlan batches =
-      plan_batches(trainer, static_cast<int>(job.place.world_size), std::nullopt);
+  const int64_t copies = copies_of_model(job.config.distributed, job.place.world_size);
+  const BatchPlan batches = plan_batches(trainer, static_cast<int>(copies), std::nullopt);
   const int64_t samples = batches.micro_batches * trainer.batch_size;
   result.unit = task.unit();
   result.units_per_step = samples * task.units_per_sample();
@@ -142,6 +143,7 @@ int run_estimate(const TrainerArgs& args) {
   Config of_data = config;
   of_data.trainer.batch_size = 1;  // data that are too few for training can be estimated
   const Job job = job_of(config, of_data, args.estimate.world_size);
+  job.task->check_division(config);
   const Estimate result = estimate(job);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");

@@ -1,4 +1,4 @@
-// trainer plan: which strategy a training should use on GPUs that need not exist here.
+// trainer plan: how to divide a training should use on GPUs that need not exist here.
 #include <fmt/format.h>
 
 #include <memory>
@@ -13,8 +13,8 @@
 #include "trainer/app/planned_training.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/model_division.h"
 #include "trainer/run/batch_plan.h"
-#include "trainer/runtime/error.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -22,32 +22,21 @@ namespace {
 
 /// "A step  524.29k tokens: 4 micro-batches of 16 samples on each rank"
 std::string step_fact(const Config& config, const TaskCost& task, int64_t ranks) {
-  const BatchPlan batches = plan_batches(config.trainer, static_cast<int>(ranks), std::nullopt);
+  const int64_t copies = copies_of_model(config.distributed, ranks);
+  const BatchPlan batches = plan_batches(config.trainer, static_cast<int>(copies), std::nullopt);
   const int64_t units = batches.micro_batches * config.trainer.batch_size * task.units_per_sample();
-  const bool even = batches.micro_batches % ranks == 0;
-  return fmt::format("A step       {} {}: {}{} of {} on each rank",
+  const bool even = batches.micro_batches % copies == 0;
+  return fmt::format("A step       {} {}: {}{} of {} on each {}",
                      short_number(static_cast<double>(units)), task.unit(), even ? "" : "up to ",
-                     counted(micro_batches_of_rank(config.trainer, ranks), "micro-batch"),
-                     counted(config.trainer.batch_size, "sample"));
+                     counted(micro_batches_of_rank(config.trainer, copies), "micro-batch"),
+                     counted(config.trainer.batch_size, "sample"),
+                     copies == ranks ? "rank" : "copy of the model");
 }
 
 }  // namespace
 
 int run_plan(const TrainerArgs& args) {
   const Config config = load_config(args.config, args.overrides);
-  if (config.distributed.tensor > 1) {
-    throw UserError(
-        fmt::format("distributed_config.tensor={}: plan compares strategies that leave layers "
-                    "whole; remove it, "
-                    "or ask trainer estimate for the memory of this configuration",
-                    config.distributed.tensor));
-  }
-  if (config.distributed.pipeline > 1) {
-    throw UserError(
-        fmt::format("distributed_config.pipeline={}: plan compares strategies that leave models "
-                    "whole; remove it",
-                    config.distributed.pipeline));
-  }
   const PlanCluster described = plan_cluster(args.plan, config);
   Config of_data = config;
   of_data.trainer.batch_size = 1;  // data that are too few for training can be planned with

@@ -378,6 +378,13 @@ void Given::refuse(const std::string& key, const std::string& what) const {
   throw UserError(fmt::format("{}: {}: {}", where, key, what));
 }
 
+void check_parallelism(const Config& config, const Given& given) {
+  check_strategy(config, given);
+  check_offload(config.distributed, given);
+  check_tensor(config, given);
+  check_pipeline(config, given);
+}
+
 void complete_config(Config& config, const Given& given) {
   check_belongs_to_run(config, given);
   check_sources(config.data, given);
@@ -386,10 +393,7 @@ void complete_config(Config& config, const Given& given) {
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
-  check_strategy(config, given);
-  check_offload(config.distributed, given);
-  check_tensor(config, given);
-  check_pipeline(config, given);
+  check_parallelism(config, given);
   check_devices(config.distributed, given);
   check_logging(config, given);
   check_profile(config, given);

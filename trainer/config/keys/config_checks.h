@@ -31,6 +31,10 @@ class Given {
 /// UserError.
 void complete_config(Config& config, const Given& given);
 
+/// Checks which ways to divide a training work together; complete_config() includes it. Throws
+/// UserError.
+void check_parallelism(const Config& config, const Given& given);
+
 /// Makes relative paths absolute: against the current directory, but snapshot_path against
 /// hydra.run.dir if it was not given, in a job of a sweep, and with hydra.job.chdir. Throws
 /// UserError if the data cannot be read.

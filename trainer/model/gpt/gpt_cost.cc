@@ -8,6 +8,7 @@
 #include "trainer/model/cpu/kernels.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
@@ -54,6 +55,12 @@ struct GptSizes {
   double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
 
+/// Whether attention is computed step by step: with dropout on the CPU, and where ranks share heads
+/// on a GPU, too, as each has to draw the mask of all.
+bool keeps_scores(const GptSizes& s, const GptConfig& gpt, bool cuda) {
+  return gpt.attn_pdrop > 0 && !s.fused_attention && (!cuda || s.shared > 1);
+}
+
 /// What the backward pass of one block needs, bytes.
 double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   const double row = s.tokens * s.width;
@@ -67,8 +74,9 @@ double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
            (s.compute < kFloatSize ? 3 * row / s.shared * kFloatSize : 0.0);
   }
   // No fused attention with dropout there: q, k and v once more, then softmax, noise and product.
-  if (gpt.attn_pdrop > 0 && !cuda) {
-    bytes += 3 * row / s.shared * s.compute + 3 * s.scores() * kFloatSize;
+  if (keeps_scores(s, gpt, cuda)) {
+    const double product = cuda ? s.compute : kFloatSize;
+    bytes += 3 * row / s.shared * s.compute + s.scores() * (2 * kFloatSize + product);
   }
   return bytes;
 }
@@ -77,24 +85,26 @@ double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
 /// the MLP's part is gone, the gradients of the attention scores.
 double block_workspace(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   const double row = s.tokens * s.width * s.compute / s.shared;
-  const double scores =
-      gpt.attn_pdrop > 0 && !cuda && !s.fused_attention ? 2 * s.scores() * kFloatSize : 0.0;
+  const double masks = s.shared > 1 ? s.shared : 1.0;  // of all heads
+  const double scores = keeps_scores(s, gpt, cuda) ? (1.0 + masks) * s.scores() * kFloatSize : 0.0;
   constexpr double kRows = 14;  // measured on CPUs; 9 of them are the gradients around the GELU
   return std::max(kRows * row, scores - 6 * row);
 }
 
-double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda) {
+double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, const StageLoad& load) {
   const double row = s.tokens * s.width;
   const double block = block_activations(s, gpt, cuda);
-  double bytes = s.layers * block;
+  double bytes = load.kept_layers * block;
   if (gpt.activation_checkpointing) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
-    bytes = (s.layers + 2) * row * kFloatSize / s.by_rows + block +
+    bytes = (load.kept_layers + 2) * row * kFloatSize / s.by_rows + block +
             12 * s.width * s.width / s.shared * kFloatSize;
   }
-  bytes += row * kFloatSize / s.by_rows + row * s.compute;  // around the last norm
-  if (gpt.embd_pdrop > 0) bytes += row * s.noise / s.by_rows;
-  return bytes;
+  if (load.last) {  // around the last norm
+    bytes += load.finished * (row * kFloatSize / s.by_rows + row * s.compute);
+  }
+  if (gpt.embd_pdrop > 0 && load.first) bytes += load.in_flight * row * s.noise / s.by_rows;
+  return bytes + (load.pipelined ? message_bytes(row) : 0.0);
 }
 
 ParameterRole role_of(std::string_view name, int64_t dimensions) {
@@ -112,13 +122,14 @@ bool by_gpu_kernels(const Config& config, const ComputePlace& place) {
 
 /// Of the loss by one kernel: logits that become their gradient, and the head's gradient. What a
 /// step needs besides `activations`, or an evaluation without them, whose logits are float32.
-double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activations) {
+double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activations,
+                          double finished) {
   constexpr double kAutomaticBytes = 256.0 * 1024 * 1024;
   const double table = s.vocab_size * s.width * kFloatSize;
   const double logits = s.tokens * s.vocab_size * s.compute;
   const AutoNumber& size = gpt.loss_chunk_size;
   const double chunk = size.automatic ? kAutomaticBytes : size.value * s.vocab_size * s.compute;
-  double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) + table;
+  double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) + finished * table;
   if (gpt.activation_checkpointing)  // no block is computed again yet
     in_training = std::max(table, in_training - block_activations(s, gpt, /*cuda=*/true));
   // Logits, their float32 copy and its logarithms; the table in 16 bits, without and with padding.
@@ -128,16 +139,16 @@ double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activa
   return std::max(in_training, in_evaluation - activations);
 }
 
-/// Of the matrices, which autocast and the kernels keep in 16 bits. Divided weights are converted
-/// where they are used.
-double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
+/// Of the matrices that a rank holds, which autocast and the kernels keep in 16 bits. Divided
+/// weights are converted where they are used.
+double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& own,
                          const ComputePlace& place) {
   const bool divided = config.distributed.strategy == Strategy::kZero3 && place.world_size > 1;
   if (!place.cuda || !config.trainer.use_amp || divided) return 0.0;
   double elements = 0.0;
-  for (const ParameterShape& parameter : parameters)
+  for (const ParameterShape& parameter : own)
     if (parameter.sizes.size() > 1) elements += static_cast<double>(parameter.count());
-  return elements / static_cast<double>(config.distributed.tensor) * kFloatSize / 2;
+  return elements * kFloatSize / 2;
 }
 
 int64_t whole_bytes(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
@@ -197,20 +208,25 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const GptConfig& gpt = config.gpt;
   const GptSizes sizes(config, vocab_size, place);
   const auto parameters = gpt_parameter_shapes(gpt, vocab_size, config.data.block_size);
-  const double activations = activation_bytes(sizes, gpt, place.cuda);
-  const double logits = by_gpu_kernels(config, place)
-                            ? kernel_logit_bytes(sizes, gpt, activations)
-                            : logit_bytes({sizes.tokens, sizes.width, sizes.vocab_size,
-                                           sizes.compute, gpt.loss_chunk_size});
+  const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
+  const StageLoad load = stage_load(config, layout, place);
+  const double activations = activation_bytes(sizes, gpt, place.cuda, load);
+  double logits = 0.0;
+  if (load.last) {
+    logits = by_gpu_kernels(config, place)
+                 ? kernel_logit_bytes(sizes, gpt, activations, load.finished)
+                 : logit_bytes({sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute,
+                                gpt.loss_chunk_size, sizes.shared > 1, load.finished});
+  }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
   const double adapters = adapter_activation_bytes(config, parameters, place) /
                           (gpt.activation_checkpointing ? sizes.layers : 1.0);
-  const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
+  const auto own = shapes_of_rank(parameters, layout, config, place.stage);
   return with_items(state_items(config, parameters, place, layout),
                     {{"activations", whole_bytes(activations + workspace + adapters)},
                      {"logits", whole_bytes(logits)},
-                     {"weight_copies", whole_bytes(weight_copy_bytes(config, parameters, place))}});
+                     {"weight_copies", whole_bytes(weight_copy_bytes(config, own, place))}});
 }
 
 }  // namespace ddp::train

@@ -10,6 +10,7 @@
 
 #include "trainer/model/cpu/kernels.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 
 namespace ddp::train {
@@ -121,17 +122,18 @@ double llama_block_activations(const LlamaSizes& s) {
   return bytes;
 }
 
-double llama_activation_bytes(const LlamaSizes& s) {
+double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
   const double block = llama_block_activations(s);
-  const auto layers = static_cast<double>(s.shape.n_layer);
-  double bytes = layers * block;
+  double bytes = load.kept_layers * block;
   if (s.shape.activation_checkpointing) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
     const auto width = static_cast<double>(s.shape.n_embd);
     const double weights = width * (2 * s.queries + 2 * s.keys + 3 * s.inner) / s.tokens;
-    bytes = (layers + 2) * s.row * kLlamaFloat + block + weights * kLlamaFloat;
+    bytes = (load.kept_layers + 2) * s.row * kLlamaFloat + block + weights * kLlamaFloat;
   }
-  return bytes + 2 * s.row * kLlamaFloat + s.row * s.compute;  // around the last norm
+  // Around the last norm.
+  if (load.last) bytes += load.finished * (2 * s.row * kLlamaFloat + s.row * s.compute);
+  return bytes + (load.pipelined ? message_bytes(s.row) : 0.0);
 }
 
 /// What exists besides while the last block is computed backward: gradients around SwiGLU.
@@ -177,17 +179,23 @@ double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_
 std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_size,
                                            const ComputePlace& place) {
   const LlamaSizes sizes(config, vocab_size, place);
-  const double logits = logit_bytes({sizes.tokens, static_cast<double>(sizes.shape.n_embd),
-                                     sizes.vocab_size, sizes.compute, sizes.shape.loss_chunk_size});
+  const auto layout = llama_layout(sizes.shape, vocab_size);
+  const StageLoad load = stage_load(config, layout, place);
+  double logits = 0.0;
+  if (load.last) {
+    logits = logit_bytes({sizes.tokens, static_cast<double>(sizes.shape.n_embd), sizes.vocab_size,
+                          sizes.compute, sizes.shape.loss_chunk_size, config.distributed.tensor > 1,
+                          load.finished});
+  }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
   const auto parameters = llama_parameter_shapes(sizes.shape, vocab_size);
   const double kept = sizes.shape.activation_checkpointing  // of how many blocks
                           ? 1.0 / static_cast<double>(sizes.shape.n_layer)
                           : 1.0;
-  const double activations = llama_activation_bytes(sizes) + workspace +
+  const double activations = llama_activation_bytes(sizes, load) + workspace +
                              kept * adapter_activation_bytes(config, parameters, place);
-  return with_items(state_items(config, parameters, place, llama_layout(sizes.shape, vocab_size)),
+  return with_items(state_items(config, parameters, place, layout),
                     {{"activations", static_cast<int64_t>(std::llround(activations))},
                      {"logits", static_cast<int64_t>(std::llround(logits))}});
 }

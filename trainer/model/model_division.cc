@@ -1,0 +1,122 @@
+#include "trainer/model/model_division.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "trainer/model/memory_model.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+void check_layers(const Config& config, const WeightsLayout& layout) {
+  const DistributedConfig& how = config.distributed;
+  if (how.pipeline == 1) return;
+  const int64_t layers = stage_costs(layout, config.data.block_size).layers;
+  const int64_t stages = how.pipeline * how.pipeline_chunks;
+  if (stages <= layers) return;
+  throw UserError(fmt::format(
+      "distributed_config.pipeline={}: {} stages need a layer each, and the model has {} layer{}; "
+      "use pipeline={} or less",
+      how.pipeline, stages, layers, layers == 1 ? "" : "s", layers / how.pipeline_chunks));
+}
+
+void check_tensor(const Config& config, const CausalArchitecture& architecture,
+                  const WeightsLayout& layout, int64_t vocab_size) {
+  const int64_t ranks = config.distributed.tensor;
+  if (ranks == 1) return;
+  const std::string key = fmt::format("distributed_config.tensor={}", ranks);
+  if (!architecture.shares_layers()) {
+    throw UserError(
+        fmt::format("{}: divides model=gpt and llama, and this is model={}; use strategy=zero3, "
+                    "which divides any model",
+                    key, config.model));
+  }
+  if (config.lora.enabled())
+    throw UserError(key + ": does not divide adapters; remove lora.rank or tensor");
+  if (vocab_size < ranks)
+    throw UserError(
+        fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key, vocab_size));
+  for (const WeightPlace& place : layout) {
+    if (place.split == Split::kInEachPart && divides_state(config.distributed.strategy))
+      throw UserError(
+          fmt::format("{}: llama_config.qk_norm works with strategy=ddp only; remove {}", key,
+                      name_of(config.distributed.strategy)));
+    const bool divided = place.split == Split::kColumns || place.split == Split::kRows;
+    if (!divided || place.units % ranks == 0) continue;
+    throw UserError(
+        fmt::format("{}: {} has {} heads, which {} ranks cannot share evenly; use a "
+                    "divisor of {}",
+                    key, architecture.name(), place.units, ranks, place.units));
+  }
+  if (!config.distributed.sequence_parallel || config.data.block_size % ranks == 0) return;
+  throw UserError(fmt::format(
+      "distributed_config.sequence_parallel: {} ranks cannot share the {} rows of a sequence "
+      "evenly; make data_config.block_size a multiple of {}, or remove sequence_parallel",
+      ranks, config.data.block_size, ranks));
+}
+
+}  // namespace
+
+void check_division(const Config& config, const CausalArchitecture& architecture,
+                    int64_t vocab_size) {
+  const auto layout = architecture.layout(config, vocab_size);
+  check_layers(config, layout);
+  check_tensor(config, architecture, layout, vocab_size);
+}
+
+ModelPart part_of_stage(const Config& config, const WeightsLayout& layout, int64_t stage) {
+  const StageCosts costs = stage_costs(layout, config.data.block_size);
+  const int64_t stages = config.distributed.pipeline * config.distributed.pipeline_chunks;
+  return part_of_rank(cut_into_stages(costs, static_cast<int>(std::min(stages, costs.layers))),
+                      static_cast<int>(stage), static_cast<int>(config.distributed.pipeline));
+}
+
+StageLoad stage_load(const Config& config, const WeightsLayout& layout, const ComputePlace& place) {
+  const DistributedConfig& how = config.distributed;
+  StageLoad load;
+  load.layers = load.kept_layers =
+      static_cast<double>(stage_costs(layout, config.data.block_size).layers);
+  if (how.pipeline == 1) return load;
+  const ModelPart part = part_of_stage(config, layout, place.stage);
+  load.pipelined = true;
+  load.layers = 0.0;
+  for (const LayerRange& stage : part.stages)
+    load.layers += static_cast<double>(stage.end - stage.begin);
+  const int64_t micro_batches =
+      micro_batches_of_rank(config.trainer, copies_of_model(how, place.world_size));
+  const auto held = static_cast<double>(micro_batches_in_flight(how, place.stage, micro_batches));
+  const auto chunks = static_cast<double>(how.pipeline_chunks);
+  load.kept_layers = held * load.layers / chunks;
+  load.in_flight = std::min(static_cast<double>(micro_batches), held);
+  load.first = part.has_first();
+  load.last = part.has_last();
+  load.finished = how.pipeline_schedule == PipelineSchedule::kGpipe ? load.in_flight : 1.0;
+  return load;
+}
+
+int64_t micro_batches_in_flight(const DistributedConfig& config, int64_t rank,
+                                int64_t micro_batches) {
+  const int64_t later = config.pipeline - rank;  // ranks from this one to the last
+  switch (config.pipeline_schedule) {
+    case PipelineSchedule::kGpipe:
+      return micro_batches;
+    case PipelineSchedule::kInterleaved:
+      return std::min(micro_batches * config.pipeline_chunks,
+                      2 * (later - 1) + (config.pipeline_chunks - 1) * config.pipeline + 1);
+    case PipelineSchedule::k1f1b:
+    case PipelineSchedule::kZeroBubble:
+      return std::min(micro_batches, later);
+  }
+  return micro_batches;
+}
+
+bool shares_table(const WeightsLayout& layout) {
+  return std::none_of(layout.begin(), layout.end(), [](const WeightPlace& place) {
+    return place.block == WeightPlace::kAfterBlocks && place.split == Split::kVocabulary;
+  });
+}
+
+}  // namespace ddp::train
