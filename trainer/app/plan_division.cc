@@ -125,11 +125,13 @@ std::string why_not(const Config& config, const PlannedTraining& training, const
   if (before != after)
     return fmt::format("{} copies of the model cannot share a global batch of {} samples equally",
                        copies_of_model(config.distributed, network.ranks), before);
-  if (auto why = why_not_zero(config, network.ranks); !why.empty()) return why;
+  if (training.refusal) {
+    if (auto why = training.refusal(config); !why.empty()) return why;
+  }
   if (ranks_of_copy(config.distributed) > 1) {
     if (auto why = why_not_stages(config, network); !why.empty()) return why;
   }
-  return training.refusal ? training.refusal(config) : "";
+  return why_not_zero(config, network.ranks);
 }
 
 }  // namespace ddp::train

@@ -119,12 +119,20 @@ std::string refused(const std::vector<ParallelPlan>& plans) {
     const auto [place, is_new] = first.try_emplace(ranks, &plan);
     if (plan.accepted) place->second = nullptr;
   }
-  std::string text;
+  std::vector<std::pair<std::string, std::string>> reasons;  // with the divisions of each
   for (const auto& [ranks, plan] : first) {
     if (plan == nullptr) continue;
-    text += fmt::format("Not possible: tensor={} pipeline={}: {}\n", ranks.first, ranks.second,
-                        plan->reason);
+    const std::string name = fmt::format("tensor={} pipeline={}", ranks.first, ranks.second);
+    const auto known = std::find_if(reasons.begin(), reasons.end(),
+                                    [&](const auto& entry) { return entry.first == plan->reason; });
+    if (known == reasons.end())
+      reasons.emplace_back(plan->reason, name);
+    else
+      known->second += ", " + name;
   }
+  std::string text;
+  for (const auto& [reason, names] : reasons)
+    text += fmt::format("Not possible: {}: {}\n", names, reason);
   return text.empty() ? text : text + "\n";
 }
 
