@@ -12,7 +12,7 @@ namespace {
 
 using Catch::Contains;
 
-const Words kShort = {"trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
+const Words kSixSteps = {"trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
 
 ChildOptions visible(ChildOptions options, const std::string& devices) {
   std::erase(options.unset, "CUDA_VISIBLE_DEVICES");
@@ -29,11 +29,11 @@ std::string uuid(const char* kind, int index) {
 TEST_CASE("ranks train on the GPUs that CUDA_VISIBLE_DEVICES names, by number or by UUID") {
   if (!gpus_are_faked()) return;
   const Workspace first_two;
-  succeed(on_gpus(first_two, 2, launched(first_two, 2, kShort)));
+  succeed(on_gpus(first_two, 2, launched(first_two, 2, kSixSteps)));
   for (const std::string& devices : {std::string("3,1"), uuid("GPU", 2) + "," + uuid("GPU", 0)}) {
     INFO(devices);
     const Workspace place;
-    auto options = on_gpus(place, 4, launched(place, 4, kShort));
+    auto options = on_gpus(place, 4, launched(place, 4, kSixSteps));
     succeed(visible(options, devices));
     CHECK(ledgers_of(place).size() == 2);
     CHECK(differences(first_two.snapshot(), place.snapshot()) == Words{});
@@ -44,8 +44,9 @@ TEST_CASE("ranks train on the GPUs that CUDA_VISIBLE_DEVICES names, by number or
 TEST_CASE("ranks train on MIG instances, each of which sees its own") {
   if (!gpus_are_faked()) return;
   const Workspace whole, instances;
-  succeed(on_gpus(whole, 2, launched(whole, 2, kShort)));
-  auto options = on_gpus(instances, 4, launched(instances, 4, kShort, {"--one-device-per-rank"}));
+  succeed(on_gpus(whole, 2, launched(whole, 2, kSixSteps)));
+  auto options =
+      on_gpus(instances, 4, launched(instances, 4, kSixSteps, {"--one-device-per-rank"}));
   options.set["FAKECUDA_MIG"] = "1";
   succeed(visible(options, uuid("MIG", 1) + "," + uuid("MIG", 3)));
   CHECK(ledgers_of(instances).size() == 2);
@@ -55,7 +56,7 @@ TEST_CASE("ranks train on MIG instances, each of which sees its own") {
 TEST_CASE("two ranks that CUDA shows one MIG instance are refused in one line") {
   if (!gpus_are_faked()) return;
   const Workspace place;
-  auto options = on_gpus(place, 4, launched(place, 4, kShort));
+  auto options = on_gpus(place, 4, launched(place, 4, kSixSteps));
   options.set["FAKECUDA_MIG"] = "1";
   const auto run = finish(visible(options, uuid("MIG", 1) + "," + uuid("MIG", 3)));
   INFO(run.out << run.err);
@@ -67,12 +68,12 @@ TEST_CASE("two ranks that CUDA shows one MIG instance are refused in one line") 
 TEST_CASE("a job on the GPUs of two nodes ends as the same ranks on one") {
   if (!gpus_are_faked()) return;
   const Workspace one, two;
-  succeed(on_gpus(one, 4, launched(one, 4, kShort)));
+  succeed(on_gpus(one, 4, launched(one, 4, kSixSteps)));
   const int port = unused_port();
   const auto node = [&](int rank, const char* devices) {
     const Words nodes = {"--nnodes=2", "--node_rank=" + std::to_string(rank),
                          "--master_addr=127.0.0.1", "--master_port=" + std::to_string(port)};
-    return visible(on_gpus(two, 4, launched(two, 4, kShort, nodes)), devices);
+    return visible(on_gpus(two, 4, launched(two, 4, kSixSteps, nodes)), devices);
   };
   ChildProgram first(node(0, "0,1"));
   const auto second = finish(node(1, "2,3"));
@@ -103,8 +104,8 @@ TEST_CASE("eight GPUs train as eight ranks on CPUs") {
 TEST_CASE("expandable segments of torch's allocator change no number") {
   if (!gpus_are_faked()) return;
   const Workspace plain, expandable;
-  succeed(on_gpus(plain, 1, alone(plain, kShort)));
-  auto options = on_gpus(expandable, 1, alone(expandable, kShort));
+  succeed(on_gpus(plain, 1, alone(plain, kSixSteps)));
+  auto options = on_gpus(expandable, 1, alone(expandable, kSixSteps));
   options.set["PYTORCH_ALLOC_CONF"] = "expandable_segments:True";
   succeed(options);
   CHECK(ledgers_of(expandable).at(0).at("counters").contains("cuMemCreate"));
@@ -132,11 +133,12 @@ TEST_CASE("with expandable segments, too, a batch that no GPU holds ends a run w
 TEST_CASE("a limit of memory holds on a GPU, and a run that fits into it is not changed") {
   if (!gpus_are_faked()) return;
   const Workspace plain, limited, small;
-  succeed(on_gpus(plain, 1, alone(plain, kShort)));
+  succeed(on_gpus(plain, 1, alone(plain, kSixSteps)));
   const auto with_limit = [&](const Workspace& place, const char* mib) {
     return finish(on_gpus(
         place, 1,
-        alone(place, joined(kShort, {std::string("distributed_config.memory_limit_mb=") + mib}))));
+        alone(place,
+              joined(kSixSteps, {std::string("distributed_config.memory_limit_mb=") + mib}))));
   };
   const auto run = with_limit(limited, "2000");
   INFO(run.out << run.err);

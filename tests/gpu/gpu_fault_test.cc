@@ -12,10 +12,6 @@ namespace {
 using Catch::Contains;
 using Catch::StartsWith;
 
-std::string plan_of(const Words& faults) {
-  return "trainer_config.fault_plan=" + nlohmann::json(faults).dump();
-}
-
 const std::string kSteps = "trainer_config.max_steps=18";
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace {
 using Catch::Contains;
 
 const Words kOffload = {"distributed_config.offload=optimizer"};
-const Words kShort = {"trainer_config.max_steps=6", "trainer_config.eval_every_steps=3",
-                      "trainer_config.ema_decay=0.9"};
+const Words kAveraged = {"trainer_config.max_steps=6", "trainer_config.eval_every_steps=3",
+                         "trainer_config.ema_decay=0.9"};
 
 /// Fake GPUs compute an operation by its CPU kernel, so even the optimizer's bits are the same.
 void check_offload_changes_nothing(int ranks, const Words& words) {
@@ -27,10 +27,6 @@ void check_offload_changes_nothing(int ranks, const Words& words) {
 }
 
 Words named(const std::string& strategy) { return {"distributed_config.strategy=" + strategy}; }
-
-std::string plan_of(const Words& faults) {
-  return "trainer_config.fault_plan=" + nlohmann::json(faults).dump();
-}
 
 struct Peak {
   int64_t measured = 0;
@@ -53,7 +49,7 @@ TEST_CASE("with offload a GPU learns bit for bit what it learns without") {
   if (!gpus_are_faked()) return;
   for (const char* name : {"adamw", "adam", "sgd", "muon"}) {
     INFO(name);
-    Words words = kShort;
+    Words words = kAveraged;
     words.push_back(std::string("optimizer_config.name=") + name);
     if (words.back().ends_with("sgd")) words.push_back("optimizer_config.momentum=0.9");
     check_offload_changes_nothing(1, words);
@@ -62,7 +58,7 @@ TEST_CASE("with offload a GPU learns bit for bit what it learns without") {
 
 TEST_CASE("with offload two ranks learn bit for bit what they learn without") {
   if (!gpus_are_faked()) return;
-  const Words accumulating = joined(kShort, {"trainer_config.grad_accumulation_steps=2"});
+  const Words accumulating = joined(kAveraged, {"trainer_config.grad_accumulation_steps=2"});
   for (const char* strategy : {"ddp", "zero1", "zero2", "zero3"}) {
     INFO(strategy);
     check_offload_changes_nothing(2, joined(accumulating, named(strategy)));
@@ -74,7 +70,7 @@ TEST_CASE("with offload a step whose gradients overflow changes nothing") {
   if (!gpus_are_faked()) return;
   const std::string nan = plan_of({"rank=1 step=3 kind=nan"});
   const Words half =
-      joined(kShort, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=float16", nan});
+      joined(kAveraged, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=float16", nan});
   for (const char* strategy : {"ddp", "zero1"}) {
     INFO(strategy);
     check_offload_changes_nothing(2, joined(half, named(strategy)));
