@@ -37,7 +37,7 @@ class Docs(unittest.TestCase):
         self.assertGreater(len(found), 10)
         for row in found:
             message = re.match(r"\| `([^`]*)`", row[0])[1]
-            self.assertIn(message, sources, "no such message in " + folder)
+            self.assertTrue(message in sources, f"no such message in {folder}: {message}")
 
     def test_each_explained_message_is_one_of_ddp_run(self):
         self.check_messages("ddp-run", "launcher")
