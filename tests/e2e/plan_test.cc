@@ -119,7 +119,13 @@ TEST_CASE("where nothing fits, plan says what would, and that is no failure") {
   const Workspace place;
   const auto run = succeed(
       trainer(place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4"}, "2", "12")));
-  CHECK_THAT(run.out, Contains("Nothing fits.") && Contains("More ranks do not help"));
+  CHECK_THAT(run.out, Contains("Nothing fits.") &&
+                          Contains("8 ranks fit with strategy ddp and distributed_config.tensor=2 "
+                                   "distributed_config.pipeline=4"));
+  const auto one_head = succeed(trainer(
+      place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=2", "gpt_config.n_head=1"},
+                      "2", "7")));
+  CHECK_THAT(one_head.out, Contains("Nothing fits.") && Contains("More ranks do not help"));
   const auto layer = succeed(trainer(
       place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4", "--json"}, "2", "4")));
   CHECK(Json::parse(layer.out)["choice"].is_null());
