@@ -238,7 +238,7 @@ std::vector<Membership::Node> Membership::ready() const {
   return nodes;
 }
 
-// Who is first takes part. Without those of the last round nobody may begin the next one, and the
+// Who is first takes part. Without those of the last round no node may begin the next one, and the
 // host takes part itself.
 std::pair<int, int> Membership::place_of(const Peer& peer) const {
   if (rules_.fixed_ranks) return {0, peer.hello.node_rank};

@@ -11,7 +11,7 @@
 //
 // A round that a node has accepted need not have begun: the others may have gone on from the one
 // before, which the node may not know. Then all of its nodes must follow, dead or not, but for the
-// host that has proposed it: as the host it has followed nobody else.
+// host that has proposed it: as the host it has followed no other node.
 //
 // The host of the last round need not be the last host: another agent may have taken its place and
 // been lost before it has begun a round.

@@ -48,7 +48,7 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
 }
 
-TEST_CASE("a sharded run goes on from the store on a machine without any files") {
+TEST_CASE("a sharded run resumes from the store on a machine without any files") {
   const StoreServer server("s3");
   const Workspace unbroken, place;
   const Words halfway = joined(kSharded, {"trainer_config.max_steps=20"});

@@ -77,7 +77,7 @@ TEST_CASE("with offload a step whose gradients overflow changes nothing") {
   }
 }
 
-TEST_CASE("a run goes on from its snapshot with offload and without") {
+TEST_CASE("a run resumes from its snapshot with offload and without") {
   if (!gpus_are_faked()) return;
   const Words half = {"trainer_config.max_steps=5", "trainer_config.ema_decay=0.9"};
   const Words whole = {"trainer_config.max_steps=10", "trainer_config.ema_decay=0.9"};

@@ -47,8 +47,8 @@ class LifeSign {
 };
 
 /// Whether the process that answers at `address` does so within `patience`; asks again as long as
-/// it cannot be reached. False at once when `end` is raised, or when nobody listens any more at a
-/// loopback address: that process has ended.
+/// it cannot be reached. False at once when `end` is raised, or when no process listens any more at
+/// a loopback address: that process has ended.
 bool gives_sign_of_life(const std::string& address, uint16_t port,
                         std::chrono::milliseconds patience, const EndEvent& end);
 

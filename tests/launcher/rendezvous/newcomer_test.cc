@@ -33,10 +33,10 @@ Newcomer::Step step_of(Newcomer newcomer, const Findings& findings, bool alone =
 }
 
 TEST_CASE("a newcomer hosts once everyone that it knows of refuses or is a newcomer as well") {
-  const Findings nobody{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
-                        found(kMember, Found::kRefused)};
-  CHECK(step_of(second(), nobody).kind == Kind::kHost);
-  Findings with_third = nobody;
+  const Findings no_answer{found(kFirst, Found::kRefused), found(kThird, Found::kRefused),
+                           found(kMember, Found::kRefused)};
+  CHECK(step_of(second(), no_answer).kind == Kind::kHost);
+  Findings with_third = no_answer;
   with_third[1] = answer(kThird, -1);
   CHECK(step_of(second(), with_third).kind == Kind::kHost);
 }

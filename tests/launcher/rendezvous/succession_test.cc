@@ -96,7 +96,7 @@ TEST_CASE("a host that was lost before its first round is no further death") {
   CHECK(third.waits(kEndpoint).next().place == kEndpoint);
 }
 
-TEST_CASE("a host that nobody of the last round knows is asked last and never counts") {
+TEST_CASE("a host that no node of the last round knows is asked last and never counts") {
   const Place elsewhere{"10.0.0.2", 29400};  // an endpoint, at which node 2 was reached
   Voter third(hosted_by_first(4, 3), elsewhere);
   REQUIRE(third.succession.places() ==

@@ -30,7 +30,7 @@ TEST_CASE("a process of this machine that has ended is known at once, without pa
   CHECK(steady_clock::now() - begin < kPatience / 2);
 }
 
-// Its kernel accepts the connection, and nobody closes it.
+// Its kernel accepts the connection, and no process closes it.
 TEST_CASE("a process that stands still is given its time") {
   const EndEvent end;
   const test::LoopbackSocket still = test::bound_loopback_socket();
