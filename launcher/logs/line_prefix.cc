@@ -61,11 +61,11 @@ void LinePrefix::add_macro(std::string_view name, std::string_view whole,
   } else if (name == "hostname") {
     add_text(std::string_view(place.host).substr(0, place.host.find('.')));
   } else if (name == "local_rank") {
-    pieces_.push_back({Kind::kLocalRank, ""});
+    pieces_.push_back({Kind::kLocalRankMacro, ""});
   } else if (name == "rank") {
-    pieces_.push_back({Kind::kRank, ""});
+    pieces_.push_back({Kind::kRankMacro, ""});
   } else if (name == "time") {
-    pieces_.push_back({Kind::kTime, ""});
+    pieces_.push_back({Kind::kTimeMacro, ""});
     has_time_ = true;
   } else {
     add_text(whole);
@@ -78,13 +78,13 @@ void LinePrefix::append_to(std::string& out, std::span<const int> local_ranks, T
       case Kind::kText:
         out += piece.text;
         break;
-      case Kind::kLocalRank:
+      case Kind::kLocalRankMacro:
         append_ranks(out, local_ranks, 0);
         break;
-      case Kind::kRank:
+      case Kind::kRankMacro:
         append_ranks(out, local_ranks, first_rank_);
         break;
-      case Kind::kTime:
+      case Kind::kTimeMacro:
         append_time(out, now);
         break;
     }

@@ -31,7 +31,7 @@ class LinePrefix {
   bool has_time() const { return has_time_; }
 
  private:
-  enum class Kind { kText, kLocalRank, kRank, kTime };
+  enum class Kind { kText, kLocalRankMacro, kRankMacro, kTimeMacro };
   struct Piece {
     Kind kind;
     std::string text;
