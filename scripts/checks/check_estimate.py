@@ -26,6 +26,8 @@ CLASSIFIER = f"task: text_classification\ndata_config: {{path: texts.csv, tokeni
 IMAGES = f"task: image_classification\ndata_config: {{path: images-idx3-ubyte, {SPLIT}}}\n"
 
 LARGE = ["gpt_config.n_layer=6", "gpt_config.n_head=8", "gpt_config.n_embd=512", "data_config.block_size=256"]
+LLAMA = ["model=llama", "llama_config.n_layer=6", "llama_config.n_head=8", "llama_config.n_kv_head=4", "llama_config.n_embd=512",
+         "llama_config.intermediate=1408", "data_config.block_size=256"]
 NO_DROPOUT = ["gpt_config.embd_pdrop=0", "gpt_config.resid_pdrop=0", "gpt_config.attn_pdrop=0"]
 BERT = ["bert_config.n_layer=6", "bert_config.n_head=8", "bert_config.n_embd=384", "data_config.block_size=128"]
 NO_BERT_DROPOUT = ["bert_config.hidden_pdrop=0", "bert_config.attn_pdrop=0"]
@@ -36,6 +38,10 @@ CASES = {
     "activations more than weights": (GPT, [*LARGE, *NO_DROPOUT, "trainer_config.batch_size=12"]),
     "dropout": (GPT, [*LARGE, "trainer_config.batch_size=8"]),
     "checkpointed": (GPT, [*LARGE, *NO_DROPOUT, "trainer_config.batch_size=24", "gpt_config.activation_checkpointing=true"]),
+    "llama, weights": (GPT, [*LLAMA, "trainer_config.batch_size=1"]),
+    "llama, activations": (GPT, [*LLAMA, "trainer_config.batch_size=12"]),
+    "llama, torch's attention": (GPT, [*LLAMA, "data_config.block_size=512", "trainer_config.batch_size=6"]),
+    "llama, checkpointed": (GPT, [*LLAMA, "trainer_config.batch_size=24", "llama_config.activation_checkpointing=true"]),
     "masked, weights": (MASKED, [*BERT, *NO_BERT_DROPOUT, "trainer_config.batch_size=2"]),
     "masked, activations": (MASKED, [*BERT, *NO_BERT_DROPOUT, "trainer_config.batch_size=48"]),
     "masked, dropout": (MASKED, [*BERT, "trainer_config.batch_size=32"]),
