@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
+#include "trainer/parallel/page_lock.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/snapshot/state_piece.h"
 
@@ -83,6 +86,36 @@ struct CutState::Whole {
   std::string name;
   torch::ScalarType type = torch::kFloat32;
   std::vector<int64_t> shape;
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(type);
+  }
+};
+
+/// Zeros for each in one block of memory.
+class CutState::WholeTensors {
+ public:
+  explicit WholeTensors(const std::vector<Whole>& wholes) {
+    std::size_t total = 0;
+    for (const Whole& whole : wholes) total += padded(whole);
+    memory_ = std::make_shared<MappedMemory>(total);
+  }
+
+  torch::Tensor next(const Whole& whole) {
+    std::byte* const data = memory_->data() + used_;
+    used_ += padded(whole);
+    return torch::from_blob(
+        data, whole.shape, [memory = memory_](void*) {}, torch::TensorOptions(whole.type));
+  }
+
+ private:
+  static std::size_t padded(const Whole& whole) {
+    constexpr std::size_t kAlignment = 64;
+    return (whole.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  std::shared_ptr<MappedMemory> memory_;
+  std::size_t used_ = 0;
 };
 
 std::string parameter_of(const std::string& tensor) {
@@ -129,16 +162,20 @@ std::vector<CutState::Whole> CutState::wholes_of(const std::vector<NamedTensor>&
   return all;
 }
 
-std::vector<NamedTensor> CutState::gather(const std::vector<NamedTensor>& held) {
+std::vector<NamedTensor> CutState::gather(std::vector<NamedTensor> held) {
   std::vector<NamedTensor> gathered;
   if (mesh_.place().data != 0) return gathered;
   const torch::NoGradGuard no_grad;
   ProcessGroup& group = mesh_.model();
-  for (const Whole& whole : wholes_of(held, group, /*counted_only=*/true)) {
-    auto tensor = torch::zeros(whole.shape, whole.type);
-    for (const auto& each : held) {
-      if (each.name == whole.name && cut_of(each.name).counted)
-        give_part(cut_of(each.name), each.tensor, tensor);
+  const auto wholes = wholes_of(held, group, /*counted_only=*/true);
+  std::optional<WholeTensors> kept;
+  if (group.is_main()) kept.emplace(wholes);
+  for (const Whole& whole : wholes) {
+    auto tensor = kept ? kept->next(whole) : torch::zeros(whole.shape, whole.type);
+    for (auto& each : held) {
+      if (each.name != whole.name) continue;
+      if (cut_of(each.name).counted) give_part(cut_of(each.name), each.tensor, tensor);
+      each.tensor.reset();
     }
     group.all_reduce_sum(as_integers(tensor));
     if (group.is_main()) gathered.push_back({whole.name, std::move(tensor)});

@@ -94,7 +94,7 @@ std::vector<NamedTensor> Trainer::weights() const {
 std::vector<NamedTensor> Trainer::whole_weights() const {
   auto own = weights();
   if (shards_ != nullptr && shards_->divides_weights()) own = sharded_state_->gather(own);
-  return cut_state_ ? cut_state_->gather(own) : own;
+  return cut_state_ ? cut_state_->gather(std::move(own)) : own;
 }
 
 std::vector<NamedTensor> Trainer::state_where(bool divided) const {
@@ -208,8 +208,8 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
 
 // In the order of state().
 std::vector<NamedTensor> Trainer::whole_state() const {
-  const auto own = state_of_data_ranks();
-  return cut_state_ ? cut_state_->gather(own) : own;
+  auto own = state_of_data_ranks();
+  return cut_state_ ? cut_state_->gather(std::move(own)) : own;
 }
 
 std::vector<NamedTensor> Trainer::state_of_data_ranks() const {
@@ -255,6 +255,7 @@ NamedTensor Trainer::generator_state() const {
 
 TrainingState Trainer::capture() const {
   TrainingState state{capture_meta(), {}, {}};
+  state.is_copy = cut_state_ != nullptr;
   for (auto& each : whole_state()) state.tensors.emplace_back(each.name, each.tensor);
   const auto generator = generator_state();
   state.tensors.emplace_back(generator.name, generator.tensor);
@@ -313,7 +314,7 @@ std::vector<NamedTensor> Trainer::gradients() const {
   if (shards_ != nullptr) gradients = sharded_state_->gather(gradients);
   if (!cut_state_) return gradients;
   for (auto& each : gradients) each.name.insert(0, kModel);
-  gradients = cut_state_->gather(gradients);
+  gradients = cut_state_->gather(std::move(gradients));
   for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
   return gradients;
 }

@@ -400,7 +400,10 @@ void TrainingRun::save_last() {
   monitor_.enter_for(Phase::kStaging, kLongWork);
   if (sharded_) return save_last_shards();
   std::optional<TrainingState> state;
-  if (!last_state_is_saved()) state = capture();
+  if (!last_state_is_saved()) {
+    if (keeper_ && saves_together()) keeper_->wait();  // one gathered state at a time
+    state = capture();
+  }
   if (!keeper_) return;
   if (state) keeper_->finish(*state);
   keeper_->finish_sending(time_to_send());

@@ -118,11 +118,12 @@ bool TrainingRun::snapshot_due(const StepEnd& end) {
 void TrainingRun::take_snapshot(const StepEnd& end) {
   const bool fixed = fixed_snapshot_due(end);
   if (sharded_) return take_sharded_snapshot(fixed);
+  const bool to_disk = keeper_ && (fixed || snapshot_wished_ || keeper_->due(end.step));
+  if (to_disk && saves_together()) keeper_->wait();  // one gathered state at a time
   const auto state = capture();
   if (!keeper_) return;
   const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
-  if (fixed || snapshot_wished_ || keeper_->due(end.step))
-    save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
+  if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
   if (to_memory) keeper_->save_to_memory(state);
 }
 

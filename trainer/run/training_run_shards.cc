@@ -20,7 +20,10 @@ std::vector<int64_t> TrainingRun::wishes(int64_t step) {
   std::vector<int64_t> wishes(kWishes, 0);
   wishes[kSignal] = StopSignal::pending();
   if (!saves_together()) return wishes;
-  wishes[kSnapshot] = group_.is_main() && keeper_->due(step) ? 1 : 0;
+  // What is gathered is a copy: it is not made while the previous one is being written.
+  const bool due =
+      group_.is_main() && keeper_->due(step) && (sharded_ || !keeper_->skips_if_busy());
+  wishes[kSnapshot] = due ? 1 : 0;
   if (!sharded_) return wishes;
   const ShardProgress progress = keeper_->shard_progress();
   wishes[kUnwritten] = progress == ShardProgress::kWriting ? 1 : 0;

@@ -94,31 +94,33 @@ bool SnapshotKeeper::due(int64_t step) const {
          snapshot_interval({stall_of_last_ + cpu_of_last_, busy_seconds_, bytes_of_last_}, config_);
 }
 
+bool SnapshotKeeper::skips_if_busy() {
+  if (config_.snapshot_if_busy != IfBusy::kSkip || !disk_job_.busy()) return false;
+  const std::lock_guard lock(mutex_);
+  ++counts_.skipped;
+  return true;
+}
+
 bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   const auto begin = Clock::now();
-  const bool may_skip =
-      reason == SaveReason::kInterval && config_.snapshot_if_busy == IfBusy::kSkip && !state.shard;
-  if (may_skip && disk_job_.busy()) {
-    const std::lock_guard lock(mutex_);
-    ++counts_.skipped;
-    return false;
-  }
+  if (reason == SaveReason::kInterval && !state.shard && skips_if_busy()) return false;
   wait_with_heartbeats();
-  if (!buffer_) buffer_ = std::make_unique<StateBuffer>(state.tensors);
+  if (!state.is_copy && !buffer_) buffer_ = std::make_shared<StateBuffer>(state.tensors);
+  const auto copy = state.is_copy ? StateBuffer::of_copy(state.tensors) : buffer_;
   {
     const std::lock_guard lock(mutex_);
     last_begin_ = begin;
-    bytes_of_last_ = buffer_->size();
+    bytes_of_last_ = copy->size();
     computes_on_cpu_ = state.ready == nullptr;
     last_saved_step_started_ = state.meta.step;
     stall_of_last_ = 0.0;
     if (state.shard) progress_ = ShardProgress::kWriting;
   }
-  Save copied{state.meta, reason, begin, {}};
+  Save copied{state.meta, reason, begin, {}, copy};
   if (state.shard) copied.shard = state.shard->without_values();
-  disk_job_.start({[this, state] {
+  disk_job_.start({[this, state, copy] {
                      monitor_.faults().at(Phase::kStaging, state.meta.step);
-                     buffer_->begin_copy(state.tensors, state.ready);
+                     if (!state.is_copy) copy->begin_copy(state.tensors, state.ready);
                    },
                    [this, copied = std::move(copied)] { write(copied); }});
   count_stall(seconds_from(begin));
@@ -209,7 +211,7 @@ void SnapshotKeeper::write(const Save& save) {
   bool disk_was_full = false;
   const double cpu_before = thread_cpu_seconds();
   try {
-    check_copied_state();
+    check_copied_state(*save.copy);
     if (save.shard)
       write_shard(save);
     else
@@ -232,9 +234,9 @@ void SnapshotKeeper::write(const Save& save) {
   uncommitted_ = save;
 }
 
-void SnapshotKeeper::check_copied_state() {
-  if (!buffer_->finish_copy()) throw RunError("the GPU waits for a rank that is gone");
-  const std::string bad = first_non_finite(buffer_->tensors());
+void SnapshotKeeper::check_copied_state(const StateBuffer& copy) {
+  if (!copy.finish_copy()) throw RunError("the GPU waits for a rank that is gone");
+  const std::string bad = first_non_finite(copy.tensors());
   {
     const std::lock_guard lock(mutex_);
     non_finite_ = bad;
@@ -255,7 +257,7 @@ void SnapshotKeeper::write_file(const Save& save) {
   };
   log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
   flush_records_();
-  folder_.publish(save.meta, buffer_->tensors(), at);
+  folder_.publish(save.meta, save.copy->tensors(), at);
   if (remote_ != nullptr) remote_->publish();
   if (monitor_.faults().plans(FaultKind::kCorrupt, save.meta.step)) flip_last_bit(folder_.path());
 }

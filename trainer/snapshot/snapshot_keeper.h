@@ -71,6 +71,9 @@ class SnapshotKeeper {
 
   /// Whether snapshot_every asks for a snapshot after `step`.
   bool due(int64_t step) const;
+  /// Whether a save of kInterval is left out now, since the previous one is still being written;
+  /// counts it.
+  bool skips_if_busy();
   /// Starts a save. The tensors must not change until before_update() returns. False if it was
   /// skipped. A failed save is counted and logged; training continues with the last good one.
   bool save(const TrainingState& state, SaveReason reason);
@@ -127,9 +130,10 @@ class SnapshotKeeper {
     SaveReason reason = SaveReason::kFixed;
     Clock::time_point begin;
     std::optional<ShardToSave> shard;
+    std::shared_ptr<const StateBuffer> copy;
   };
   void write(const Save& save);
-  void check_copied_state();
+  void check_copied_state(const StateBuffer& copy);
   void write_file(const Save& save);
   void write_shard(const Save& save);
   void write_index(const Save& save);
@@ -157,7 +161,7 @@ class SnapshotKeeper {
   std::function<void()> flush_records_;
   std::atomic<bool> keeps_memory_;
 
-  std::unique_ptr<StateBuffer> buffer_;
+  std::shared_ptr<StateBuffer> buffer_;  // of states that are no copies
   std::unique_ptr<RamSnapshots> ram_;
 
   mutable std::mutex mutex_;  // what follows is shared with the threads of the jobs

@@ -37,7 +37,7 @@ void SnapshotKeeper::write_shard(const Save& save) {
   };
   const ShardToSave& shard = *save.shard;
   folder_.write_shard(shard.id, shard.stem, shard.pieces,
-                      bytes_of_pieces(shard.pieces, buffer_->tensors()), at);
+                      bytes_of_pieces(shard.pieces, save.copy->tensors()), at);
 }
 
 void SnapshotKeeper::write_index(const Save& save) {

@@ -57,15 +57,25 @@ StateBuffer::StateBuffer(const NamedTensors& like)
 
 StateBuffer::StateBuffer(const NamedTensors& like, std::byte* memory) { lay_out(like, memory); }
 
+std::shared_ptr<StateBuffer> StateBuffer::of_copy(const NamedTensors& tensors) {
+  std::shared_ptr<StateBuffer> buffer(new StateBuffer);
+  for (const auto& [name, tensor] : tensors) buffer->add(name, tensor.contiguous());
+  buffer->begun_ = true;
+  return buffer;
+}
+
 void StateBuffer::lay_out(const NamedTensors& like, std::byte* memory) {
-  for (const auto& [name, tensor] : like) {
-    copies_.push_back(torch::from_blob(memory + size_, tensor.sizes(),
-                                       torch::TensorOptions(tensor.scalar_type())));
-    bytes_.push_back({name, dtype_name(tensor.scalar_type()), tensor.sizes().vec(), memory + size_,
-                      tensor.nbytes()});
-    size_ += tensor.nbytes();
-  }
+  for (const auto& [name, tensor] : like)
+    add(name, torch::from_blob(memory + size_, tensor.sizes(),
+                               torch::TensorOptions(tensor.scalar_type())));
   lock_pages(like, memory);
+}
+
+void StateBuffer::add(const std::string& name, const torch::Tensor& copy) {
+  copies_.push_back(copy);
+  bytes_.push_back({name, dtype_name(copy.scalar_type()), copy.sizes().vec(),
+                    static_cast<const std::byte*>(copy.const_data_ptr()), copy.nbytes()});
+  size_ += copy.nbytes();
 }
 
 void StateBuffer::lock_pages(const NamedTensors& like, std::byte* memory) {

@@ -1,4 +1,4 @@
-// A copy of the training state in host memory, laid out as the data part of a snapshot file.
+// A copy of the training state in host memory, as it is written to a snapshot file.
 #pragma once
 
 #include <torch/torch.h>
@@ -27,6 +27,8 @@ class StateBuffer {
   explicit StateBuffer(const NamedTensors& like);
   /// In foreign memory of bytes_of(like) bytes that outlives it.
   StateBuffer(const NamedTensors& like, std::byte* memory);
+  /// Tensors on the CPU that nobody changes, as they are: there is nothing to copy.
+  static std::shared_ptr<StateBuffer> of_copy(const NamedTensors& tensors);
 
   static std::size_t bytes_of(const NamedTensors& like);
 
@@ -45,7 +47,9 @@ class StateBuffer {
   std::size_t size() const { return size_; }
 
  private:
+  StateBuffer() = default;
   void lay_out(const NamedTensors& like, std::byte* memory);
+  void add(const std::string& name, const torch::Tensor& copy);
   void lock_pages(const NamedTensors& like, std::byte* memory);
 
   std::unique_ptr<MappedMemory> own_;

@@ -24,12 +24,14 @@ struct ShardToSave {
   ShardToSave without_values() const;
 };
 
-/// The state to save: the tensors as they are until the next SnapshotKeeper::before_update().
+/// The state to save: the tensors as they are until the next SnapshotKeeper::before_update(), or,
+/// if they are a copy already, for good: these are written, and freed when they have been.
 struct TrainingState {
   SnapshotMeta meta;
   NamedTensors tensors;  ///< With a shard, parts_of() its pieces.
   ReadyEvent ready;
   std::optional<ShardToSave> shard = std::nullopt;
+  bool is_copy = false;  ///< On the CPU.
 };
 
 }  // namespace ddp::train

@@ -12,7 +12,9 @@
 
 #include "tests/trainer/parallel/fake_device.h"
 #include "tests/trainer/parallel/sharded_layers.h"
+#include "tests/trainer/run/cut_memory.h"
 #include "tests/trainer/run/cut_ranks.h"
+#include "tests/trainer/run/norm_ranks.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/task/unequal_task.h"
 #include "tests/trainer/test_model.h"
@@ -423,6 +425,24 @@ int cut_state(const DistEnv& env, const std::string& shape, const std::string& f
   return 0;
 }
 
+int model_norm(const DistEnv& env) {
+  ProcessGroup world(env, {}, {});
+  for (const auto& wrong : world.gather_texts(test::wrong_in_model_norm(world))) {
+    if (!wrong.empty() && world.is_main()) std::printf("%s\n", wrong.c_str());
+  }
+  if (world.is_main()) std::printf("done\n");
+  return 0;
+}
+
+/// Rank 0 prints how often it held the state.
+int saved_cut_state(const DistEnv& env, const std::string& folder) {
+  ProcessGroup world(env, {}, {});
+  Mesh mesh(world, {1, 1, world.size()}, env, {}, {});
+  const double times = test::times_in_memory_while_saved(mesh, folder);
+  if (world.is_main()) std::printf("%.1f\n", times);
+  return 0;
+}
+
 /// Whether each group's sum over the numbers 10^rank has exactly its ranks, in memory and
 /// by sockets, and the place of this rank in it is right.
 std::string wrong_in_mesh(const DistEnv& env, const std::string& shape_text,
@@ -484,6 +504,8 @@ int run(const std::string& what, const std::string& argument) {
     const auto space = argument.find(',');
     return cut_state(env, argument.substr(0, space), argument.substr(space + 1));
   }
+  if (what == "model_norm") return model_norm(env);
+  if (what == "saved_cut_state") return saved_cut_state(env, argument);
   if (what == "divided") return divided_layers(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);

@@ -1,4 +1,4 @@
-// The state of a model that is divided between ranks, gathered and dealt out.
+// The state of a model that is divided between ranks, gathered and dealt out; its gradients' norm.
 #include "tests/support/catch.h"
 #include "tests/trainer/parallel/probe_output.h"
 #include "tests/trainer/test_model.h"
@@ -15,6 +15,18 @@ TEST_CASE("a divided state is gathered and dealt out bit for bit, whoever can re
     INFO(shape);
     CHECK(test::probe(4, "cut_state " + shape + "," + dir.path()) == "done\n");
   }
+}
+
+TEST_CASE("the norm adds the blocks of all ranks in the order of the model, not in theirs") {
+  for (const int ranks : {2, 3}) {
+    INFO(ranks);
+    CHECK(test::probe(ranks, "model_norm") == "done\n");
+  }
+}
+
+TEST_CASE("a divided state that is saved is in memory once: no copy of what was gathered") {
+  const test::TempDir dir;
+  CHECK(test::probe(2, "saved_cut_state " + dir.path()) == "1.0\n");
 }
 
 }  // namespace ddp::train

@@ -68,6 +68,34 @@ TEST_CASE("what is saved is the state before the update, however late it is writ
   CHECK(run.keeper.counts().saved == 50);
 }
 
+TEST_CASE("a state that is a copy is written as it is, and freed once it has been written") {
+  Saving run;
+  std::vector<float> values(1000, 3.0F);
+  int freed = 0;
+  const auto copy = [&] {
+    TrainingState state = run.state(3);
+    state.tensors = {
+        {"model.w", torch::from_blob(
+                        values.data(), {1000}, [&freed](void*) { ++freed; }, torch::kFloat32)}};
+    state.is_copy = true;
+    return state;
+  };
+  REQUIRE(run.keeper.save(copy(), SaveReason::kFixed));
+  run.keeper.before_update();
+  run.keeper.wait();
+  CHECK(freed == 1);
+  CHECK(run.saved_step() == 3);
+  CHECK(run.saved_value() == 3.0F);
+  REQUIRE(run.keeper.save(run.state(4), SaveReason::kFixed));
+  run.keeper.wait();
+  CHECK(run.saved_value() == 4.0F);
+  values.back() = NAN;
+  run.keeper.save(copy(), SaveReason::kFixed);
+  run.keeper.wait();
+  CHECK_THROWS_WITH(run.keeper.before_update(), Catch::Contains("tensor model.w contains NaN"));
+  CHECK(freed == 2);
+}
+
 TEST_CASE("a copy from a device holds up the device's next update, not the host") {
   Saving run;
   test::FakeDevice device;
