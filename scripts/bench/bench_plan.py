@@ -1,12 +1,13 @@
 """What `trainer plan` predicts against what runs need: peak memory of the largest rank and seconds a step, over plans of every
 kind on CPU ranks.
 
-  scripts/bench.sh plan [--steps N] [--rounds N] [--only WORD ...] [--doctor FILE] [--json FILE] [--list]
+  scripts/bench.sh plan [--part memory|time] [--steps N] [--rounds N] [--only WORD ...] [--doctor FILE] [--json FILE] [--list]
 
 Each plan is a division on 2 or 4 ranks with one thread each. The peak is the kernel's VmHWM of the rank that has most, with the
 program and a snapshot at the end; the step is the run's median. Both are read from run_summary.json. Links are those of a
 `trainer doctor --json` on as many ranks, unless --doctor names a file. The rate of computation is that of as many separate
 processes as the plan has ranks, which train the same model at the same time. Rounds repeat all of it in turn, medians count.
+Memory does not depend on the machine's load: --part memory leaves out the links, the rate and the columns of time.
 """
 
 import argparse
@@ -39,12 +40,14 @@ class Case:
     batch: int
     accumulation: int
     ema: bool
+    model: str = "gpt"
 
     def overrides(self, tokens, steps, run):
         return {
             "data_config.path": tokens, "data_config.block_size": self.block, "data_config.train_split": 1,
-            "gpt_config.n_layer": self.layers, "gpt_config.n_head": 8, "gpt_config.n_embd": self.width,
-            "gpt_config.tie_weights": "true", "trainer_config.batch_size": self.batch,
+            f"{self.model}_config.n_layer": self.layers, f"{self.model}_config.n_head": 8,
+            f"{self.model}_config.n_embd": self.width, f"{self.model}_config.tie_weights": "true",
+            "trainer_config.batch_size": self.batch,
             "trainer_config.grad_accumulation_steps": self.accumulation, "trainer_config.ema_decay": 0.99 if self.ema else 0,
             "trainer_config.max_steps": steps, "trainer_config.max_epochs": 1000000, "trainer_config.save_every": 1000000,
             "trainer_config.device": "cpu", "hydra.run.dir": run}
@@ -60,6 +63,7 @@ CASES = [
     Case("accumulating", 6, 512, 8192, 128, 2, 4, ema=False),
     Case("wide", 4, 768, 8192, 128, 1, 2, ema=True),
     Case("long", 4, 512, 8192, 512, 2, 2, ema=False),
+    Case("llama", 6, 512, 8192, 128, 2, 2, ema=False, model="llama"),
 ]
 
 
@@ -85,9 +89,13 @@ class Division:
 ON_TWO = [Division(), Division("zero1"), Division("zero3"), Division(tensor=2), Division(tensor=2, sequence_parallel=True),
           Division(pipeline=2), Division(pipeline=2, pipeline_schedule="gpipe"),
           Division(pipeline=2, pipeline_schedule="interleaved", pipeline_chunks=2)]
-ON_FOUR = [Division("zero2"), Division(tensor=2), Division("zero1", tensor=2), Division(pipeline=2)]
-PLANS = [(case, division, 2) for case in CASES for division in ON_TWO]
+ON_FOUR = [Division("zero2"), Division(tensor=2), Division(tensor=4), Division("zero1", tensor=2), Division("zero3", tensor=2),
+           Division(pipeline=2), Division("zero1", pipeline=2), Division(tensor=2, pipeline=2)]
+LLAMA, TWO_MORE = CASES[-1], [Division(tensor=2), Division(pipeline=2)]
+PLANS = [(case, division, 2) for case in CASES if case != LLAMA for division in ON_TWO]
+PLANS += [(CASES[0], Division(pipeline=3), 3)]
 PLANS += [(CASES[1], division, 4) for division in ON_FOUR]
+PLANS += [(LLAMA, division, 2) for division in TWO_MORE] + [(LLAMA, Division(tensor=2, pipeline=2), 4)]
 
 
 def name_of(plan):
@@ -122,7 +130,8 @@ class PlanBench:
 
     def config(self, case, run, steps=None):
         overrides = case.overrides(self.folder / "tokens", steps or self.args.steps, run)
-        return ["--config", ROOT / "configs/quickstart.yaml", *(f"{key}={value}" for key, value in overrides.items())]
+        base = {"gpt": "quickstart.yaml", "llama": "llama_char.yaml"}[case.model]
+        return ["--config", ROOT / "configs" / base, *(f"{key}={value}" for key, value in overrides.items())]
 
     def summary(self, run):
         return json.loads((run / "run_summary.json").read_text(encoding="utf-8"))
@@ -143,9 +152,10 @@ class PlanBench:
         return self.folder / f"{name}-{self.runs}"
 
     def planned(self, case, ranks):
+        speeds = [] if self.args.part == "memory" else \
+            ["--doctor", self.doctor(ranks), "--tflops", self.rate(case, ranks) / 1e12, "--efficiency", 1]
         said = self.run([self.programs.trainer, "plan", *self.config(case, self.folder / "planned"), "--gpus", ranks, "--memory",
-                         64, "--doctor", self.doctor(ranks), "--tflops", self.rate(case, ranks) / 1e12, "--efficiency", 1,
-                         "--json"])
+                         64, *speeds, "--json"])
         answer = json.loads(said)
         return {Division(**{key: each[key] for key in vars(Division())}): each for each in [*answer["plans"], answer["choice"]]}, \
             Division(**{key: answer["choice"][key] for key in vars(Division())})
@@ -172,6 +182,8 @@ class PlanBench:
                 found[name_of(plan)] = {"planned": {"memory": expected["memory_bytes"], "step": expected["step_seconds"],
                                                     "chosen": f"{case.name}-{ranks}-{chosen.name()}"},
                                         "measured": self.measured(plan)}
+                figures = [found[name_of(plan)][side]["memory"] / 1e6 for side in ("planned", "measured")]
+                print("{}: {:.0f} MB planned, {:.0f} measured".format(name_of(plan), *figures), file=sys.stderr, flush=True)
         return found
 
 
@@ -186,17 +198,22 @@ def medians(rounds):
     return results
 
 
-def table(results, machine):
-    lines = ["| plan | memory planned, MB | measured | error | step planned, ms | measured | error |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+def table(results, machine, part):
+    columns = {"memory": ("memory planned, MB", 1e-6, ".0f"), "step": ("step planned, ms", 1e3, ".1f")}
+    shown = [what for what in columns if part in (None, {"step": "time"}.get(what, what))]
+    head = ["plan", *(text for what in shown for text in (columns[what][0], "measured", "error"))]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for name, found in results.items():
-        planned, measured, error = found["planned"], found["measured"], found["error"]
-        lines.append(f"| {name} | {planned['memory'] / 1e6:.0f} | {measured['memory'] / 1e6:.0f} | {100 * error['memory']:+.0f} % | "
-                     f"{1e3 * planned['step']:.1f} | {1e3 * measured['step']:.1f} | {100 * error['step']:+.0f} % |")
-    for what in ("memory", "step"):
+        cells = [name]
+        for what in shown:
+            _, unit, digits = columns[what]
+            cells += [format(unit * found[side][what], digits) for side in ("planned", "measured")]
+            cells.append(f"{100 * found['error'][what]:+.0f} %")
+        lines.append("| " + " | ".join(cells) + " |")
+    for what in shown:
         errors = [abs(found["error"][what]) for found in results.values()]
         lines.append(f"{what}: median error {100 * statistics.median(errors):.0f} %, largest {100 * max(errors):.0f} %")
-    lines += choices(results)
+    lines += choices(results) if "step" in shown else []
     return "\n".join([*lines, "{date}, commit {commit}, {cpu}, {cores} cores, load {load}, {command}".format(**machine)])
 
 
@@ -217,6 +234,7 @@ def choices(results):
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="bench.sh plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [name_of(plan) for plan in PLANS]
+    parser.add_argument("--part", choices=("memory", "time"), help="measure only this")
     parser.add_argument("--steps", metavar="N", type=int, default=20, help="steps of each run (20)")
     parser.add_argument("--rounds", metavar="N", type=int, default=3, help="rounds over all plans (3)")
     parser.add_argument("--only", metavar="WORD", action="append", help="plans with this in their name; may be repeated")
@@ -243,7 +261,7 @@ def main():
             print(f"round {i + 1} of {args.rounds}", file=sys.stderr, flush=True)
     results = medians(rounds)
     machine = measured_here(["plan", *sys.argv[1:]], programs)
-    print(table(results, machine))
+    print(table(results, machine, args.part))
     if args.json:
         Path(args.json).write_text(json.dumps({"machine": machine, "plans": results}, indent=2) + "\n", encoding="utf-8")
 

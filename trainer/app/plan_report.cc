@@ -94,17 +94,21 @@ bool is_better(const ParallelPlan& plan, const ParallelPlan& than) {
 }
 
 /// All that leave the model whole; of those that divide it among equally many ranks in the same way
-/// the best.
-std::vector<const ParallelPlan*> shown(const std::vector<ParallelPlan>& plans) {
+/// the best, or the one that is chosen.
+std::vector<const ParallelPlan*> shown(const PlanAnswer& answer) {
+  const auto chosen = [&](const ParallelPlan& plan) {
+    return answer.choice && plan.division == answer.choice->division;
+  };
   std::vector<const ParallelPlan*> rows;
   std::map<std::pair<int64_t, int64_t>, std::size_t> places;
-  for (const ParallelPlan& plan : plans) {
+  for (const ParallelPlan& plan : answer.plans) {
     if (divides_model(plan) && !plan.accepted) continue;
     const std::pair ranks(plan.division.tensor, plan.division.pipeline);
     const auto [place, is_new] = places.try_emplace(ranks, rows.size());
     if (is_new || !divides_model(plan))
       rows.push_back(&plan);
-    else if (is_better(plan, *rows[place->second]))
+    else if (chosen(plan) ||
+             (!chosen(*rows[place->second]) && is_better(plan, *rows[place->second])))
       rows[place->second] = &plan;
   }
   return rows;
@@ -191,7 +195,7 @@ std::string plan_text(const PlanAnswer& answer) {
   std::string text;
   for (const std::string& fact : answer.facts) text += fact + "\n";
   std::vector<Row> rows = {headings()};
-  for (const ParallelPlan* plan : shown(answer.plans)) rows.push_back(row_of(*plan, answer.cuda));
+  for (const ParallelPlan* plan : shown(answer)) rows.push_back(row_of(*plan, answer.cuda));
   text += fmt::format("\n{}\n{}", aligned(rows), refused(answer.plans));
   if (!answer.choice) {
     text += "Nothing fits.\n";

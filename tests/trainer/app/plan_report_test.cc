@@ -140,4 +140,23 @@ TEST_CASE(
                                    "trainer_config:\n  grad_accumulation_steps: 2\n"));
 }
 
+// Nearly equal plans: the simpler one is chosen though another one is faster by its estimate.
+TEST_CASE("the chosen plan is a row of the table, also where another of its division is faster") {
+  PlanAnswer divided = answer(true);
+  ParallelPlan simple = plan(Strategy::kDdp, true);
+  simple.division.pipeline = 2;
+  ParallelPlan fast = simple;
+  fast.division.strategy = Strategy::kZero1;
+  fast.division.schedule = PipelineSchedule::kGpipe;
+  fast.time.compute_s = 0.24;
+  divided.choice = simple;
+  for (const auto& plans : {std::vector{simple, fast}, std::vector{fast, simple}}) {
+    divided.plans = plans;
+    const std::string text = plan_text(divided);
+    CHECK_THAT(text, Contains("\nddp pipeline=2 1f1b ") && !Contains("zero1 pipeline=2"));
+  }
+  divided.choice.reset();
+  CHECK_THAT(plan_text(divided), Contains("\nzero1 pipeline=2 gpipe "));
+}
+
 }  // namespace ddp::train
