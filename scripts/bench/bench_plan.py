@@ -50,7 +50,7 @@ class Case:
             "trainer_config.batch_size": self.batch,
             "trainer_config.grad_accumulation_steps": self.accumulation, "trainer_config.ema_decay": 0.99 if self.ema else 0,
             "trainer_config.max_steps": steps, "trainer_config.max_epochs": 1000000, "trainer_config.save_every": 1000000,
-            "trainer_config.device": "cpu", "hydra.run.dir": run}
+            "optimizer_config.warmup_steps": 0, "trainer_config.device": "cpu", "hydra.run.dir": run}
 
     def flops(self):
         """Of a sample, as trainer counts them."""

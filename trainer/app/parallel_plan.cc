@@ -195,24 +195,41 @@ void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
     best = plan;
 }
 
-/// The fewest ranks, of doublings, on which some plan fits.
-std::optional<ParallelPlan> plan_with_more_ranks(const PlannedTraining& training, Cluster cluster) {
+/// What doublings of the ranks lead to.
+struct MoreRanks {
+  std::optional<ParallelPlan> fitting;  ///< On the fewest ranks.
+  std::optional<Variant> leanest;       ///< If none fits.
+  int64_t ranks = 0;                    ///< Of the leanest.
+  int64_t bytes = 0;
+};
+
+MoreRanks with_more_ranks(const PlannedTraining& training, Cluster cluster) {
   constexpr int kDoublings = 10;
   cluster.network.nodes = 1;  // memory alone counts
+  MoreRanks found;
   for (int i = 0; i < kDoublings; ++i) {
-    cluster.network.ranks *= 2;
-    for (const Division& division : divisions(training, cluster.network.ranks))
-      if (auto plan = changed_plan(training, division, cluster)) return plan;
+    const int64_t ranks = cluster.network.ranks *= 2;
+    for (const Division& division : divisions(training, ranks)) {
+      for (const Variant& variant : variants_of(training, division, ranks)) {
+        if (!why_not(variant.config, training, cluster.network).empty()) continue;
+        const int64_t bytes =
+            bytes_of_rank(items_of(variant.config, training, cluster), cluster.cuda);
+        if (bytes <= cluster.memory_bytes)
+          return {plan_of(variant, training, cluster), {}, ranks, bytes};
+        if (!found.leanest || bytes < found.bytes) found = {{}, variant, ranks, bytes};
+      }
+    }
   }
-  return std::nullopt;
+  return found;
 }
 
-/// What the leanest plan with whole layers needs on as many ranks as one likes.
-int64_t least_memory(const PlannedTraining& training, Cluster cluster) {
-  constexpr int64_t kManyRanks = 1 << 20;
-  cluster.network.ranks = kManyRanks;
-  const auto leanest = variants_of(training, {Strategy::kZero3}, kManyRanks).back().config;
-  return bytes_of_rank(items_of(leanest, training, cluster), cluster.cuda);
+/// "zero1 and distributed_config.pipeline=2"
+std::string name_of_way(const Config& config, const PlannedTraining& training,
+                        const std::vector<std::string>& changes) {
+  auto keys = keys_of(training.config.distributed, config.distributed);
+  keys.insert(keys.end(), changes.begin(), changes.end());
+  return fmt::format("{}{}{}", name_of(config.distributed.strategy), keys.empty() ? "" : " and ",
+                     fmt::join(keys, " "));
 }
 
 }  // namespace
@@ -258,19 +275,22 @@ std::vector<std::string> ways_out(const PlannedTraining& training, const Cluster
         "tensor parallelism divides a layer (ZeRO-3 gathers it whole).",
         short_number(static_cast<double>(training.largest_layer)), in_bytes(layer)));
   }
-  if (const auto plan = plan_with_more_ranks(training, cluster)) {
+  const MoreRanks more = with_more_ranks(training, cluster);
+  if (const auto& plan = more.fitting) {
     const int64_t ranks = plan->data * plan->division.tensor * plan->division.pipeline;
     ways.push_back(fmt::format("{} ranks fit with strategy {}{}{}: {} on each.", ranks,
                                plan->strategy_name(), plan->changes.empty() ? "" : " and ",
                                fmt::join(plan->changes, " "), in_bytes(plan->memory_bytes)));
     return ways;
   }
-  if (ways.empty()) {
+  if (ways.empty() && more.leanest) {
     ways.push_back(fmt::format(
-        "More ranks do not help: even with zero3 a rank holds a layer's weights and gradients and "
-        "its own activations, and needs {} at least.",
-        in_bytes(least_memory(training, cluster))));
+        "More ranks do not help: even with {} on {} ranks a rank holds a layer's weights and "
+        "gradients and its own activations, and needs {} at least.",
+        name_of_way(more.leanest->config, training, more.leanest->changes), more.ranks,
+        in_bytes(more.bytes)));
   }
+  if (ways.empty()) ways.emplace_back("More ranks do not help.");
   ways.back() += " Use GPUs with more memory or a smaller model.";
   return ways;
 }

@@ -164,7 +164,18 @@ double message_bytes_of(const Config& config, const WeightsLayout& layout) {
   double width = 0.0;
   for (const WeightPlace& place : layout)
     if (place.split == Split::kVocabulary) width = static_cast<double>(place.shape[1]);
-  return kFloat * static_cast<double>(config.trainer.batch_size * config.data.block_size) * width;
+  const double rows = config.distributed.sequence_parallel
+                          ? static_cast<double>(config.distributed.tensor)
+                          : 1.0;  // ranks that each hand on a part of them
+  return kFloat * static_cast<double>(config.trainer.batch_size * config.data.block_size) * width /
+         rows;
+}
+
+/// Of gradients that come down to host memory and weights that go up again, while the host updates
+/// what has arrived: a PCIe 4.0 bus, assumed.
+double bus_seconds(double gradient_bytes) {
+  constexpr double kBusBytesPerSecond = 25e9;
+  return 2 * gradient_bytes / kBusBytesPerSecond;
 }
 
 /// The passes of all micro-batches. Adds to `time`; returns the seconds of the last backward pass.
@@ -235,7 +246,9 @@ StepTime step_time(const Config& config, const PlannedTraining& training, const 
   time.sent_bytes += exchange.bytes;
   time.exposed_s += exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, backward_s);
   const double sharers = how.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(network.ranks);
-  time.update_s = update_bytes(whole) / sharers / cluster.memory_bytes_per_s;
+  const bool offload = cluster.cuda && how.offload == Offload::kOptimizer;
+  time.update_s = offload ? bus_seconds(gradients / sharers)
+                          : update_bytes(whole) / sharers / cluster.memory_bytes_per_s;
   return time;
 }
 

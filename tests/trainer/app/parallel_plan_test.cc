@@ -2,9 +2,11 @@
 #include "trainer/app/parallel_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 #include "trainer/parallel/pipeline_time.h"
@@ -241,6 +243,26 @@ TEST_CASE("where nothing fits, the ranks that would are named, or that none woul
   CHECK_THAT(none[0], Contains("More ranks do not help") && Contains("even with zero3"));
 }
 
+TEST_CASE("where no number of ranks fits, the leanest of all divisions is named, stages too") {
+  auto training = training_of_blocks(Blocks{.layers = 2, .width = 2048, .tokens = 8192}, 1);
+  training.refusal = [](const Config& config) -> std::string {
+    const DistributedConfig& how = config.distributed;
+    const bool in_stages = how.pipeline == 1 || how.strategy <= Strategy::kZero1;
+    return how.tensor == 1 && in_stages ? "" : "not so";
+  };
+  Cluster cluster = gpus(2, 1);
+  cluster.memory_bytes = 1200 * kMillion;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t ranks = 4; ranks <= 2048; ranks *= 2) {
+    for (const ParallelPlan& plan : parallel_plans(training, gpus(ranks, 1)))
+      if (plan.accepted) least = std::min(least, plan.memory_bytes);
+  }
+  const auto ways = ways_out(training, cluster);
+  REQUIRE(ways.size() == 1);
+  CHECK_THAT(ways[0], Contains("even with zero1 and distributed_config.pipeline=2") &&
+                          Contains("needs " + in_bytes(least) + " at least"));
+}
+
 TEST_CASE("between slow nodes a reduction for each micro-batch is not worth its memory") {
   const Model model{.matrices = 20, .matrix = 50 * kMillion};
   Cluster slow = gpus(16, 80, 2);
@@ -332,6 +354,21 @@ TEST_CASE("copies in RAM of a divided state need each rank to save its part") {
   CHECK(plans[0].fits);
   CHECK_THAT(plans[1].reason, Contains("without trainer_config.snapshot_shards=false"));
   CHECK_THAT(plans[2].reason, Contains("without trainer_config.snapshot_shards=false"));
+}
+
+TEST_CASE("an offloaded update takes the time of its gradients and weights on the bus") {
+  auto training = training_of(kPaper, 1);
+  const auto on_gpus = parallel_plans(training, gpus(4, 200));
+  training.config.distributed.offload = Offload::kOptimizer;
+  const auto offloaded = parallel_plans(training, gpus(4, 200));
+  constexpr double kBus = 8.0 * 7500 * kMillion / 25e9;
+  REQUIRE(offloaded.size() == 4);
+  for (std::size_t i = 0; i < offloaded.size(); ++i) {
+    const double sharers = offloaded[i].division.strategy == Strategy::kDdp ? 1.0 : 4.0;
+    CHECK(offloaded[i].time.update_s == Approx(kBus / sharers));
+    CHECK(offloaded[i].time.update_s > on_gpus[i].time.update_s);
+    CHECK(offloaded[i].memory_bytes < on_gpus[i].memory_bytes);
+  }
 }
 
 TEST_CASE("backward passes hide communication, but for the last bucket and the gathered weights") {

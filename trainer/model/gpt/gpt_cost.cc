@@ -104,7 +104,7 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, cons
     bytes += load.finished * (row * kFloatSize / s.by_rows + row * s.compute);
   }
   if (gpt.embd_pdrop > 0 && load.first) bytes += load.in_flight * row * s.noise / s.by_rows;
-  return bytes + (load.pipelined ? message_bytes(row) : 0.0);
+  return bytes + (load.pipelined ? message_bytes(row / s.by_rows) : 0.0);
 }
 
 ParameterRole role_of(std::string_view name, int64_t dimensions) {

@@ -129,11 +129,12 @@ double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
     const auto width = static_cast<double>(s.shape.n_embd);
     const double weights = width * (2 * s.queries + 2 * s.keys + 3 * s.inner) / s.tokens;
-    bytes = (load.kept_layers + 2) * s.row * kLlamaFloat + block + weights * kLlamaFloat;
+    bytes =
+        (load.kept_layers + 2) * s.row * kLlamaFloat / s.by_rows + block + weights * kLlamaFloat;
   }
   // Around the last norm.
-  if (load.last) bytes += load.finished * (2 * s.row * kLlamaFloat + s.row * s.compute);
-  return bytes + (load.pipelined ? message_bytes(s.row) : 0.0);
+  if (load.last) bytes += load.finished * (2 * s.row * kLlamaFloat / s.by_rows + s.row * s.compute);
+  return bytes + (load.pipelined ? message_bytes(s.row / s.by_rows) : 0.0);
 }
 
 /// What exists besides while the last block is computed backward: gradients around SwiGLU.
