@@ -68,6 +68,7 @@ class LocalElasticAgent {
   void keep_standby();
 
   void leave();
+  bool cause_is_stopped() const;
   void dump_stacks();
   void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();

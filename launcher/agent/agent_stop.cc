@@ -68,6 +68,13 @@ void LocalElasticAgent::leave() {
   deadline_ = processes_.now() + plan_.grace;
 }
 
+// A stopped worker's state is its whole story, and the others only wait for it: no debugger has to
+// hold up the restart.
+bool LocalElasticAgent::cause_is_stopped() const {
+  const char state = processes_.state_of(failures_.front().local_rank).letter;
+  return state == 'T' || state == 't';
+}
+
 // Dump all workers: a hung one may be waiting for another.
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
@@ -81,10 +88,11 @@ void LocalElasticAgent::dump_stacks() {
     if (worker.state == WorkerState::kRunning && !is_hung(worker))
       ranks.push_back(worker.local_rank);
   }
+  const bool by_debugger = !cause_is_stopped();
   std::vector<StackDump> wanted;
   for (const int rank : ranks)
-    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
-  if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
+    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank), by_debugger});
+  if (!processes_.dump_stacks(wanted)) ask_for_stacks(by_debugger ? ranks : std::vector<int>{});
   phase_ = Phase::kDumping;
   deadline_ = processes_.now() + kStackPatience;
 }

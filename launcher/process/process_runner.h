@@ -40,6 +40,7 @@ struct Event {
 struct StackDump {
   int local_rank = 0;
   std::string file;
+  bool by_debugger = true;  // else its thread states alone
 };
 
 class ProcessRunner {
@@ -79,7 +80,7 @@ class ProcessRunner {
   /// CPU times of a worker's threads.
   virtual CpuTimes cpu_times_of(int local_rank) const = 0;
   /// Writes each worker's thread states to its file and has a debugger, if one is installed, append
-  /// the stacks, in this order; StacksDumped follows. Returns false if there is no debugger.
+  /// the stacks, in this order; StacksDumped follows. Returns false if no debugger was started.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
   /// Serves a new, empty store for the next round to clients that connect through `source`

@@ -38,7 +38,7 @@ bool StackDumper::begin(const std::vector<Target>& targets, const std::string& p
   failed_.clear();
   cancelled_ = false;
   for (const Target& target : targets) {
-    if (!write_thread_table(target)) continue;
+    if (!write_thread_table(target) || !target.by_debugger) continue;
     if (const auto tool = stack_tool(target.pid, path))
       waiting_.push_back({target.local_rank, target.file, *tool});
   }

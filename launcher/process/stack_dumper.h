@@ -20,6 +20,7 @@ class StackDumper {
     int local_rank = 0;
     pid_t pid = 0;
     std::string file;
+    bool by_debugger = true;
   };
 
   /// Writes each worker's thread table to its file and has debuggers found on `path` (as in $PATH)

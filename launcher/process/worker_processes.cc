@@ -319,7 +319,7 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   std::vector<StackDumper::Target> targets;
   for (const StackDump& dump : wanted) {
     if (const pid_t pid = pid_of(dump.local_rank); pid != 0)
-      targets.push_back({dump.local_rank, pid, dump.file});
+      targets.push_back({dump.local_rank, pid, dump.file, dump.by_debugger});
   }
   return stack_dumper_.begin(targets, path ? path : "");
 }

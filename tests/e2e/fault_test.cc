@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include "tests/support/catch.h"
@@ -107,17 +108,20 @@ TEST_CASE("a stopped rank is found by its silence, named, and the job ends as th
   check_same_end(unbroken, place);
 }
 
-// hang_timeout_s is auto: 3 s after steps of milliseconds.
+// hang_timeout_s is auto: 3 s after steps of milliseconds. No debugger holds up the restart.
 TEST_CASE("a stopped rank is found by the automatic rule") {
   const Workspace place;
   auto options =
       launched(place, 2, {plan_of({"rank=1 step=12 phase=forward kind=stop"})}, kTwentyRestarts);
   options.set["PATH"] = place.path();
+  const std::string debugger = place.write("gdb", "#!/bin/sh\n: >debugged\n");
+  std::filesystem::permissions(debugger, std::filesystem::perms::owner_all);
   const auto run = finish(options);
   INFO(run.out << run.err);
   CHECK(run.exit == 0);
   CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hung"));
   CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
+  CHECK_FALSE(std::filesystem::exists(place / "debugged"));
 }
 
 TEST_CASE("a rank that hangs in its loader is the one that is named, not those that wait for it") {

@@ -169,6 +169,18 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
                                 sent(SIGCONT), "sweep"});
 }
 
+TEST_CASE("a stopped worker is killed at once, without a debugger") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.held = {1};
+  scene.os.time_passes().time_passes();
+  scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.deeds == Deeds{"start 2", "threads of 1", "threads of 0", sent(SIGKILL) + " to 1",
+                                sent(SIGTERM), sent(SIGCONT), "sweep"});
+}
+
 TEST_CASE("a debugger that does not come to an end is not waited for") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);

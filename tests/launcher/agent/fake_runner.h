@@ -84,8 +84,9 @@ class FakeRunner : public ProcessRunner {
   CpuTimes cpu_times_of(int local_rank) const override { return {{local_rank, cpu_times}}; }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)
-      deeds.push_back("stacks of " + std::to_string(dump.local_rank));
-    return has_debugger;
+      deeds.push_back((dump.by_debugger ? "stacks of " : "threads of ") +
+                      std::to_string(dump.local_rank));
+    return has_debugger && !wanted.empty() && wanted.front().by_debugger;
   }
   std::vector<std::string> sweep() override {
     deeds.emplace_back("sweep");
