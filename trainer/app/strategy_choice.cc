@@ -9,6 +9,7 @@
 #include "trainer/app/planned_training.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/model_division.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/runtime/error.h"
@@ -45,6 +46,12 @@ StrategyChoice planned_choice(const Config& config, const Task& task, const Clus
   }
 }
 
+/// Whether strategies have the same copies of a model to divide.
+bool same_division(const DistributedConfig& one, const DistributedConfig& two) {
+  return one.tensor == two.tensor && one.pipeline == two.pipeline &&
+         one.sequence_parallel == two.sequence_parallel;
+}
+
 /// "zero1": one that a run may have used.
 std::optional<Strategy> strategy_named(const std::string& name) {
   const Names names = names_of(Strategy{});
@@ -68,8 +75,10 @@ StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const Planne
         fmt::format("the fastest that fits, with {} of {} on each rank; {}",
                     in_bytes(best->memory_bytes), in_bytes(cluster.memory_bytes), best->reason)};
   }
+  // At least ddp is accepted. A plan that is not has no figures.
   const auto leanest = std::min_element(plans.begin(), plans.end(),
                                         [](const ParallelPlan& one, const ParallelPlan& two) {
+                                          if (one.accepted != two.accepted) return one.accepted;
                                           return one.memory_bytes < two.memory_bytes;
                                         });
   return {leanest->division.strategy,
@@ -82,11 +91,15 @@ StrategyChoice choose_strategy(const Config& config, const Task& task, const Dev
                                const DistEnv& env, const std::optional<SnapshotMeta>& meta,
                                ProcessGroup& group) {
   if (group.size() == 1) return {Strategy::kDdp, "one rank has nothing to divide"};
+  if (copies_of_model(config.distributed, group.size()) == 1)
+    return {Strategy::kDdp, "there is one copy of the model, whose ranks have nothing to share"};
   const auto memory = group.gather_doubles(memory_of_rank(config, plan, env));
-  const Strategy before =
-      meta ? config_from_json(meta->config_json).distributed.strategy : Strategy::kAuto;
+  DistributedConfig saved = config.distributed;  // with auto
+  if (meta) saved = config_from_json(meta->config_json).distributed;
+  const Strategy before = saved.strategy;
   const bool has_chosen = before != Strategy::kAuto;
-  if (has_chosen && meta->world_size == group.size()) return {before, "as the run has used so far"};
+  if (has_chosen && meta->world_size == group.size() && same_division(saved, config.distributed))
+    return {before, "as the run has used so far"};
   const double least = *std::min_element(memory.begin(), memory.end());
   StrategyChoice choice = planned_choice(config, task, cluster_of(config, plan, env, least));
   choice.strategy = strategy_named(group.broadcast_text(std::string(name_of(choice.strategy))))

@@ -267,12 +267,6 @@ void check_tensor(const Config& config, const Given& given) {
     given.refuse("distributed_config.tensor", what);
   };
   const Strategy strategy = config.distributed.strategy;
-  if (strategy == Strategy::kAuto) {
-    refuse(
-        fmt::format("{} ranks share layers with a strategy that is chosen; set strategy=ddp, or "
-                    "zero1 or zero3, which divide more between copies of the model",
-                    ranks));
-  }
   if (divides_state(strategy) && config.distributed.sequence_parallel) {
     given.refuse(
         "distributed_config.sequence_parallel",
@@ -321,11 +315,6 @@ void check_pipeline(const Config& config, const Given& given) {
                     "stages after it; use strategy=zero1, or ddp, whose stages hold 1/{} of the "
                     "model",
                     name_of(distributed.strategy), distributed.pipeline));
-  }
-  if (distributed.strategy == Strategy::kAuto) {
-    refuse(
-        "with strategy=auto is not supported; use strategy=zero1, which divides the optimizer's "
-        "state between copies of the model, or ddp");
   }
   if (config.trainer.ram_snapshots) {
     refuse(
