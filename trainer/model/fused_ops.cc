@@ -10,6 +10,7 @@
 
 #include "trainer/model/cpu/kernels.h"
 #include "trainer/model/row_blocks.h"
+#include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train::fused {
 namespace {
@@ -140,7 +141,7 @@ struct Attention : Function<Attention> {
 
   template <typename Work>
   static void by_heads(int64_t count, const cpu::AttentionShape& shape, const Work& work) {
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(count, 1, at::get_num_threads(), [&](int64_t begin, int64_t end) {
       const auto scratch = torch::empty({cpu::attention_scratch(shape)}, torch::kFloat32);
       work(begin, end, scratch.mutable_data_ptr<float>());
     });

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "trainer/model/cpu/kernels.h"
+#include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train::fused {
 
@@ -24,7 +25,7 @@ inline int64_t blocks_of(const torch::Tensor& x) {
 template <typename Work>
 void by_blocks(const torch::Tensor& x, const Work& work) {
   const int64_t rows = rows_of(x);
-  at::parallel_for(0, blocks_of(x), 1, [&](int64_t begin, int64_t end) {
+  parallel_for(blocks_of(x), 1, at::get_num_threads(), [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kBlockRows;
       work(cpu::Rows{first, std::min(rows, first + kBlockRows), x.size(-1)}, block);

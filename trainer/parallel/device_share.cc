@@ -13,6 +13,7 @@
 
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train {
 namespace {
@@ -56,7 +57,8 @@ bool may_still_map(std::size_t bytes) {
 
 // The stacks of these threads are no memory of the model: they come before the limit.
 void start_threads() {
-  at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
+  const int threads = at::get_num_threads();
+  parallel_for(threads, 1, threads, [](int64_t, int64_t) {});
 }
 
 // RLIMIT_DATA is what the kernel enforces everywhere and for everybody: a cgroup needs delegated

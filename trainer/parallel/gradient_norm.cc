@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/runtime/parallel_for.h"
+
 namespace ddp::train {
 namespace {
 
@@ -64,9 +66,10 @@ torch::Tensor sums_on_cpu(const std::vector<torch::Tensor>& flat) {
   auto* const out = sums.mutable_data_ptr<double>();
   const auto sum = has_avx2() ? avx2_sum_of_squares : plain_sum_of_squares;
   constexpr int64_t kBlocksPerTask = 64;
-  at::parallel_for(0, sums.numel(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+  const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = sum(pieces[static_cast<std::size_t>(i)]);
-  });
+  };
+  parallel_for(sums.numel(), kBlocksPerTask, at::get_num_threads(), work);
   return sums;
 }
 
