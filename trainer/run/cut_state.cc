@@ -4,12 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
 
-#include "trainer/parallel/page_lock.h"
+#include "trainer/run/mapped_tensor.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/snapshot/state_piece.h"
 
@@ -86,36 +84,6 @@ struct CutState::Whole {
   std::string name;
   torch::ScalarType type = torch::kFloat32;
   std::vector<int64_t> shape;
-
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(type);
-  }
-};
-
-/// Zeros for each in one block of memory.
-class CutState::WholeTensors {
- public:
-  explicit WholeTensors(const std::vector<Whole>& wholes) {
-    std::size_t total = 0;
-    for (const Whole& whole : wholes) total += padded(whole);
-    memory_ = std::make_shared<MappedMemory>(total);
-  }
-
-  torch::Tensor next(const Whole& whole) {
-    std::byte* const data = memory_->data() + used_;
-    used_ += padded(whole);
-    return torch::from_blob(
-        data, whole.shape, [memory = memory_](void*) {}, torch::TensorOptions(whole.type));
-  }
-
- private:
-  static std::size_t padded(const Whole& whole) {
-    constexpr std::size_t kAlignment = 64;
-    return (whole.bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
-  std::shared_ptr<MappedMemory> memory_;
-  std::size_t used_ = 0;
 };
 
 std::string parameter_of(const std::string& tensor) {
@@ -168,10 +136,8 @@ std::vector<NamedTensor> CutState::gather(std::vector<NamedTensor> held) {
   const torch::NoGradGuard no_grad;
   ProcessGroup& group = mesh_.model();
   const auto wholes = wholes_of(held, group, /*counted_only=*/true);
-  std::optional<WholeTensors> kept;
-  if (group.is_main()) kept.emplace(wholes);
   for (const Whole& whole : wholes) {
-    auto tensor = kept ? kept->next(whole) : torch::zeros(whole.shape, whole.type);
+    auto tensor = mapped_zeros(whole.shape, whole.type);
     for (auto& each : held) {
       if (each.name != whole.name) continue;
       if (cut_of(each.name).counted) give_part(cut_of(each.name), each.tensor, tensor);

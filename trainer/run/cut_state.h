@@ -28,8 +28,8 @@ class CutState {
   bool holds_whole(const std::string& tensor) const;
   /// On rank 0 of the world the whole tensors, on the CPU, in the order in which the ranks of the
   /// model have them; elsewhere empty. Bit for bit what the ranks hold. For data coordinate 0;
-  /// nothing happens on other ranks. The tensors share memory that goes back to the system with the
-  /// last of them; those of `held` are let go of one by one.
+  /// nothing happens on other ranks. Their memory goes back to the system with them; those of
+  /// `held` are let go of one by one.
   std::vector<NamedTensor> gather(std::vector<NamedTensor> held);
   /// The reverse: fills `held` on every rank from rank 0's `snapshot`; other ranks that have opened
   /// it, too, read their part from there if all of them have. What it lacks and `may_lack` says it
@@ -39,7 +39,6 @@ class CutState {
 
  private:
   struct Whole;
-  class WholeTensors;
   const ParameterCut& cut_of(const std::string& tensor) const;
   std::vector<Whole> wholes_of(const std::vector<NamedTensor>& held, ProcessGroup& group,
                                bool counted_only) const;

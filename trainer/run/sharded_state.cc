@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trainer/parallel/zero.h"
+#include "trainer/run/mapped_tensor.h"
 #include "trainer/run/row_cut.h"
 #include "trainer/run/shared_snapshot.h"
 
@@ -127,7 +128,7 @@ std::vector<NamedTensor> ShardedState::gather(const std::vector<NamedTensor>& pi
     const auto& like = shards_.parameters()[whole.parameter].tensor;
     labels.insert(whole.label);
     if (group_.is_main())
-      gathered[whole] = torch::empty_strided(like.sizes(), like.strides(), torch::kFloat32);
+      gathered[whole] = mapped_zeros(like.sizes(), like.strides(), torch::kFloat32);
   }
   for (const std::string& label : labels) {
     shards_.exchange(values_of(label, pieces),
