@@ -356,6 +356,19 @@ TEST_CASE("copies in RAM of a divided state need each rank to save its part") {
   CHECK_THAT(plans[2].reason, Contains("without trainer_config.snapshot_shards=false"));
 }
 
+TEST_CASE("ranks that divide the rows hand on their part of them to the next stage") {
+  const Blocks blocks{.layers = 4};
+  const auto plans = parallel_plans(training_of_blocks(blocks, 1, 8), gpus(4, 80));
+  Division division{Strategy::kDdp, 2, 2};
+  const ParallelPlan* whole = found(plans, division);
+  division.sequence_parallel = true;
+  const ParallelPlan* part = found(plans, division);
+  REQUIRE((whole && part));
+  constexpr double kMicroBatches = 32.0;  // each sends an output forward and a gradient back
+  const double message = 4.0 * static_cast<double>(blocks.tokens * blocks.width);
+  CHECK(whole->time.sent_bytes - part->time.sent_bytes == Approx(kMicroBatches * 2 * message / 2));
+}
+
 TEST_CASE("an offloaded update takes the time of its gradients and weights on the bus") {
   auto training = training_of(kPaper, 1);
   const auto on_gpus = parallel_plans(training, gpus(4, 200));
