@@ -16,7 +16,7 @@ const Words kUntied = {"gpt_config.n_layer=4",        "gpt_config.n_head=4",
                        "trainer_config.max_steps=4",  "trainer_config.save_every_steps=2",
                        "trainer_config.batch_size=4", "trainer_config.global_batch_size=16",
                        "trainer_config.ema_decay=0.9"};
-const Words kHalf = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+const Words kFloat16 = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
 const Words kTied = kUntied + Words{"gpt_config.tie_weights=true"};
 
 struct Way {
@@ -196,8 +196,9 @@ TEST_CASE("in float16, NaN in the loss of one rank that shares layers is a bad s
                  "trainer_config.fault_plan=" + faults.dump()};
   };
   const Workspace first, second;
-  const auto by_first = succeed(launched(first, 2, kTied + kHalf + shared_by(2) + bad_step(0)));
-  const auto by_second = succeed(launched(second, 2, kTied + kHalf + shared_by(2) + bad_step(1)));
+  const auto by_first = succeed(launched(first, 2, kTied + kFloat16 + shared_by(2) + bad_step(0)));
+  const auto by_second =
+      succeed(launched(second, 2, kTied + kFloat16 + shared_by(2) + bad_step(1)));
   CHECK_THAT(by_second.out, Catch::Contains("Bad steps: 1"));
   check_same_run(first, by_first.out, second, by_second.out);
 }
@@ -208,7 +209,7 @@ TEST_CASE("an overflow on one rank of a divided model keeps all ranks from updat
   const auto updates_of = [](const Workspace& place) {
     return inspect(place, place.snapshot()).at("optimizer_step").get<int>();
   };
-  const Words one_token = kUntied + kHalf +
+  const Words one_token = kUntied + kFloat16 +
                           Words{"trainer_config.batch_size=1", "trainer_config.global_batch_size=1",
                                 "data_config.block_size=1", "trainer_config.max_steps=10",
                                 "trainer_config.check_replicas_every_steps=1"};
