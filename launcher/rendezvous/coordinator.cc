@@ -39,7 +39,8 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       max_connections_(lobby_.descriptors_left()),
       next_beat_(Clock::now() + rules.heartbeat),
       run_id_(rules.run_id),
-      id_(rules.host_id) {
+      id_(rules.host_id),
+      epochs_are_granted_(rules.epochs_are_granted) {
   if (epoll_ < 0)
     throw LaunchError(kExitFailed, "cannot host the rendezvous: " + error_text(errno));
   lobby_.listen(listeners);
@@ -56,8 +57,10 @@ Status Coordinator::status() const {
 }
 
 // A later round: this host was suspended or cut off meanwhile. An earlier one: another agent has
-// begun a job of this name, and learns of this one by the answer.
+// begun a job of this name, and learns of this one by the answer. Where an authority keeps the
+// epochs, it has this agent for the host, whatever others say.
 void Coordinator::hear(const Status& status) {
+  if (epochs_are_granted_) return;
   const long long known = membership_.epoch();
   if (status.run_id != run_id_ || status.id == id_ || status.epoch <= known ||
       !can_follow(status.epoch, known))

@@ -119,6 +119,7 @@ class Coordinator : public PollHandler {
   std::vector<int> closed_;                        // nodes whose connections were closed
   std::string run_id_;
   std::string id_;
+  bool epochs_are_granted_;
   Place place_;
   int asking_ = 0;                       // connections with an inquiry
   std::optional<Status> superseded_by_;  // another agent knows a later round

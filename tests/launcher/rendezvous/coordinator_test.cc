@@ -17,8 +17,8 @@ constexpr long long kTenure = 1LL << 36;
 
 // A host of one node, which is connected and has not joined yet.
 struct Host {
-  explicit Host(JobHistory history = {})
-      : rules(elastic(1, 1)), coordinator(rules, std::move(history), "", {}, {}) {
+  explicit Host(JobHistory history = {}, bool epochs_are_granted = false)
+      : rules(rules_of(epochs_are_granted)), coordinator(rules, std::move(history), "", {}, {}) {
     int fds[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     node = std::make_unique<ControlChannel>(fds[0], ControlChannel::Side::kAgent, "");
@@ -32,6 +32,11 @@ struct Host {
     }
     REQUIRE(channel->state() == ControlChannel::State::kOpen);
     coordinator.adopt({std::move(channel), hello});
+  }
+  static MembershipRules rules_of(bool epochs_are_granted) {
+    MembershipRules rules = elastic(1, 1);
+    rules.epochs_are_granted = epochs_are_granted;
+    return rules;
   }
   void join() {
     node->send(Join{6000});
@@ -61,6 +66,16 @@ TEST_CASE("a host that hears of a later round proposes none of its own any more"
   host.join();
   CHECK(host.was_proposed_a_round() == !superseded);
   CHECK(host.coordinator.has_lost_mandate() == superseded);
+}
+
+TEST_CASE("a host with an authority for its epochs heeds no other agent's") {
+  Host host({.rounds = 1, .epoch = 7, .nodes = 1}, /*epochs_are_granted=*/true);
+  host.hear(8);
+  CHECK_FALSE(host.coordinator.has_lost_mandate());
+  host.join();
+  REQUIRE(host.coordinator.awaits_epoch());
+  host.coordinator.grant_epoch(8);
+  CHECK(host.was_proposed_a_round());
 }
 
 TEST_CASE("a host that steps down knows the epochs that it must not propose again") {
