@@ -47,6 +47,7 @@ class Authority : public PollHandler {
     Clock::time_point now{};
     Place own{};                     // where it would host; port 0: not known yet
     std::vector<Hello> followers{};  // nodes of the last round that are held here
+    std::vector<Hello> later{};      // nodes held here that have accepted a later round
   };
 
   /// Whether it finds the host of a node that has had none yet; otherwise the endpoints do.

@@ -264,6 +264,7 @@ struct Writer {
             {"port", m.port},
             {"epoch", m.epoch},
             {"returned", m.returned},
+            {"alone", m.alone},
             {"session", m.session},
             {"received", m.received}};
   }
@@ -363,6 +364,7 @@ Hello hello_of(const Fields& f) {
   hello.port = f.integer("port", 0, 65535);
   hello.epoch = f.number("epoch", -1, kLastEpoch);
   hello.returned = f.flag("returned");
+  hello.alone = f.has("alone") && f.flag("alone");
   hello.session = f.text("session");
   hello.received = f.number("received", 0, kLastEpoch);
   return hello;

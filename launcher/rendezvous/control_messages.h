@@ -40,6 +40,7 @@ struct Hello {
   int port = 0;            // where this node would host the rendezvous if the host is lost
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
   bool returned = false;   // that was an earlier agent of this node (MembersFile)
+  bool alone = false;      // that round had no other node
   std::string session{};   // of a lost connection to this host that is to be resumed
   long long received = 0;  // number of the session's messages received
 };

@@ -22,8 +22,7 @@ Authority::Step Election::next(const View& view) {
   constexpr std::size_t kAskedByFollowers = 8;
   if (!vote_) return {};
   vote_->alone = settings_.rules.allow_minority && view.now >= alone_at();
-  const Step step =
-      vote_->succession.next(vote_->inquiry.findings(), view.followers, vote_->alone, view.now);
+  const Step step = vote_->succession.next(vote_->inquiry.findings(), view, vote_->alone);
   vote_->inquiry.limit(vote_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
   if (step.kind != Step::Kind::kWait) return step;
   if (!vote_->noted && view.now >= vote_->since + kSilentWait && timeout() > kSilentWait) {
@@ -69,6 +68,9 @@ void Election::hand_down(JobHistory& history) const {
   history.hosted = mandate.hosted;
   history.begun = mandate.begun;
   history.alone = vote_->alone;
+  if (mandate.later < 0) return;
+  history.epoch = mandate.later;
+  history.order.clear();  // of a round before that
 }
 
 void Election::add_poll_fds(std::vector<pollfd>& fds) const {

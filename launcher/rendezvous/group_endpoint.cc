@@ -162,7 +162,7 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
                  .begun = !took_part,  // spares are told afterwards
                  .host_id = host_id_,
                  .host = search_.present()};
-  LastMembers members{.epoch = epoch_};
+  LastMembers members{.epoch = epoch_, .alone = was_alone()};
   if (!coordinator_) members.places.push_back(search_.present());
   for (const Successor& one : round.successors) {
     if (one.node != own_node_ && one.port > 0) members.places.push_back({one.address, one.port});

@@ -9,6 +9,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
+#include "launcher/rendezvous/epochs.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/worker_contract.h"
 
@@ -63,7 +64,8 @@ void GroupRendezvous::reconnect(const std::string& why) {
 void GroupRendezvous::retry() {
   if (!retry_at_ || Clock::now() < *retry_at_) return;
   retry_at_.reset();
-  if (resuming_) reconnect(reconnect_why_);
+  if (resuming_) return reconnect(reconnect_why_);
+  if (stage_ == Stage::kSearching && search_.exhausted()) search();
 }
 
 Status GroupRendezvous::status() const {
@@ -95,15 +97,39 @@ void GroupRendezvous::seek() {
   authority_->seek(std::move(loss), status());
 }
 
-std::vector<Hello> GroupRendezvous::electors() const {
-  std::vector<Hello> electors;
-  if (!last_round_) return electors;
+Authority::View GroupRendezvous::view() const {
+  Authority::View view{.now = Clock::now(), .own = place()};
+  if (!last_round_) return view;
+  const long long epoch = std::max(epoch_, last_round_->round.info.epoch);
   for (const Follower& follower : signpost_.followers()) {
-    if (took_part(last_round_->round, follower.hello.epoch, follower.channel->peer_address(),
-                  follower.hello.port))
-      electors.push_back(follower.hello);
+    const Hello& hello = follower.hello;
+    if (hello.epoch > epoch) {
+      if (can_follow(hello.epoch, epoch)) view.later.push_back(hello);
+    } else if (took_part(last_round_->round, hello.epoch, follower.channel->peer_address(),
+                         hello.port)) {
+      view.followers.push_back(hello);
+    }
   }
-  return electors;
+  return view;
+}
+
+// Where a node that knows no host waits. Of nodes that have lost one, two may hold each other.
+std::optional<Place> GroupRendezvous::holder() const {
+  const bool waits = stage_ == Stage::kGreeting && !seeking_ && !resuming_ && !coordinator_;
+  return waits ? std::optional(search_.present()) : std::nullopt;
+}
+
+std::optional<Clock::time_point> GroupRendezvous::hold_note_due() const {
+  return holder() && !hold_noted_ ? std::optional(held_since_ + kSilentWait) : std::nullopt;
+}
+
+void GroupRendezvous::note_hold(Clock::time_point now) {
+  if (const auto due = hold_note_due(); !due || now < *due) return;
+  hold_noted_ = true;
+  tell_note(
+      fmt::format("waiting at {}: that node has lost the host of the job {} and looks for "
+                  "the next one",
+                  search_.present_text(), settings_.rules.run_id));
 }
 
 // Where this node would host, if it has had no connection yet that gave it a place.
@@ -119,10 +145,11 @@ void GroupRendezvous::prepare_place() {
 
 // Also while another node without a host holds this one: the two may hold each other.
 void GroupRendezvous::find_host() {
-  const auto now = Clock::now();
   const bool held = stage_ == Stage::kGreeting;
   prepare_place();
-  const auto step = authority_->next({.now = now, .own = place(), .followers = electors()});
+  const Authority::View known = view();
+  const auto now = known.now;
+  const auto step = authority_->next(known);
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
   if (step.kind == Authority::Step::Kind::kHost && now >= rests_until_) {
     channel_.reset();
@@ -184,10 +211,9 @@ void GroupRendezvous::take_search_results() {
   if (search_.exhausted() && !retry_at_) {
     if (seeking_ || (candidacy_ && holds_endpoint_ && !resuming_)) return leave_candidate("");
     if (waits_since_) return;
-    if (!resuming_) return search();
-    if (search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
-    if (Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
-    retry_at_ = Clock::now() + kRetry;
+    if (resuming_ && search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
+    if (resuming_ && Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
+    retry_at_ = Clock::now() + kRetry;  // who sends nodes to a place need not know better at once
   }
   if (!may_greet()) return;
   if (auto channel = search_.take_channel()) {
@@ -283,9 +309,15 @@ std::string GroupRendezvous::own_address() const {
   return settings_.local_addr.empty() ? own_numeric_ : settings_.local_addr;
 }
 
+// In the round of epoch_.
+bool GroupRendezvous::was_alone() const {
+  if (returned_ || !last_round_) return last_members_.alone;
+  return last_round_->took_part && last_round_->round.info.group_world_size == 1;
+}
+
 void GroupRendezvous::say_hello() {
   move_to(Stage::kGreeting);
-  if (!resuming_) heard_ = Clock::now();
+  if (!resuming_) heard_ = held_since_ = Clock::now();
   next_beat_ = Clock::now();
   own_numeric_ = channel_->local_address();
   if (!coordinator_) prepare_place();
@@ -305,6 +337,7 @@ void GroupRendezvous::say_hello() {
                        .port = succession_port_,
                        .epoch = epoch_,
                        .returned = returned_,
+                       .alone = was_alone(),
                        .session = resuming_ ? host_id_ : "",
                        .received = resuming_ ? session_.received() : 0});
 }
@@ -318,6 +351,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   seeking_ = false;
   candidacy_.reset();
   waits_since_.reset();
+  hold_noted_ = false;
   const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;
   if (welcome.resumed) {
     session_.confirm(welcome.received);

@@ -260,7 +260,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   const auto slept = Clock::now() - std::exchange(awake_, Clock::now());
   if (slept > std::max(patience_ - heartbeat_, patience_ / 2)) stalled_ = Clock::now();
   obey_authority();
-  signpost_.say(status());
+  signpost_.say(status(), holder());
   signpost_.handle(fds);
   if (const std::string note = signpost_.take_note(); !note.empty()) tell_note(note);
   take_directions();
@@ -319,6 +319,7 @@ void GroupRendezvous::keep_time() {
     channel_->send(Alive{.received = session_.received(), .pace = pace_});
     next_beat_ = now + heartbeat_;
   }
+  note_hold(now);
   if (now - heard_ < patience_ || stage_ == Stage::kOver) return;
   const std::string why = "it has been silent for " + seconds_text(patience_);
   if (stage_ == Stage::kMember) return lose_host(why);
@@ -332,6 +333,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   };
   consider(signpost_.deadline());
   consider(retry_at_);
+  consider(hold_note_due());
   if (seeking_ && rests_until_ > awake_) consider(rests_until_);
   consider(authority_->deadline());
   if (candidacy_) {

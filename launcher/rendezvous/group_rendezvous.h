@@ -89,7 +89,10 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void take_directions();
   void visit_endpoint();
   bool watches_endpoints() const;
-  std::vector<Hello> electors() const;
+  Authority::View view() const;
+  std::optional<Place> holder() const;
+  std::optional<Clock::time_point> hold_note_due() const;
+  void note_hold(Clock::time_point now);
   Place place() const { return {reach(), succession_port_}; }
   Status status() const;
   std::string reach() const;
@@ -103,6 +106,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void take_search_results();
   void claim_endpoint();
   std::string own_address() const;
+  bool was_alone() const;
   void say_hello();
   void enter(const Welcome& welcome);
   void refused(const std::string& why);
@@ -151,6 +155,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   Clock::time_point next_visit_{};
   bool at_endpoint_ = false;
   std::optional<Clock::time_point> waits_since_;  // since when a newcomer waits for the host
+  Clock::time_point held_since_{};                // by a node without a host; see holder()
+  bool hold_noted_ = false;
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;

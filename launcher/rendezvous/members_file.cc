@@ -52,11 +52,8 @@ std::string text_of(const LastMembers& members, const std::string& run_id,
     if (places.size() < kMostPlaces)
       places.push_back({{"address", one.address}, {"port", one.port}});
   }
-  const Json file{{"version", kVersion},
-                  {"run_id", run_id},
-                  {"endpoints", endpoints},
-                  {"epoch", members.epoch},
-                  {"members", places}};
+  const Json file{{"version", kVersion},    {"run_id", run_id},       {"endpoints", endpoints},
+                  {"epoch", members.epoch}, {"alone", members.alone}, {"members", places}};
   return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -92,6 +89,7 @@ LastMembers parse_members(std::string_view text, const std::string& run_id,
   require(file.at("epoch").is_number_integer(), "epoch");
   members.epoch = file.at("epoch").get<long long>();
   require(members.epoch >= -1 && members.epoch <= kLastEpoch, "epoch");
+  members.alone = file.value("alone", false);
   const Json& places = file.at("members");
   require(places.is_array() && places.size() <= kMostPlaces, "members");
   for (const Json& one : places) members.places.push_back(place_of(one));

@@ -238,12 +238,12 @@ std::vector<Membership::Node> Membership::ready() const {
   return nodes;
 }
 
-// Who is first takes part. Without those of the last round no node may begin the next one, and the
-// host takes part itself.
+// Who is first takes part. Without those of the last round no node may begin the next one. Then
+// comes the host, which has had no part in it.
 std::pair<int, int> Membership::place_of(const Peer& peer) const {
   if (rules_.fixed_ranks) return {0, peer.hello.node_rank};
   const bool hosts = !rules_.epochs_are_granted && peer.hello.id == rules_.host_id;
-  return {hosts ? 0 : peer.elector ? 1 : 2, peer.order};
+  return {peer.elector ? 0 : hosts ? 1 : 2, peer.order};
 }
 
 // A spare that is ready must not take the place of a node that joins again in a moment.

@@ -9,12 +9,16 @@ constexpr auto kBeat = std::chrono::milliseconds(250);
 
 }  // namespace
 
-void Signpost::say(const Status& status) {
-  status_ = status;
+void Signpost::say(const Status& status, const std::optional<Place>& holder) {
   lobby_.answer(status);
-  if (!status.has_host()) return;
+  last_word_ = status;
+  if (holder) {
+    last_word_.address = holder->address;
+    last_word_.port = holder->port;
+  }
+  if (!last_word_.has_host()) return;
   for (Follower& follower : take_followers())
-    lobby_.send_away(std::move(follower.channel), status_);
+    lobby_.send_away(std::move(follower.channel), last_word_);
 }
 
 void Signpost::receive_newcomers() {
@@ -22,8 +26,8 @@ void Signpost::receive_newcomers() {
     const bool room = followers_.size() < lobby_.descriptors_left();
     // It takes this agent for the host that it has lost the connection to, and is not to wait here.
     const bool resumes = !follower.hello.session.empty();
-    if (status_.has_host() || resumes || !room) {
-      lobby_.send_away(std::move(follower.channel), status_);
+    if (last_word_.has_host() || resumes || !room) {
+      lobby_.send_away(std::move(follower.channel), last_word_);
     } else {
       followers_.push_back(std::move(follower));
     }

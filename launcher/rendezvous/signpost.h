@@ -10,6 +10,7 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/lobby.h"
+#include "launcher/rendezvous/place.h"
 
 namespace ddp::launch {
 
@@ -20,8 +21,9 @@ class Signpost : public PollHandler {
   /// Takes ownership of listening, non-blocking sockets.
   void listen(const std::vector<int>& sockets) { lobby_.listen(sockets); }
   std::vector<int> take_listeners() { return lobby_.take_listeners(); }
-  /// Sets the answer from now on. Nodes are held while it names no host.
-  void say(const Status& status);
+  /// Sets the answer from now on. Nodes are held while it names no host, unless there is an agent
+  /// that holds this one: then they are sent there, as that one decides.
+  void say(const Status& status, const std::optional<Place>& holder = std::nullopt);
   const std::vector<Follower>& followers() const { return followers_; }
   std::vector<Follower> take_followers() { return std::exchange(followers_, {}); }
   /// Returns the latest status of each agent that asked.
@@ -38,7 +40,7 @@ class Signpost : public PollHandler {
   void serve_followers();
 
   Lobby lobby_;
-  Status status_;
+  Status last_word_;  // to nodes that are not held
   std::vector<Follower> followers_;
   Clock::time_point next_beat_{};
 };

@@ -106,17 +106,27 @@ std::optional<Succession::Step> Succession::follow_host(
   return avoided(place, now) ? Step{} : Step{Step::Kind::kConnect, place};
 }
 
+// Whether the latest round that a held node has accepted had no other node. Nobody else can host.
+bool Succession::holds_later_round(const std::vector<Hello>& later) {
+  const auto latest = std::max_element(
+      later.begin(), later.end(), [](const Hello& a, const Hello& b) { return a.epoch < b.epoch; });
+  if (latest == later.end() || !latest->alone) return false;
+  mandate_ = {.nodes = 1, .followers = 1, .returned = latest->returned, .later = latest->epoch};
+  return true;
+}
+
 Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
-                                  const std::vector<Hello>& followers, bool alone,
-                                  Clock::time_point now) {
+                                  const Authority::View& view, bool alone) {
+  const auto now = view.now;
   first_ = false;
   note_replaced(findings, now);
-  count(findings, followers);
+  count(findings, view.followers);
   if (const auto step = follow_host(findings, now)) return *step;
   for (const auto& one : findings) {
     if (one.found == Found::kAnswer && one.status.epoch > epoch_)
       return avoided(one.place, now) ? Step{} : Step{Step::Kind::kConnect, one.place};
   }
+  if (view.own.port > 0 && holds_later_round(view.later)) return {Step::Kind::kHost, {}};
   for (std::size_t i = 0; i < std::min(own_place_, findings.size()); ++i) {
     const auto& one = findings[i];
     if (one.found == Found::kNothing) return {};

@@ -7,7 +7,8 @@
 // all of its nodes have accepted it: a node that has accepted a round knows its nodes, and one that
 // knows only an older round has to follow.
 //
-// A node that was started anew keeps its vote if its file of members has it (MembersFile).
+// A node that was started anew keeps its vote if its file of members has it (MembersFile). One that
+// was alone in the latest round is all of its electorate: the agent that holds it may host.
 //
 // A round that a node has accepted need not have begun: the others may have gone on from the one
 // before, which the node may not know. Then all of its nodes must follow, dead or not, but for the
@@ -41,8 +42,9 @@ struct Mandate {
   int followers = 0;  // including the agent
   int returned = 0;   // of them, those whose first agent may be among the dead
   int dead = 0;
-  bool hosted = false;  // this agent hosted it
-  bool begun = true;    // it is known to have begun
+  bool hosted = false;   // this agent hosted it
+  bool begun = true;     // it is known to have begun
+  long long later = -1;  // epoch of that round, if it is later than the last one of this node
 
   bool holds() const {
     const bool most = 2 * followers > nodes || (hosted && 2 * followers == nodes);
@@ -64,9 +66,8 @@ class Succession {
   const std::vector<Place>& places() const { return places_; }
   /// A connection to `place` failed: does not try it again before `until`.
   void avoid(const Place& place, Clock::time_point until);
-  /// `findings`: for places(). `followers`: nodes held here. `alone`: no mandate is needed.
-  Step next(const std::vector<Inquiry::Finding>& findings, const std::vector<Hello>& followers,
-            bool alone, Clock::time_point now);
+  /// `findings`: for places(). `view`: what is held here. `alone`: no mandate is needed.
+  Step next(const std::vector<Inquiry::Finding>& findings, const Authority::View& view, bool alone);
   Mandate mandate() const { return mandate_; }
   /// "10.0.0.1:29400 is silent, 10.0.0.2:3421 is gone", for the message about waiting.
   std::string missing() const { return missing_; }
@@ -81,6 +82,7 @@ class Succession {
   std::optional<Step> follow_host(const std::vector<Inquiry::Finding>& findings,
                                   Clock::time_point now) const;
   void count(const std::vector<Inquiry::Finding>& findings, const std::vector<Hello>& followers);
+  bool holds_later_round(const std::vector<Hello>& later);
 
   long long epoch_;
   int nodes_;

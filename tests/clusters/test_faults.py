@@ -270,6 +270,35 @@ class Faults(unittest.TestCase):
         job.wait_for_round({0, 1})
         job.check()
 
+    def test_a_host_that_went_on_alone_and_was_restarted_forms_one_job_with_the_node_that_waits(self):
+        job = self.begin(2, "1:2", ",".join(address(i) for i in range(2)), host=0)
+        net.cut(0, 1)
+        job.nodes[1].wait("which is no majority")
+        job.wait_for_round_of(0)
+        job.kill(0)
+        job.start(0)
+        job.nodes[0].wait("no answer; the job may be running there")
+        net.heal(0, 1)
+        job.wait_for_round({0, 1}, seconds=60)
+        job.check()
+
+    def test_a_node_that_went_on_alone_is_sent_from_the_endpoint_to_the_node_that_waits(self):
+        job = self.begin(3, "1:3", host=0)
+        job.kill(0)
+        job.wait_for_round({1, 2})
+        host = self.next_host(job)
+        other = 3 - host
+        net.cut(host, other)
+        job.nodes[other].wait("which is no majority")
+        job.wait_for_round_of(host)
+        job.kill(host)
+        job.start(0)
+        job.nodes[0].wait("that node has lost the host of the job none and looks for the next one")
+        net.heal(host, other)
+        job.start(host)
+        job.wait_for_round({0, 1, 2}, seconds=60)
+        job.check()
+
     # ---- several endpoints ----
 
     def test_the_endpoint_that_is_there_first_hosts_and_the_others_find_it(self):

@@ -55,6 +55,7 @@ std::vector<ControlMessage> one_of_each() {
                 .sort_key = "r7",
                 .port = 65535,
                 .epoch = 1LL << 40,
+                .alone = true,
                 .session = "4567",
                 .received = 9},
           Join{29501},

@@ -34,13 +34,15 @@ TEST_CASE("a returning node reads the members that its last agent wrote, from a 
   {
     MembersFile file = file_in(folder);
     CHECK(file.read().epoch == -1);
-    file.write({.epoch = 1});
+    file.write({.epoch = 1, .alone = true});
+    CHECK(parse_members(text_of(folder / "members"), "job", "n1:29400, n2:29400").alone);
     file.write(kMembers);
   }
   MembersFile file = file_in(folder);
   const LastMembers read = file.read();
   CHECK(read.epoch == kMembers.epoch);
   CHECK(read.places == kMembers.places);
+  CHECK_FALSE(read.alone);
   CHECK(file.take_note().empty());
   struct stat status {};
   REQUIRE(::stat((folder / "members").c_str(), &status) == 0);

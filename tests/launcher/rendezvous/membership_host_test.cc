@@ -111,6 +111,16 @@ TEST_CASE("a host that is there takes part in its round, whoever came first") {
   CHECK(job.last<Round>(1).successors.size() == 1);
 }
 
+TEST_CASE(
+    "a host that had no part in the last round leaves the places to the nodes of that round") {
+  Job job(elastic(1, 1), {.rounds = 1, .epoch = 7, .nodes = 1});
+  Hello only = job.hello_of(2);
+  only.epoch = 7;
+  only.returned = true;
+  job.greet(1).greet(2, only).join(1).join(2).pass(seconds(2));
+  CHECK(job.order() == Nodes{2});
+}
+
 TEST_CASE("a node that comes while the others accept a round does not end it") {
   MembershipRules rules = elastic(1, 2);
   rules.epochs_are_granted = true;

@@ -60,6 +60,7 @@ struct Options {
   int endpoints = 0;  // 0: 1 to 3
   int files = -1;     // -1: in every second schedule
   int spares = -1;    // -1: one or two in every fifth schedule
+  int returns = -1;   // whether all nodes return at the end; -1: in every second schedule
   int seconds = 0;    // 0: as long as it takes
   bool lost_rack = false;
   bool found = false;
@@ -72,6 +73,7 @@ struct Found {
   unsigned long seed;
   int nodes = 0;  // as in Options
   int spares = 0;
+  int returns = 0;
 };
 
 constexpr std::array kFound{
@@ -83,6 +85,13 @@ constexpr std::array kFound{
     Found{403'120},  // a node that was to join while it reconnected did not
     // A host went on from a round that it alone had accepted, the others from the one before.
     Found{9'000'130, 4, 1},
+    // A host that went on alone, and was started anew, waited for one that waited for it.
+    Found{20'000'136, 0, 0, 1},
+    Found{20'000'262, 0, 0, 1},
+    Found{20'000'268, 0, 0, 1},
+    Found{20'000'555, 0, 0, 1},
+    // The only place was its host's, which had had no part in the last round.
+    Found{21'001'269, 0, -1, 1},
 };
 
 struct Broken : std::runtime_error {
@@ -125,6 +134,7 @@ class Schedule {
                                   : 0;
     spares_ = std::clamp(spares_, 0, count - 1);
     min_nodes_ = std::min(min_nodes_, count - spares_);
+    returns_ = files_ && (options.returns >= 0 ? options.returns == 1 : seed % 2 == 0);
     port_ = 20'000 + static_cast<int>(seed % 20'000);
   }
   ~Schedule() {
@@ -449,6 +459,10 @@ class Schedule {
     say("nothing fails any more");
     Net::heal_all();
     for (Node& node : nodes_) node.paused_until = {};
+    for (int i = 0; returns_ && i < count(); ++i) {
+      if (!nodes_[static_cast<std::size_t>(i)].waits_for_news()) start(i);
+    }
+    if (returns_) return reunite();
     const auto well = [this] {
       return alive() == 0 || running_round() == std::min(alive(), places());
     };
@@ -459,6 +473,17 @@ class Schedule {
       pass(seconds(spares_ > 0 ? 60 : 10));
     } while (!well() && Net::now() < end);
     require(well(), "the nodes that are left form no job");
+  }
+
+  // All nodes have their files: none waits for one that cannot come.
+  void reunite() {
+    const auto well = [this] { return running_round() == places(); };
+    const auto end = Net::now() + seconds(120);
+    while (pass_until(end, well)) {
+      pass(seconds(spares_ > 0 ? 60 : 10));
+      if (well()) return;
+    }
+    require(false, "all nodes are back, and form no job");
   }
 
   // All workers end with 0. A node without a part in the last round may know none of those that
@@ -546,6 +571,7 @@ class Schedule {
   int hurried_ = 0;  // wake-ups in a row that were due at once
   int endpoints_ = 1;
   bool files_ = false;
+  bool returns_ = false;
   TempFolder folder_;
 };
 
@@ -568,6 +594,8 @@ Options parse(int argc, char** argv) {
       options.files = static_cast<int>(value());
     else if (arg.starts_with("--spares="))
       options.spares = static_cast<int>(value());
+    else if (arg.starts_with("--returns="))
+      options.returns = static_cast<int>(value());
     else if (arg.starts_with("--seconds="))
       options.seconds = static_cast<int>(value());
     else if (arg == "--lost-rack")
@@ -652,11 +680,13 @@ int repeat_found(Options options) {
     options.seed = found.seed;
     options.nodes = found.nodes;
     options.spares = found.spares;
+    options.returns = found.returns;
+    options.files = found.returns == 1 ? 1 : -1;
     broken += simulate(options);
   }
   options.nodes = 5;
   options.min_nodes = options.endpoints = 1;
-  options.files = options.spares = 0;
+  options.files = options.spares = options.returns = 0;
   try {
     Schedule(options, 1).wake_at_former_host();
     options.nodes = 3;

@@ -59,12 +59,24 @@ struct Voter {
     }
     return *this;
   }
-  Succession::Step next() { return succession.next(findings, followers, /*alone=*/false, now); }
+  Voter& holds_later(int node, long long epoch, bool alone) {
+    Hello hello;
+    hello.id = std::to_string(node);
+    hello.epoch = epoch;
+    hello.returned = true;
+    hello.alone = alone;
+    later.push_back(hello);
+    return *this;
+  }
+  Succession::Step next() {
+    return succession.next(findings, {now, own, followers, later}, /*alone=*/false);
+  }
 
   Clock::time_point now = Clock::now();
   Succession succession;
   std::vector<Inquiry::Finding> findings;
-  std::vector<Hello> followers;
+  std::vector<Hello> followers, later;
+  Place own{"10.0.0.9", 5009};
 };
 
 TEST_CASE("the first in the order of succession hosts with a majority of the last round") {
@@ -157,6 +169,28 @@ TEST_CASE("a round that may never have begun gives no right without all of its n
   SECTION("nor the host that has proposed it") {
     last.host_id = std::to_string(last.node);
     CHECK(Voter(last, std::nullopt).followed_by({3, 4}).next().kind == Kind::kWait);
+  }
+}
+
+TEST_CASE("an agent hosts once it holds the node that was alone in the latest round") {
+  // Node 1, which is silent, has gone on alone as the host of half of the last round.
+  Voter second(hosted_by_first(2, 2), kEndpoint);
+  CHECK(second.next().kind == Kind::kWait);
+  CHECK(second.holds_later(1, kEpoch + 1, /*alone=*/true).next().kind == Kind::kHost);
+  CHECK(second.succession.mandate().later == kEpoch + 1);
+  CHECK(second.succession.mandate().holds());
+  SECTION("nowhere that others reach") {
+    second.own = {};
+    CHECK(second.next().kind == Kind::kWait);
+  }
+  SECTION("but not if another node knows a later round, which had others") {
+    CHECK(second.holds_later(3, kEpoch + 2, /*alone=*/false).next().kind == Kind::kWait);
+    CHECK(second.holds_later(3, kEpoch + 3, /*alone=*/true).next().kind == Kind::kHost);
+    CHECK(second.succession.mandate().later == kEpoch + 3);
+  }
+  SECTION("but not if an agent that runs knows a round as late") {
+    second.waits(kEndpoint, kEpoch + 1);
+    CHECK(second.next().place == kEndpoint);
   }
 }
 
