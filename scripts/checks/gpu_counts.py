@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares what a training step asks of a GPU with what it asked of the fake ones: copies, waits of the host, allocations,
-collectives, peak memory. tests/gpu/expected_counts.json has the runs and their figures.
+collectives, peak memory; on fake GPUs launches, too. tests/gpu/expected_counts.json has the runs and their figures: those of a
+step, or of another unit where a row names the override that gives their number ("per").
 
   gpu_counts.py [--fake] [--gpus N] [--only NAME] [--write]
 
@@ -25,7 +26,7 @@ EXPECTED = ROOT / "tests/gpu/expected_counts.json"
 BUILD = Path(os.environ.get("DDP_BUILD", ROOT / "build/release")).resolve()
 TRAINER = Path(os.environ.get("TRAINER", BUILD / "bin/trainer")).resolve()
 DDP_RUN = Path(os.environ.get("DDP_RUN", BUILD / "bin/ddp-run")).resolve()
-FEW, MANY = 4, 9  # steps of the two runs whose difference is counted
+STEPS = ["trainer_config.max_steps", 4, 9]  # the two runs whose difference is counted
 PEAK_SHARE = 1.25
 PEAK_BYTES = {True: 4 << 20, False: 192 << 20}  # cuBLAS and attention want other workspaces on each kind of real GPU
 
@@ -34,15 +35,16 @@ class Failed(Exception):
     pass
 
 
-def run(row, common, steps, fake, folder):
+def run(row, common, units, fake, folder):
     """The ledger of rank 0, and on fake GPUs the fake's own."""
-    ledger, fakes_own = folder / f"ledger-{steps}.json", folder / f"fake-{steps}.json"
+    ledger, fakes_own = folder / f"ledger-{units}.json", folder / f"fake-{units}.json"
     preload = BUILD / "lib/libcuda_ledger.so"
     if not preload.exists():
         raise Failed(f"{preload} is missing: build the target cuda_ledger")
     words = [DDP_RUN, "--standalone", f"--nproc_per_node={row['ranks']}", TRAINER, "--config",
-             ROOT / "configs/quickstart.yaml", f"trainer_config.max_steps={steps}", f"hydra.run.dir={folder}/run-{steps}",
-             f"trainer_config.snapshot_path={folder}/run-{steps}/snapshot.pt", *common, *row["overrides"]]
+             ROOT / "configs/quickstart.yaml", f"hydra.run.dir={folder}/run-{units}",
+             f"trainer_config.snapshot_path={folder}/run-{units}/snapshot.pt", *common, *row["overrides"],
+             f"{row.get('per', STEPS)[0]}={units}"]
     environment = dict(os.environ, CUDA_LEDGER=str(ledger), LD_PRELOAD=str(preload))
     if fake:
         words = [ROOT / "scripts/fake_gpu.sh", "--devices", row["ranks"], "--report", fakes_own, "--", *words]
@@ -61,16 +63,21 @@ def first_rank(path):
     return used[-1]
 
 
-def of_step(few, many):
-    """{figure: count of a step}; the difference must be the same for each step."""
+def of_each(name, more, less, units):
+    """The difference must be the same for each step."""
+    if (more - less) % units != 0:
+        raise Failed(f"{name}: {more - less} in {units} steps, so not the same in each")
+    return (more - less) // units
+
+
+def of_unit(few, many, units):
+    """{figure: count of a step}"""
     def difference(name, more, less):
-        if (more - less) % (MANY - FEW) != 0:
-            raise Failed(f"{name}: {more - less} in {MANY - FEW} steps, so not the same in each")
-        return (more - less) // (MANY - FEW)
+        return of_each(name, more, less, units)
 
     # How far the host is ahead decides whether the last of a few allocations is made.
     figures = {"host_syncs": difference("host_syncs", many["host_syncs"], few["host_syncs"]),
-               "alloc_calls": max(0, many["alloc_calls"] - few["alloc_calls"]) // (MANY - FEW)}
+               "alloc_calls": max(0, many["alloc_calls"] - few["alloc_calls"]) // units}
     copies = {way: (many[way], few[way]) for way in ("h2d", "d2h", "pageable")}
     collectives = {kind: (many["nccl"][kind], few["nccl"][kind]) for kind in many["nccl"]}
     for name, (more, less) in {**copies, **collectives}.items():
@@ -82,22 +89,24 @@ def of_step(few, many):
 
 def check(name, row, common, fake):
     """Figures found, and what is wrong with them."""
+    _, fewest, most = row.get("per", STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        few, fakes_few = run(row, common, FEW, fake, Path(folder))
-        many, fakes_many = run(row, common, MANY, fake, Path(folder))
-    found = {**of_step(few, many), "peak_bytes": many["peak_bytes"]}
+        few, fakes_few = run(row, common, fewest, fake, Path(folder))
+        many, fakes_many = run(row, common, most, fake, Path(folder))
+    found = {**of_unit(few, many, most - fewest), "peak_bytes": many["peak_bytes"]}
     wrong = []
+    expected = {key: value for key, value in row["expected"].items() if fake or key != "launches"}
     if fake:
-        theirs = of_step(fakes_few, fakes_many)
+        theirs = of_unit(fakes_few, fakes_many, most - fewest)
         wrong += [f"{key}: the preloaded ledger counts {found.get(key)}, the fake {theirs.get(key)}"
-                  for key in (theirs.keys() | found.keys()) - {"peak_bytes"} if theirs.get(key) != found.get(key)]
-    expected = row["expected"]
+                  for key in sorted((theirs.keys() | found.keys()) - {"peak_bytes"}) if theirs.get(key) != found.get(key)]
+        found["launches"] = of_each("launches", fakes_many["launches"], fakes_few["launches"], most - fewest)
     wrong += [f"{key}: {found.get(key)}, expected {expected.get(key)}"
               for key in sorted((found.keys() | expected.keys()) - {"peak_bytes"}) if found.get(key) != expected.get(key)]
     peak = expected.get("peak_bytes", 0)
     if found["peak_bytes"] > max(peak * PEAK_SHARE, peak + PEAK_BYTES[fake]):
         wrong.append(f"peak_bytes: {found['peak_bytes']}, expected {peak}")
-    if found["host_syncs"]:
+    if found["host_syncs"] != expected.get("host_syncs"):
         wrong += [f"waits at {site}" for site, count in many["sync_sites"].items()
                   if count != few["sync_sites"].get(site, 0)]
     print(f"{name}: {found['host_syncs']} waits, {found.get('d2h', [0, 0])} to the host, {found.get('h2d', [0, 0])} to the "

@@ -33,18 +33,32 @@ Json new_sites(const Json& fewer, const Json& more) {
 constexpr int kFew = 4;
 constexpr int kMany = 9;
 
+void check_no_more_waits(const Json& few, const Json& many) {
+  CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
+  CHECK(few.at("host_syncs") == many.at("host_syncs"));
+  CHECK(many.at("launches") > few.at("launches"));
+}
+
 /// By the difference of two run lengths. Returns how many copies to the host a step makes.
 template <typename Place>
 int copies_of_step_without_waiting(const Words& overrides) {
   const Json few = ledger_of_run<Place>(kFew, overrides);
   const Json many = ledger_of_run<Place>(kMany, overrides);
-  CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
-  CHECK(few.at("host_syncs") == many.at("host_syncs"));
+  check_no_more_waits(few, many);
   CHECK(few.at("pageable") == many.at("pageable"));
-  CHECK(many.at("launches") > few.at("launches"));
   const int copies = many.at("d2h").at("calls").get<int>() - few.at("d2h").at("calls").get<int>();
   CHECK(copies % (kMany - kFew) == 0);
   return copies / (kMany - kFew);
+}
+
+/// By the difference of two evaluations after one step. Their batches come from pageable memory.
+template <typename Place>
+void check_evaluation_without_waiting() {
+  const auto ledger = [](const std::string& batches) {
+    return ledger_of_run<Place>(
+        1, {"trainer_config.eval_every_steps=1", "trainer_config.eval_iters=" + batches});
+  };
+  check_no_more_waits(ledger("1"), ledger("3"));
 }
 
 /// `numbers`: what the host reads of a step.
@@ -192,6 +206,27 @@ TEST_CASE("a training step of a text classifier never waits for the GPU") {
 TEST_CASE("a training step of an image classifier never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<ImageWorkspace>();
+}
+
+TEST_CASE("a step with synchronized batch norm on two ranks never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  const auto ledger = [](int steps) {
+    const ImageWorkspace place;
+    const Words words = {
+        "trainer_config.max_steps=" + std::to_string(steps), "trainer_config.save_every_steps=null",
+        "trainer_config.log_every_steps=1000", "image_config.batch_norm=synchronized"};
+    succeed(on_gpus(place, 2, launched(place, 2, words)));
+    return ledgers_of(place).at(0);
+  };
+  check_no_more_waits(ledger(2), ledger(4));
+}
+
+TEST_CASE("an evaluated batch of any task never makes the host wait for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_evaluation_without_waiting<Workspace>();
+  check_evaluation_without_waiting<MaskedWorkspace>();
+  check_evaluation_without_waiting<ReviewWorkspace>();
+  check_evaluation_without_waiting<ImageWorkspace>();
 }
 
 }  // namespace ddp::test

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/model/to_device.h"
+
 namespace ddp::train {
 namespace {
 
@@ -53,15 +55,15 @@ torch::Tensor BatchGenerator::read_all(int64_t longest) {
   const bool padded = padding_B.any().item<bool>();
   const int64_t capacity =
       longest > block ? width : std::min(block, width + options_.max_new_tokens);
-  cache_ = model_.new_cache(capacity, padded ? padding_B.to(device_) : torch::Tensor());
-  return model_.next_logits(idx_BT.to(device_), *cache_);
+  cache_ = model_.new_cache(capacity, padded ? to_device(padding_B, device_) : torch::Tensor());
+  return model_.next_logits(to_device(idx_BT, device_), *cache_);
 }
 
 torch::Tensor BatchGenerator::read_last() {
   std::vector<int64_t> last;
   for (const Row& row : rows_) last.push_back(row.tokens.back());
   const auto idx_B1 = torch::tensor(last, torch::kInt64).unsqueeze(1);
-  return model_.next_logits(idx_B1.to(device_), *cache_);
+  return model_.next_logits(to_device(idx_B1, device_), *cache_);
 }
 
 torch::Tensor BatchGenerator::read() {
@@ -109,7 +111,7 @@ bool TurnGenerator::is_full() const { return std::ssize(tokens_) > model_.block_
 int32_t TurnGenerator::next() {
   const torch::InferenceMode inference;
   const std::vector<int64_t> unread(tokens_.begin() + cache_.length, tokens_.end());
-  const auto idx_1T = torch::tensor(unread, torch::kInt64).unsqueeze(0).to(device_);
+  const auto idx_1T = to_device(torch::tensor(unread, torch::kInt64).unsqueeze(0), device_);
   torch::Tensor seen_1V;
   if (options_.repetition_penalty != 1.0)
     seen_1V = tokens_seen({{tokens_}}, model_.vocab_size()).to(device_);

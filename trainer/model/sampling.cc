@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "trainer/model/to_device.h"
+
 namespace ddp::train {
 namespace {
 
@@ -55,7 +57,7 @@ torch::Tensor draw_tokens(const torch::Tensor& scores_BV, const std::vector<doub
   const bool on_cpu = at::globalContext().deterministicAlgorithms();
   const torch::Device place = on_cpu ? torch::kCPU : scores_BV.device();
   const auto cumulated_BV = scores_BV.to(place, torch::kFloat64).softmax(-1).cumsum(-1);
-  const auto draws_B1 = torch::tensor(draws_B, torch::kFloat64).to(place).unsqueeze(1);
+  const auto draws_B1 = to_device(torch::tensor(draws_B, torch::kFloat64), place).unsqueeze(1);
   // The last sum is 1 but for rounding, and the draw stays below it.
   const auto thresholds_B1 = draws_B1 * cumulated_BV.slice(1, -1);
   return torch::searchsorted(cumulated_BV, thresholds_B1, /*out_int32=*/false, /*right=*/true)
