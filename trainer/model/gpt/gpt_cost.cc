@@ -139,6 +139,34 @@ double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activa
   return std::max(in_training, in_evaluation - activations);
 }
 
+/// What torch's operations on a GPU need for the table with padding, and in a chunk for the sum of
+/// exponentials, which are float32 next to the logits.
+double padding_and_exponentials(const GptSizes& s, const GptConfig& gpt) {
+  constexpr double kAutomaticBytes = 256.0 * 1024 * 1024;
+  constexpr double kAutomaticMultiple = 64;
+  const AutoNumber& padded_to = gpt.pad_vocab_to_multiple_of;
+  const double multiple = padded_to.automatic ? kAutomaticMultiple : padded_to.value;
+  const bool padded = multiple > 0 && std::fmod(s.vocab_size, multiple) != 0;
+  const AutoNumber& size = gpt.loss_chunk_size;
+  const double chunk =
+      size.automatic ? std::floor(kAutomaticBytes / (kFloatSize * s.vocab_size)) : size.value;
+  const double copy = s.compute < kFloatSize ? s.compute : 0.0;  // gone by then
+  const double exponentials =
+      chunk > 0 && s.tokens > chunk ? chunk * s.vocab_size * (kFloatSize - copy) : 0.0;
+  return (padded ? s.vocab_size * s.width * s.compute : 0.0) + exponentials;
+}
+
+/// Of the loss by torch's operations, besides `activations`.
+double eager_logit_bytes(const GptSizes& s, const GptConfig& gpt, double finished, bool cuda) {
+  const double bytes = logit_bytes(
+      {s.tokens, s.width, s.vocab_size, s.compute, gpt.loss_chunk_size, s.shared > 1, finished});
+  if (!cuda || s.shared > 1) return bytes;
+  const double all = bytes + padding_and_exponentials(s, gpt);
+  // No block is computed again yet.
+  return gpt.activation_checkpointing ? std::max(bytes, all - block_activations(s, gpt, cuda))
+                                      : all;
+}
+
 /// Of the matrices that a rank holds, which autocast and the kernels keep in 16 bits. Divided
 /// weights are converted where they are used.
 double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& own,
@@ -215,8 +243,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   if (load.last) {
     logits = by_gpu_kernels(config, place)
                  ? kernel_logit_bytes(sizes, gpt, activations, load.finished)
-                 : logit_bytes({sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute,
-                                gpt.loss_chunk_size, sizes.shared > 1, load.finished});
+                 : eager_logit_bytes(sizes, gpt, load.finished, place.cuda);
   }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
