@@ -100,7 +100,9 @@ ddp_torch_room(ddp_parallel
     parallel/sign_of_life.cc
     parallel/store_port.cc
     parallel/unsent_backend.cc
-    parallel/zero.cc)
+    parallel/zero.cc
+    parallel/device_progress.cc
+    parallel/nccl_watch.cc)
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop

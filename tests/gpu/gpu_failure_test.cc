@@ -1,6 +1,8 @@
 // What a GPU or NCCL does wrong ends a run in time, with one line, and costs no snapshot.
 #include <signal.h>
 
+#include <algorithm>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -85,6 +87,42 @@ TEST_CASE("a rank that never joins NCCL ends the job after timeout_s, with one l
   CHECK_THAT(run.err, Contains("cannot join by NCCL") && Contains("timeout_s=3"));
 }
 
+// ddp-run's own detection of hangs is off: NCCL's error is what ends the job, at once.
+TEST_CASE("a broken network ends the job with NCCL's own words") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(
+      place, 2, launched(place, 2, {"trainer_config.max_steps=100000"}, {"--hang-timeout=0"}));
+  options.set["FAKENCCL_BROKEN_FILE"] = place / "broken";
+  options.set["FAKECUDA_FAULT_RANK"] = "1";
+  ChildProgram job(options);
+  job.wait_for("Step 5 | Train", 1, kPatience);
+  place.write("broken", "");
+  CHECK(job.wait_exit(kPatience) == 1);
+  INFO(job.out() << job.err());
+  CHECK_THAT(job.err(), Contains("error: rank 1: NCCL failed: remote process exited or there was "
+                                 "a network error (socketProgress: Connection closed by remote "
+                                 "peer fake-node-2<40123>)") &&
+                            Contains("NCCL_DEBUG=INFO"));
+  CHECK_THAT(job.err(), !Contains("terminate called") && !Contains("frame #"));
+}
+
+TEST_CASE("a kernel that never ends on one of two ranks ends the job after timeout_s, by name") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(
+      place, 2,
+      launched(place, 2, joined(kSaves, {"distributed_config.timeout_s=3"}), {"--hang-timeout=0"}));
+  options.set["FAKECUDA_STUCK_AT"] = "2000";
+  options.set["FAKECUDA_FAULT_RANK"] = "1";
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 1);
+  CHECK_THAT(run.err, Contains("error: rank 1: a kernel on its GPU has not ended within "
+                               "distributed_config.timeout_s=3"));
+  CHECK_THAT(run.err, Contains("first failure: rank 1"));
+}
+
 // Without torch's cache each tensor is a call of cudaMalloc: the model's, those of forward and
 // backward passes, of the optimizer, of an evaluation, of a snapshot.
 TEST_CASE("a GPU that is full in any phase ends a run with one line") {
@@ -113,6 +151,31 @@ TEST_CASE("a GPU that is full in any phase ends a run with one line") {
     CHECK(lines_of(run.err).size() == 1);
     CHECK_THAT(run.err, Contains("out of memory on the GPU"));
   }
+}
+
+// A driver that does not work: CUDA shows none of the devices whose files are there.
+TEST_CASE("GPUs that CUDA does not show are an error of one line, not a run on the CPU") {
+  if (!gpus_are_faked()) return;
+  const auto without_driver = [](ChildOptions options) {
+    const auto end = std::find(options.argv.begin(), options.argv.end(), "--");
+    const Words broken = {"env", "FAKECUDA_DEVICES=0"};
+    options.argv.insert(end + 1, broken.begin(), broken.end());
+    return options;
+  };
+  const auto check_refused = [&](const ChildOptions& options) {
+    const auto run = finish(without_driver(options));
+    INFO(run.out << run.err);
+    CHECK(run.exit == 2);
+    CHECK(errors_of(run.err).size() == 1);
+    CHECK_THAT(run.err, Contains("this machine has an NVIDIA GPU, but CUDA shows none") &&
+                            Contains("trainer_config.device=cpu"));
+    CHECK(order_of_steps(run.out).empty());
+  };
+  const Workspace by_hand, together, on_cpu;
+  check_refused(on_gpus(by_hand, 1, alone(by_hand, kSaves)));
+  check_refused(on_gpus(together, 2, launched(together, 2, kSaves)));
+  const Words cpu = joined(kSaves, {"trainer_config.device=cpu"});
+  succeed(without_driver(on_gpus(on_cpu, 2, launched(on_cpu, 2, cpu))));
 }
 
 TEST_CASE("more ranks than GPUs are refused in one line") {

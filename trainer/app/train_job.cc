@@ -19,8 +19,10 @@
 #include "trainer/metrics/text.h"
 #include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/mesh.h"
+#include "trainer/parallel/nccl_watch.h"
 #include "trainer/parallel/peer_watch.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/run/trainer.h"
@@ -250,6 +252,10 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
+  const NcclWatch nccl(mesh, config.distributed.timeout_s, [&log](const std::string& why) {
+    log.flush();
+    throw RunError(why);  // of this thread: ends the process
+  });
   const auto task = open_task(config, plan, resume.meta);
   try {
     if (mesh.divides_model()) task->divide(mesh);
@@ -353,6 +359,19 @@ std::string prepare_folders(const RunConfig& run) {
   std::_Exit(launch::kExitSignalBase + signal);
 }
 
+/// A build without CUDA trains on the CPU of any machine; a GPU that CUDA does not show is a fault,
+/// found only hours later if the CPU served instead.
+void check_reason_for_cpu(const DevicePlan& plan, Log& log) {
+  if (plan.why_cpu.empty()) return;
+  if (loaded_cuda_module() != nullptr) {
+    throw UserError(
+        fmt::format("this machine has an NVIDIA GPU, but CUDA shows none: {}; check nvidia-smi and "
+                    "CUDA_VISIBLE_DEVICES, or set trainer_config.device=cpu to train on the CPU",
+                    plan.why_cpu));
+  }
+  log.warning("Training on the CPU, because " + plan.why_cpu);
+}
+
 }  // namespace
 
 JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
@@ -371,7 +390,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   check_strategy(config.distributed, env, log);
   const DevicePlan plan = plan_device(config, env);
-  if (!plan.why_cpu.empty()) log.warning("Training on the CPU, because " + plan.why_cpu);
+  check_reason_for_cpu(plan, log);
   check_offload(config.distributed, plan);
   apply_numerics(config.trainer, plan.device);
   RunMonitor monitor(config, env.rank, env.world_size, plan.device.is_cuda(), start);

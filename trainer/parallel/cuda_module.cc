@@ -107,12 +107,33 @@ class NcclCudaModule final : public CudaModule {
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size, c10::Device device,
                                                  std::chrono::milliseconds timeout) override {
+    nccl_device_ = device.index();
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
     auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
     backend->setBoundDeviceId(device);
     backend->eagerConnectSingleDevice(device);
     return backend;
+  }
+
+  // torch keeps its own text for the exception of its watchdog.
+  std::string nccl_error(c10d::Backend& backend) override {
+    const auto ask = of_runtime<decltype(&ncclCommGetAsyncError)>("ncclCommGetAsyncError");
+    const auto text_of = of_runtime<decltype(&ncclGetErrorString)>("ncclGetErrorString");
+    const auto last = of_runtime<decltype(&ncclGetLastError)>("ncclGetLastError");
+    auto* const nccl = dynamic_cast<c10d::ProcessGroupNCCL*>(&backend);
+    if (nccl == nullptr || ask == nullptr || text_of == nullptr || last == nullptr)
+      return "no reason is known";
+    set_device(nccl_device_);  // torch looks for the communicator of the thread's device
+    const auto communicator = reinterpret_cast<ncclComm_t>(nccl->getCommPtr());
+    ncclResult_t result = ncclSuccess;
+    if (communicator == nullptr || ask(communicator, &result) != ncclSuccess)
+      return "no reason is known";
+    std::string text = text_of(result);
+    if (const char* more = last(communicator); more != nullptr && *more != '\0')
+      text += fmt::format(" ({})", more);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
   }
 
  private:
@@ -142,6 +163,8 @@ class NcclCudaModule final : public CudaModule {
     if (get_version != nullptr) get_version(&version);
     return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   }
+
+  int nccl_device_ = 0;
 };
 
 }  // namespace

@@ -44,6 +44,8 @@ class CudaModule {
   virtual c10::intrusive_ptr<c10d::Backend> connect_nccl(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,
       std::chrono::milliseconds timeout) = 0;
+  /// Why the communicator of such a backend has failed, in NCCL's words, one line.
+  virtual std::string nccl_error(c10d::Backend& backend) = 0;
 };
 
 /// Loads the module once; null when that is not possible, with the reason in `why_not` (may be

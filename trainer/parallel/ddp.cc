@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trainer/parallel/collective_wait.h"
+#include "trainer/parallel/device_progress.h"
 #include "trainer/parallel/gradient_compression.h"
 #include "trainer/parallel/gradient_norm.h"
 #include "trainer/parallel/unsent_backend.h"
@@ -126,6 +127,13 @@ void DistributedDataParallel::backward(const torch::Tensor& loss) {
 }
 
 void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
+  // The reducer lets the queue wait for its collectives in a callback that it adds later.
+  if (loss.is_cuda()) {
+    loss.register_hook([device = loss.device()](const torch::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [device] { DeviceProgress::own_work_ends_here(device); });
+    });
+  }
   if (learn_static_graph_) {
     // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
     // it is told to. Called from a hook because the engine takes callbacks only while a backward

@@ -10,6 +10,7 @@
 #include "trainer/metrics/memory.h"
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device_progress.h"
 #include "trainer/run/run_end.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/runtime/error.h"
@@ -202,6 +203,7 @@ void TrainingRun::one_step() {
 // On a GPU the flag is read when the next step has been queued: nobody waits for the device here.
 void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
   auto not_finite = begin_to_host(output.not_finite);
+  DeviceProgress::collectives_end_at(not_finite.copied);
   Unjudged fresh{trainer_.step(), at, std::move(output), std::move(not_finite)};
   judge_last();
   unjudged_ = std::move(fresh);

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/nccl/reduce.h"
 
 using fake_nccl::Aborted;
@@ -38,6 +40,12 @@ struct Shared {
   // Behind it: a chunk for each rank, then one for each pair.
 };
 
+bool network_is_broken() {
+  static const char* const file = std::getenv("FAKENCCL_BROKEN_FILE");
+  static const bool faulty = file != nullptr && fakecuda_is_faulty_rank() != 0;
+  return faulty && ::access(file, F_OK) == 0;
+}
+
 }  // namespace fake_nccl
 
 ncclComm::ncclComm(std::string its_name, int its_size, int its_rank)
@@ -63,7 +71,7 @@ std::vector<const char*> ncclComm::chunks() const {
 // A peer in another process: nothing wakes this one, so it looks again and again, ever more slowly.
 template <typename Done>
 void ncclComm::wait_until(Done done) {
-  for (int round = 0; !done(); ++round) {
+  for (int round = 0; fake_nccl::network_is_broken() || !done(); ++round) {
     if (aborted) throw Aborted{};
     if (round < 200) {
       std::this_thread::yield();
@@ -209,6 +217,7 @@ void ncclComm::point_to_point(const std::vector<Call>& calls) {
 
 void ncclComm::run(const std::vector<Call>& calls) {
   try {
+    if (aborted) throw Aborted{};
     std::unique_lock lock(order_, std::defer_lock);
     wait_until([&] { return lock.try_lock(); });
     std::vector<Call> ends;

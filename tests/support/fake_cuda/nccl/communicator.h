@@ -37,6 +37,10 @@ struct Call {
 /// In shared memory.
 struct Shared;
 
+/// Whether a test has created the file FAKENCCL_BROKEN_FILE, and this rank has such faults: NCCL
+/// then reports an error, and its kernels wait for ever.
+bool network_is_broken();
+
 }  // namespace fake_nccl
 
 /// NCCL's handle. An aborted or destroyed one keeps its object: torch's watchdog may still ask it.

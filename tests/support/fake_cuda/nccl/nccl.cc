@@ -162,7 +162,11 @@ const char* ncclGetErrorString(ncclResult_t result) {
   const auto index = static_cast<std::size_t>(result);
   return index < std::size(texts) ? texts[index] : "unknown result code";
 }
-const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
+const char* ncclGetLastError(ncclComm_t) {
+  if (fake_nccl::network_is_broken())
+    return "socketProgress: Connection closed by remote peer fake-node-2<40123>";
+  return last_error.c_str();
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::random_device random;
@@ -203,10 +207,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
-  *result = comm->state;
-  // A test breaks the network by creating this file.
-  static const char* const broken = std::getenv("FAKENCCL_BROKEN_FILE");
-  if (broken != nullptr && ::access(broken, F_OK) == 0) *result = ncclRemoteError;
+  *result = fake_nccl::network_is_broken() ? ncclRemoteError : comm->state.load();
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
