@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainer/model/chunked_loss.h"
+#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
 namespace {
@@ -233,7 +234,7 @@ int64_t CausalModel::logits_padding() const {
 
 /// [..., C] -> [..., V], of this rank's tokens.
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
-  const auto all = torch::linear(x, table_PC);
+  const auto all = linear_layer(x, table_PC);
   const int64_t own = own_tokens().size();
   return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }
