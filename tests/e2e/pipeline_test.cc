@@ -55,13 +55,14 @@ void check_like_one_process(int ranks, int micro, const Words& pipeline, const W
 TEST_CASE("a pipeline learns bit for bit what one process learns, with every schedule") {
   const Words options =
       kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
-  for (const char* schedule : {"1f1b", "gpipe", "interleaved"}) {
+  for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zero_bubble"}) {
     check_like_one_process(2, 4, stages(2, schedule), options);
     if (std::string(schedule) == "interleaved") continue;
     check_like_one_process(3, 5, stages(3, schedule), options);
     check_like_one_process(4, 3, stages(4, schedule), options);
   }
   check_like_one_process(3, 1, stages(3), options);
+  check_like_one_process(3, 1, stages(3, "zero_bubble"), options);
 }
 
 TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones") {
@@ -76,11 +77,13 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
               "trainer_config.max_steps=20"}}) {
     INFO(option.front());
     check_like_one_process(2, 4, stages(2), kUntied + option);
+    check_like_one_process(2, 4, stages(2, "zero_bubble"), kUntied + option);
   }
 }
 
 TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
   check_like_one_process<LlamaWorkspace>(2, 4, stages(2), {});
+  check_like_one_process<LlamaWorkspace>(3, 4, stages(3, "zero_bubble"), {});
   check_like_one_process<LlamaWorkspace>(3, 3, stages(3, "gpipe"),
                                          {"llama_config.activation_checkpointing=true"});
 }
@@ -90,7 +93,7 @@ TEST_CASE("through sockets a pipeline learns what one process learns") {
 }
 
 TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
-  for (const char* schedule : {"1f1b", "interleaved"}) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero_bubble"}) {
     INFO(schedule);
     const Workspace whole, cut;
     const Words options = kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"};
@@ -130,7 +133,7 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
     Words words;
   };
   const std::vector<Place> places = {
-      {1, {}}, {2, stages(2)}, {4, stages(4)}, {2, stages(2, "interleaved")}};
+      {1, {}}, {2, stages(2)}, {4, stages(4, "zero_bubble")}, {2, stages(2, "interleaved")}};
   for (const Place& before : places) {
     for (const Place& after : places) {
       INFO(before.ranks << " ranks, then " << after.ranks);
@@ -151,17 +154,20 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
 }
 
 TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind") {
-  const Words options = kTied + stages(2) + micro_batches(4) +
-                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
-  const Workspace unbroken, killed;
-  succeed(launched(unbroken, 2, options));
-  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
-                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
-  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
-                   {"--max_restarts=20", "--healthy-after=0.01"}));
-  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+  for (const char* schedule : {"1f1b", "zero_bubble"}) {
+    INFO(schedule);
+    const Words options = kTied + stages(2, schedule) + micro_batches(4) +
+                          Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
+    const Workspace unbroken, killed;
+    succeed(launched(unbroken, 2, options));
+    const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
+                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
+    succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
+                     {"--max_restarts=20", "--healthy-after=0.01"}));
+    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+  }
 }
 
 TEST_CASE("NaN in one stage is a bad step for all stages") {
@@ -221,7 +227,6 @@ TEST_CASE("a pipeline that cannot be is refused in one line that names one that 
        "needs a multiple of pipeline=2 micro-batches for each copy of the model, and there are 3; "
        "set trainer_config.grad_accumulation_steps=4 or pipeline_schedule=1f1b"},
       {2, kUntied + stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
-      {2, kUntied + stages(2, "zero_bubble"), "zero_bubble is not supported; use 1f1b"},
       {2, kUntied + stages(2) + Words{"distributed_config.pipeline_chunks=2"},
        "1f1b has one stage on each rank"},
       {2,

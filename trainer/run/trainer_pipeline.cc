@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 #include "trainer/metrics/text.h"
+#include "trainer/model/weight_grad_store.h"
 #include "trainer/optim/amp.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/error.h"
@@ -70,9 +72,15 @@ class Trainer::PipelinedStep : public StageCompute {
   PipelinedStep(Trainer& trainer, RunMonitor& monitor, std::vector<Batch> batches)
       : trainer_(trainer), monitor_(monitor), batches_(std::move(batches)) {
     for (const Batch& batch : batches_) losses_.push_back({{}, batch.target_count});
+    if (trainer.config_.distributed.pipeline_schedule == PipelineSchedule::kZeroBubble)
+      weight_gradients_.emplace();
   }
 
-  std::vector<MicroBatchLoss> losses() { return std::move(losses_); }
+  /// After the step.
+  std::vector<MicroBatchLoss> losses() {
+    TORCH_CHECK(!weight_gradients_ || weight_gradients_->empty(), "weight gradients are missing");
+    return std::move(losses_);
+  }
 
   std::vector<int64_t> activation_shape(int64_t micro_batch) override {
     return trainer_.task_.stage_model()->activation_shape(batch(micro_batch));
@@ -94,10 +102,22 @@ class Trainer::PipelinedStep : public StageCompute {
   }
 
   void backward(const torch::Tensor& start, bool sync) override {
-    monitor_.enter(Phase::kBackward, sync ? trainer_.sync_->collective_name() : "");
+    enter_backward(sync);
     RECORD_USER_SCOPE("backward");
-    trainer_.sync_->begin_micro_batch(sync);
-    trainer_.sync_->backward(start);
+    run_backward(start, sync);
+  }
+
+  void backward_input(int64_t micro_batch, const torch::Tensor& start) override {
+    enter_backward(/*sync=*/false);
+    RECORD_USER_SCOPE("backward_input");
+    weight_gradients_->begin(micro_batch);
+    run_backward(start, /*sync=*/false);
+  }
+
+  void backward_weights(int64_t micro_batch) override {
+    enter_backward(/*sync=*/false);
+    RECORD_USER_SCOPE("backward_weights");
+    weight_gradients_->compute(micro_batch);
   }
 
   void sync() override {
@@ -109,6 +129,15 @@ class Trainer::PipelinedStep : public StageCompute {
   }
 
  private:
+  void enter_backward(bool sync) {
+    monitor_.enter(Phase::kBackward, sync ? trainer_.sync_->collective_name() : "");
+  }
+
+  void run_backward(const torch::Tensor& start, bool sync) {
+    trainer_.sync_->begin_micro_batch(sync);
+    trainer_.sync_->backward(start);
+  }
+
   const Batch& batch(int64_t micro_batch) const {
     return batches_[static_cast<std::size_t>(micro_batch)];
   }
@@ -124,6 +153,7 @@ class Trainer::PipelinedStep : public StageCompute {
   RunMonitor& monitor_;
   std::vector<Batch> batches_;
   std::vector<MicroBatchLoss> losses_;
+  std::optional<WeightGradStore> weight_gradients_;  // zero_bubble
 };
 
 void Trainer::make_pipeline() {

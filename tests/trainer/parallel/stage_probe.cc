@@ -1,22 +1,25 @@
 // One of the ranks that hold a model together, cut into stages whose layers are shared: in float64
 // they compute what one process does. Started by ddp-run; argv[1] is the mesh, PxT, argv[2] the
-// model.
+// model. Or argv[1] is "sleeping", argv[2] a schedule: the stages sleep instead.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/weight_grad_store.h"
 #include "trainer/parallel/mesh.h"
 #include "trainer/parallel/pipeline_executor.h"
 #include "trainer/task/tensor_ranks.h"
@@ -44,7 +47,9 @@ struct MicroBatch {
 class StagedRank : public StageCompute {
  public:
   StagedRank(const Config& config, Mesh& mesh, int64_t micro_batches)
-      : micro_batches_(micro_batches), ranks_(mesh.shape().pipeline) {
+      : micro_batches_(micro_batches),
+        ranks_(mesh.shape().pipeline),
+        splits_(config.distributed.pipeline_schedule == PipelineSchedule::kZeroBubble) {
     TensorRanksPtr ranks;
     if (mesh.shape().tensor > 1)
       ranks = make_tensor_ranks(mesh.tensor(), config.distributed.sequence_parallel);
@@ -80,7 +85,22 @@ class StagedRank : public StageCompute {
     return loss / micro_batches_;
   }
   void backward(const torch::Tensor& start, bool /*sync*/) override { start.backward(); }
+  void backward_input(int64_t micro_batch, const torch::Tensor& start) override {
+    WeightGradStore::current()->begin(micro_batch);
+    start.backward();
+  }
+  void backward_weights(int64_t micro_batch) override {
+    WeightGradStore::current()->compute(micro_batch);
+  }
   void sync() override {}
+
+  /// All passes of a step.
+  void run() {
+    std::optional<WeightGradStore> store;
+    if (splits_) store.emplace();
+    executor->run(*this);
+    TORCH_CHECK(!store || store->empty(), "a second half of a backward pass is missing");
+  }
 
   std::shared_ptr<CausalModel> model;
   std::unique_ptr<PipelineExecutor> executor;
@@ -89,8 +109,52 @@ class StagedRank : public StageCompute {
  private:
   int64_t micro_batches_;
   int ranks_;
+  bool splits_;  // its backward passes
   ModelPart part_;
 };
+
+/// Stages whose passes take a fixed time and no core.
+class SleepingStage : public StageCompute {
+ public:
+  std::vector<int64_t> activation_shape(int64_t /*micro_batch*/) override { return {1}; }
+  torch::Tensor forward(int /*stage*/, int64_t /*micro_batch*/, const torch::Tensor& x) override {
+    sleep(1);
+    return x.defined() ? x * 1.0 : torch::ones({1}).requires_grad_();
+  }
+  void backward(const torch::Tensor& start, bool /*sync*/) override {
+    sleep(2);
+    start.backward();
+  }
+  void backward_input(int64_t /*micro_batch*/, const torch::Tensor& start) override {
+    sleep(1);
+    start.backward();
+  }
+  void backward_weights(int64_t /*micro_batch*/) override { sleep(1); }
+  void sync() override {}
+
+  double seconds = 0.0;  ///< Slept.
+
+ private:
+  void sleep(int parts) {
+    constexpr std::chrono::duration<double> kPart{0.05};
+    std::this_thread::sleep_for(parts * kPart);
+    seconds += parts * kPart.count();
+  }
+};
+
+/// Share of a step in which the ranks of `group` sleep in no pass.
+double idle_share_of_sleepers(PipelineSchedule schedule, int64_t micro_batches,
+                              ProcessGroup& group) {
+  PipelineExecutor executor(schedule, {group.size(), 1, micro_batches}, group,
+                            torch::TensorOptions(torch::kFloat32), {});
+  SleepingStage stage;
+  group.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  executor.run(stage);
+  group.barrier();
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  return 1.0 - stage.seconds / all.count();
+}
 
 double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
   if (a.sizes() != b.sizes()) return 1.0;
@@ -124,7 +188,7 @@ std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batc
   for (int step = 0; step < 3; ++step) {
     own.model->zero_grad();
     whole->zero_grad();
-    own.executor->run(own);
+    own.run();
     own.model->sum_partial_gradients();
     for (int64_t i = 0; i < micro_batches; ++i) {
       const MicroBatch batch(i);
@@ -168,13 +232,24 @@ Config config_of(const std::string& model, const std::string& schedule, bool by_
   DistributedConfig& distributed = config.distributed;
   distributed.sequence_parallel = by_sequence;
   if (schedule == "gpipe") distributed.pipeline_schedule = PipelineSchedule::kGpipe;
+  if (schedule == "zero_bubble") distributed.pipeline_schedule = PipelineSchedule::kZeroBubble;
   if (schedule != "interleaved") return config;
   distributed.pipeline_schedule = PipelineSchedule::kInterleaved;
   distributed.pipeline_chunks = 2;
   return config;
 }
 
+int run_sleeping(const std::vector<std::string>& arguments) {
+  ProcessGroup world(DistEnv::from_environment(), {}, {});
+  const auto schedule =
+      arguments.at(1) == "zero_bubble" ? PipelineSchedule::kZeroBubble : PipelineSchedule::k1f1b;
+  const double idle = idle_share_of_sleepers(schedule, 8, world);
+  if (world.is_main()) fmt::print("{:.4f}\n", idle);
+  return 0;
+}
+
 int run(const std::vector<std::string>& arguments) {
+  if (arguments.at(0) == "sleeping") return run_sleeping(arguments);
   const DistEnv env = DistEnv::from_environment();
   MeshShape shape;
   std::sscanf(arguments.at(0).c_str(), "%dx%d", &shape.pipeline, &shape.tensor);

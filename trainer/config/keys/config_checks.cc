@@ -287,9 +287,6 @@ void check_tensor(const Config& config, const Given& given) {
 
 void check_schedule(const DistributedConfig& config, const Given& given) {
   const bool interleaved = config.pipeline_schedule == PipelineSchedule::kInterleaved;
-  if (config.pipeline_schedule == PipelineSchedule::kZeroBubble)
-    given.refuse("distributed_config.pipeline_schedule",
-                 "zero_bubble is not supported; use 1f1b, or interleaved, which waits less");
   if (interleaved && config.pipeline_chunks == 1)
     given.refuse("distributed_config.pipeline_schedule",
                  "interleaved needs several stages on each rank; set "
