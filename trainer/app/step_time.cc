@@ -178,7 +178,8 @@ double bus_seconds(double gradient_bytes) {
   return 2 * gradient_bytes / kBusBytesPerSecond;
 }
 
-/// The passes of all micro-batches. Adds to `time`; returns the seconds of the last backward pass.
+/// The passes of all micro-batches. Adds to `time`; returns the seconds of the last backward pass,
+/// in which gradients are exchanged.
 double add_pipeline(StepTime& time, const Config& config, const PlannedTraining& training,
                     const Cluster& cluster, double micro_batch_s) {
   const DistributedConfig& how = config.distributed;
@@ -207,7 +208,7 @@ double add_pipeline(StepTime& time, const Config& config, const PlannedTraining&
   time.sent_bytes = passes * layers.bytes / static_cast<double>(how.pipeline);
   if (how.pipeline > 1)
     time.sent_bytes += 2 * passes * bytes * static_cast<double>(how.pipeline_chunks);
-  return stages.front().backward;
+  return how.pipeline_schedule == PipelineSchedule::kZeroBubble ? 0.0 : stages.front().backward;
 }
 
 }  // namespace

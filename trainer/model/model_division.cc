@@ -91,6 +91,10 @@ StageLoad stage_load(const Config& config, const WeightsLayout& layout, const Co
   const auto chunks = static_cast<double>(how.pipeline_chunks);
   load.kept_layers = held * load.layers / chunks;
   load.in_flight = std::min(static_cast<double>(micro_batches), held);
+  // A micro-batch waits for gradients of its weights when it is in flight no more.
+  if (how.pipeline_schedule == PipelineSchedule::kZeroBubble)
+    load.waiting = std::min(static_cast<double>(place.stage),
+                            static_cast<double>(micro_batches) - load.in_flight);
   load.first = part.has_first();
   load.last = part.has_last();
   load.finished = how.pipeline_schedule == PipelineSchedule::kGpipe ? load.in_flight : 1.0;

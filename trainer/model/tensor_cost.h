@@ -19,6 +19,10 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
                                            const WeightsLayout& layout, const Config& config,
                                            int64_t stage);
 
+/// What the gradient of the output layer's weight is computed from, of micro-batches that wait for
+/// it; nothing if it is computed with the logits.
+double waiting_logit_bytes(const LossSizes& sizes, double waiting);
+
 /// Of a pipeline: the output that is being sent, and an input or gradient that has arrived early.
 /// `row`: elements of a hidden state.
 inline double message_bytes(double row) {

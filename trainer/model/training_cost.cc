@@ -155,6 +155,16 @@ double offloaded_copies(double trained, double largest) {
   return kFloat * trained + 2 * chunk;
 }
 
+double rows_of_chunk(const LossSizes& s) {
+  if (!s.chunk_size.automatic) return s.chunk_size.value;
+  return std::max(1.0,
+                  std::floor(static_cast<double>(kAutomaticLogitBytes) / (kFloat * s.vocab_size)));
+}
+
+bool in_one_piece(const LossSizes& s) {
+  return rows_of_chunk(s) == 0 || s.tokens <= rows_of_chunk(s);
+}
+
 }  // namespace
 
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
@@ -187,11 +197,8 @@ int64_t total_of(const std::vector<ParameterPart>& parts) {
 }
 
 double logit_bytes(const LossSizes& s) {
-  const double chunk = s.chunk_size.automatic
-                           ? std::max(1.0, std::floor(static_cast<double>(kAutomaticLogitBytes) /
-                                                      (kFloat * s.vocab_size)))
-                           : s.chunk_size.value;
-  const bool whole = chunk == 0 || s.tokens <= chunk;
+  const double chunk = rows_of_chunk(s);
+  const bool whole = in_one_piece(s);
   if (whole && !s.divided) {
     // Log-probabilities, their gradient and that of the logits; in lower precision a copy of both.
     const double copies = s.compute < kFloat ? 2 * s.compute : 0;
@@ -201,6 +208,11 @@ double logit_bytes(const LossSizes& s) {
   const double copy = s.compute < kFloat ? s.compute : 0;
   const double gradients = s.tokens * s.width * kFloat + s.vocab_size * s.width * kFloat;
   return (whole ? s.tokens : chunk) * s.vocab_size * (kFloat + copy) + s.finished * gradients;
+}
+
+double waiting_logit_bytes(const LossSizes& s, double waiting) {
+  if (!in_one_piece(s) || s.divided) return 0.0;
+  return waiting * s.tokens * (s.vocab_size + s.width) * s.compute;
 }
 
 void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,

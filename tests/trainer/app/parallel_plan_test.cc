@@ -502,6 +502,23 @@ TEST_CASE("a stage holds its layers alone, and the first one keeps most micro-ba
   }
 }
 
+TEST_CASE("under zero_bubble every stage keeps as many micro-batches as the first") {
+  Config config;
+  config.trainer.grad_accumulation_steps = 8;
+  config.distributed.pipeline = 4;
+  config.distributed.pipeline_schedule = PipelineSchedule::kZeroBubble;
+  config.data.block_size = 1024;
+  const auto layout = Blocks{.vocabulary = 64}.layout();
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const StageLoad load = stage_load(config, layout, {true, 4, stage});
+    CHECK(load.waiting == static_cast<double>(stage));
+    CHECK(load.in_flight + load.waiting == 4.0);
+  }
+  config.trainer.grad_accumulation_steps = 2;
+  CHECK(stage_load(config, layout, {true, 4, 3}).waiting == 1.0);
+  CHECK(stage_load(config, layout, {true, 4, 1}).waiting == 0.0);
+}
+
 TEST_CASE("micro-batches in flight by formula are those of the schedule's order") {
   DistributedConfig config;
   for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,

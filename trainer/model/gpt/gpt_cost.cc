@@ -81,6 +81,13 @@ double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   return bytes;
 }
 
+/// What gradients of weights are computed from: inputs and output gradients of the layers of a
+/// block, bytes.
+double block_products(const GptSizes& s) {
+  const double row = s.tokens * s.width;
+  return (2 + 2 + (1 + 4 + 3 + 4) / s.shared) * row * s.compute;
+}
+
 /// What exists besides while the last block is computed backward: around the GELU first; then, when
 /// the MLP's part is gone, the gradients of the attention scores.
 double block_workspace(const GptSizes& s, const GptConfig& gpt, bool cuda) {
@@ -100,6 +107,7 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, cons
     bytes = (load.kept_layers + 2) * row * kFloatSize / s.by_rows + block +
             12 * s.width * s.width / s.shared * kFloatSize;
   }
+  bytes += load.waiting * load.layers * block_products(s);
   if (load.last) {  // around the last norm
     bytes += load.finished * (row * kFloatSize / s.by_rows + row * s.compute);
   }
@@ -157,9 +165,11 @@ double padding_and_exponentials(const GptSizes& s, const GptConfig& gpt) {
 }
 
 /// Of the loss by torch's operations, besides `activations`.
-double eager_logit_bytes(const GptSizes& s, const GptConfig& gpt, double finished, bool cuda) {
-  const double bytes = logit_bytes(
-      {s.tokens, s.width, s.vocab_size, s.compute, gpt.loss_chunk_size, s.shared > 1, finished});
+double eager_logit_bytes(const GptSizes& s, const GptConfig& gpt, const StageLoad& load,
+                         bool cuda) {
+  const LossSizes loss{s.tokens,     s.width,      s.vocab_size, s.compute, gpt.loss_chunk_size,
+                       s.shared > 1, load.finished};
+  const double bytes = logit_bytes(loss) + waiting_logit_bytes(loss, load.waiting);
   if (!cuda || s.shared > 1) return bytes;
   const double all = bytes + padding_and_exponentials(s, gpt);
   // No block is computed again yet.
@@ -243,7 +253,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   if (load.last) {
     logits = by_gpu_kernels(config, place)
                  ? kernel_logit_bytes(sizes, gpt, activations, load.finished)
-                 : eager_logit_bytes(sizes, gpt, load.finished, place.cuda);
+                 : eager_logit_bytes(sizes, gpt, load, place.cuda);
   }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);

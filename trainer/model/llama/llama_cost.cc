@@ -122,6 +122,12 @@ double llama_block_activations(const LlamaSizes& s) {
   return bytes;
 }
 
+/// What gradients of weights are computed from: inputs and output gradients of the layers of a
+/// block, bytes.
+double llama_block_products(const LlamaSizes& s) {
+  return (4 * s.row + 2 * s.queries + 2 * s.keys + 3 * s.inner) * s.compute;
+}
+
 double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
   const double block = llama_block_activations(s);
   double bytes = load.kept_layers * block;
@@ -132,6 +138,7 @@ double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
     bytes =
         (load.kept_layers + 2) * s.row * kLlamaFloat / s.by_rows + block + weights * kLlamaFloat;
   }
+  bytes += load.waiting * load.layers * llama_block_products(s);
   // Around the last norm.
   if (load.last) bytes += load.finished * (2 * s.row * kLlamaFloat / s.by_rows + s.row * s.compute);
   return bytes + (load.pipelined ? message_bytes(s.row / s.by_rows) : 0.0);
@@ -184,9 +191,14 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
   const StageLoad load = stage_load(config, layout, place);
   double logits = 0.0;
   if (load.last) {
-    logits = logit_bytes({sizes.tokens, static_cast<double>(sizes.shape.n_embd), sizes.vocab_size,
-                          sizes.compute, sizes.shape.loss_chunk_size, config.distributed.tensor > 1,
-                          load.finished});
+    const LossSizes loss{sizes.tokens,
+                         static_cast<double>(sizes.shape.n_embd),
+                         sizes.vocab_size,
+                         sizes.compute,
+                         sizes.shape.loss_chunk_size,
+                         config.distributed.tensor > 1,
+                         load.finished};
+    logits = logit_bytes(loss) + waiting_logit_bytes(loss, load.waiting);
   }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
