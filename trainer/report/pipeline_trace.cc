@@ -17,12 +17,20 @@ using TraceJson = nlohmann::json;
 
 constexpr std::string_view kStep = "ProfilerStep#";
 
+/// The kind of pass that the trainer traces by that name.
+std::optional<TracedKind> kind_of(std::string_view name) {
+  if (name == "forward") return TracedKind::kForward;
+  if (name == "backward" || name == "backward_input") return TracedKind::kBackward;
+  if (name == "backward_weights") return TracedKind::kBackwardWeights;
+  return std::nullopt;
+}
+
 bool is_wanted(const TraceJson& event) {
   const auto name = event.find("name");
   if (name == event.end() || !name->is_string() || event.value("cat", "") != "user_annotation")
     return false;
   const auto& text = name->get_ref<const std::string&>();
-  return text == "forward" || text == "backward" || text.starts_with(kStep);
+  return kind_of(text) || text.starts_with(kStep);
 }
 
 /// The events of a trace that tell of steps and passes. A trace has very many others: they are
@@ -59,8 +67,8 @@ std::map<int64_t, std::vector<TracedPass>> passes_by_step(const std::string& pat
     auto& passes = steps[std::atoll(name.c_str() + kStep.size())];
     for (const TraceJson& event : events) {
       const bool within = begin_of(event) >= begin_of(step) && end_of(event) <= end_of(step);
-      if (within && event["name"] != name)
-        passes.push_back({event["name"] == "backward", begin_of(event), end_of(event)});
+      const auto kind = kind_of(event["name"].get_ref<const std::string&>());
+      if (within && kind) passes.push_back({*kind, begin_of(event), end_of(event)});
     }
     std::sort(passes.begin(), passes.end(), [](const TracedPass& one, const TracedPass& two) {
       return one.begin_us < two.begin_us;

@@ -7,9 +7,15 @@
 
 namespace ddp::train {
 
-/// The forward or the backward pass of one micro-batch in one stage.
+enum class TracedKind : uint8_t {
+  kForward,
+  kBackward,         ///< Of the input alone where gradients of weights are a pass of their own.
+  kBackwardWeights,  ///< zero_bubble
+};
+
+/// A pass of one micro-batch in one stage.
 struct TracedPass {
-  bool backward = false;
+  TracedKind kind = TracedKind::kForward;
   double begin_us = 0.0;  ///< From the first pass of any rank.
   double end_us = 0.0;
 };

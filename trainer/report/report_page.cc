@@ -84,7 +84,7 @@ Json pipeline_json(const PipelineTrace& trace) {
     Json bars = Json::array();
     for (const TracedPass& pass : trace.ranks[i])
       bars.push_back(
-          {pass.backward ? 1 : 0, std::llround(pass.begin_us), std::llround(pass.end_us)});
+          {static_cast<int>(pass.kind), std::llround(pass.begin_us), std::llround(pass.end_us)});
     ranks.push_back({{"idle", idle_share(trace, i)}, {"passes", std::move(bars)}});
   }
   return {{"step", trace.step}, {"ranks", std::move(ranks)}};
