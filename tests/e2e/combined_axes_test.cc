@@ -37,16 +37,6 @@ Words shared_by(int ranks, bool by_sequence = false) {
   return words;
 }
 
-struct LlamaWorkspace : Workspace {
-  LlamaWorkspace() {
-    write("config.yaml", tiny_config(R"(model: llama
-llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 64, tie_weights: false}
-data_config: {path: text.txt, block_size: 32, train_split: 0.9}
-)",
-                                     4, 4));
-  }
-};
-
 /// Both ways end with the same bits, and have said the same of each step.
 template <class Place = Workspace>
 void check_same(const Way& some, const Way& other, const Words& options) {

@@ -27,16 +27,6 @@ Words micro_batches(int count) {
   return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
 }
 
-struct LlamaWorkspace : Workspace {
-  LlamaWorkspace() {
-    write("config.yaml", tiny_config(R"(model: llama
-llama_config: {n_layer: 3, n_head: 4, n_kv_head: 2, n_embd: 48, tie_weights: false}
-data_config: {path: text.txt, block_size: 32, train_split: 0.9}
-)",
-                                     6, 4));
-  }
-};
-
 /// `ranks` ranks end with the state that one process ends with from as many micro-batches, and say
 /// the same of each step.
 template <class Place = Workspace>

@@ -23,6 +23,17 @@ inline void check_same_run(const Workspace& some, const std::string& said_by_som
   CHECK(evaluations_of(said_by_some) == evaluations_of(said_by_other));
 }
 
+/// A Llama of three blocks, with a head of its own.
+struct LlamaWorkspace : Workspace {
+  LlamaWorkspace() {
+    write("config.yaml", tiny_config(R"(model: llama
+llama_config: {n_layer: 3, n_head: 4, n_kv_head: 2, n_embd: 64, tie_weights: false}
+data_config: {path: text.txt, block_size: 32, train_split: 0.9}
+)",
+                                     6, 4));
+  }
+};
+
 inline Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
 
 }  // namespace ddp::test

@@ -12,16 +12,6 @@
 namespace ddp::test {
 namespace {
 
-struct LlamaWorkspace : Workspace {
-  LlamaWorkspace() {
-    write("config.yaml", tiny_config(R"(model: llama
-llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 48}
-data_config: {path: text.txt, block_size: 32, train_split: 0.9}
-)",
-                                     6, 4));
-  }
-};
-
 std::string micro_batches_of_each(int steps) {
   return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
 }

@@ -14,18 +14,14 @@ namespace {
 using Catch::Contains;
 namespace fs = std::filesystem;
 
-/// Four heads of 16. Gradients decide the updates' size, as with SGD: Adam makes whole steps of
-/// rounding errors where a gradient is 0, as that of the keys' biases is.
-const Words kModel = {"gpt_config.n_head=4",
-                      "gpt_config.n_embd=64",
-                      "optimizer_config.name=sgd",
-                      "optimizer_config.momentum=0.9",
-                      "optimizer_config.learning_rate=0.05",
-                      "trainer_config.max_steps=8",
-                      "trainer_config.save_every_steps=4",
-                      "trainer_config.eval_every_steps=4",
-                      "trainer_config.global_batch_size=16",
-                      "trainer_config.batch_size=4"};
+/// Gradients decide the updates' size, as with SGD: Adam makes whole steps of rounding errors where
+/// a gradient is 0, as that of the keys' biases is.
+const Words kTraining = {"optimizer_config.name=sgd",           "optimizer_config.momentum=0.9",
+                         "optimizer_config.learning_rate=0.05", "trainer_config.max_steps=8",
+                         "trainer_config.save_every_steps=4",   "trainer_config.eval_every_steps=4",
+                         "trainer_config.global_batch_size=16", "trainer_config.batch_size=4"};
+/// Four heads of 16.
+const Words kModel = kTraining + Words{"gpt_config.n_head=4", "gpt_config.n_embd=64"};
 
 struct Way {
   int ranks = 1;
@@ -57,12 +53,13 @@ Words evaluated_tokens(const std::string& output) {
 }
 
 /// Each way, with dropout, learns what one process learns.
+template <class Place = Workspace>
 void check_like_one(const std::vector<Way>& ways, const Words& overrides, double margin) {
-  const Workspace one;
+  const Place one;
   const auto by_one = succeed(alone(one, overrides));
   for (const Way& way : ways) {
     INFO(text_of(way));
-    const Workspace shared;
+    const Place shared;
     const auto by_ranks = run(shared, way, overrides);
     CHECK_THAT(by_ranks.out, Contains("Tensor parallel: " + std::to_string(way.tensor) +
                                       " ranks share each layer"));
@@ -97,6 +94,16 @@ TEST_CASE("they learn it with a tied head, blocks computed again and a loss in c
       {{2, 2}, {2, 2, true}},
       kModel + Words{"gpt_config.tie_weights=true", "gpt_config.activation_checkpointing=true",
                      "gpt_config.loss_chunk_size=24", "gpt_config.fused_cpu_kernels=false"},
+      1e-4);
+}
+
+TEST_CASE("ranks that share the layers of a Llama learn its text as one process does") {
+  check_like_one<LlamaWorkspace>({{2, 2}, {4, 2}, {2, 2, true}}, kTraining, 1e-4);
+  // torch's attention and recomputed blocks, with biases.
+  check_like_one<LlamaWorkspace>(
+      {{2, 2}},
+      kTraining + Words{"llama_config.n_embd=48", "llama_config.activation_checkpointing=true",
+                        "llama_config.qkv_bias=true", "llama_config.tie_weights=true"},
       1e-4);
 }
 
