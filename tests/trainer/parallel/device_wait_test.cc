@@ -50,6 +50,7 @@ class FakeCuda final : public CudaModule {
                                                  std::chrono::milliseconds /*timeout*/) override {
     return nullptr;
   }
+  std::string nccl_error(c10d::Backend& /*backend*/) override { return ""; }
 
  private:
   std::size_t limit_;
