@@ -59,6 +59,10 @@ target_include_directories(ddp::torch SYSTEM INTERFACE
   "${_root}/include" "${_root}/include/torch/csrc/api/include")
 # torch's own copy of fmt, header-only: a file that sees torch never sees another fmt.
 target_compile_definitions(ddp::torch INTERFACE FMT_HEADER_ONLY=1 USE_C10D_GLOO USE_DISTRIBUTED)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # GCC 14 warns of the vector<bool> in each torch::autograd::Function::apply().
+  target_compile_options(ddp::torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
+endif()
 target_link_libraries(ddp::torch INTERFACE "${_root}/lib/libtorch_cpu.so" "${_root}/lib/libc10.so")
 foreach(_dir IN LISTS _nvidia_libs)
   target_link_options(ddp::torch INTERFACE "LINKER:-rpath-link,${_dir}")
