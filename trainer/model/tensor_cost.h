@@ -19,6 +19,13 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
                                            const WeightsLayout& layout, const Config& config,
                                            int64_t stage);
 
+/// What the logits of a chunk may take with `loss_chunk_size: auto`, bytes.
+inline constexpr double kAutomaticLogitBytes = 256.0 * 1024 * 1024;
+
+/// Tokens of a chunk of the loss; 0: all in one piece, however many they are.
+double rows_of_chunk(const LossSizes& sizes);
+bool in_one_piece(const LossSizes& sizes);
+
 /// What the gradient of the output layer's weight is computed from, of micro-batches that wait for
 /// it; nothing if it is computed with the logits.
 double waiting_logit_bytes(const LossSizes& sizes, double waiting);

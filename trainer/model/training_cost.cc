@@ -16,7 +16,6 @@ namespace ddp::train {
 namespace {
 
 constexpr double kFloat = 4.0;
-constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
 int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
@@ -155,16 +154,6 @@ double offloaded_copies(double trained, double largest) {
   return kFloat * trained + 2 * chunk;
 }
 
-double rows_of_chunk(const LossSizes& s) {
-  if (!s.chunk_size.automatic) return s.chunk_size.value;
-  return std::max(1.0,
-                  std::floor(static_cast<double>(kAutomaticLogitBytes) / (kFloat * s.vocab_size)));
-}
-
-bool in_one_piece(const LossSizes& s) {
-  return rows_of_chunk(s) == 0 || s.tokens <= rows_of_chunk(s);
-}
-
 }  // namespace
 
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
@@ -194,6 +183,15 @@ int64_t count_of(const std::vector<ParameterShape>& parameters) {
 int64_t total_of(const std::vector<ParameterPart>& parts) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0},
                          [](int64_t sum, const ParameterPart& part) { return sum + part.count; });
+}
+
+double rows_of_chunk(const LossSizes& s) {
+  if (!s.chunk_size.automatic) return s.chunk_size.value;
+  return std::max(1.0, std::floor(kAutomaticLogitBytes / (kFloat * s.vocab_size)));
+}
+
+bool in_one_piece(const LossSizes& s) {
+  return rows_of_chunk(s) == 0 || s.tokens <= rows_of_chunk(s);
 }
 
 double logit_bytes(const LossSizes& s) {

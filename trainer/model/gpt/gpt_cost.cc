@@ -132,35 +132,32 @@ bool by_gpu_kernels(const Config& config, const ComputePlace& place) {
 /// step needs besides `activations`, or an evaluation without them, whose logits are float32.
 double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activations,
                           double finished) {
-  constexpr double kAutomaticBytes = 256.0 * 1024 * 1024;
   const double table = s.vocab_size * s.width * kFloatSize;
   const double logits = s.tokens * s.vocab_size * s.compute;
   const AutoNumber& size = gpt.loss_chunk_size;
-  const double chunk = size.automatic ? kAutomaticBytes : size.value * s.vocab_size * s.compute;
+  const double chunk =
+      size.automatic ? kAutomaticLogitBytes : size.value * s.vocab_size * s.compute;
   double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) + finished * table;
   if (gpt.activation_checkpointing)  // no block is computed again yet
     in_training = std::max(table, in_training - block_activations(s, gpt, /*cuda=*/true));
   // Logits, their float32 copy and its logarithms; the table in 16 bits, without and with padding.
-  const double in_evaluation = std::min(kAutomaticBytes / kFloatSize, s.tokens * s.vocab_size) *
-                                   (s.compute + 2 * kFloatSize) +
-                               table;
+  const double in_evaluation =
+      std::min(kAutomaticLogitBytes / kFloatSize, s.tokens * s.vocab_size) *
+          (s.compute + 2 * kFloatSize) +
+      table;
   return std::max(in_training, in_evaluation - activations);
 }
 
 /// What torch's operations on a GPU need for the table with padding, and in a chunk for the sum of
 /// exponentials, which are float32 next to the logits.
-double padding_and_exponentials(const GptSizes& s, const GptConfig& gpt) {
-  constexpr double kAutomaticBytes = 256.0 * 1024 * 1024;
+double padding_and_exponentials(const GptSizes& s, const GptConfig& gpt, const LossSizes& loss) {
   constexpr double kAutomaticMultiple = 64;
   const AutoNumber& padded_to = gpt.pad_vocab_to_multiple_of;
   const double multiple = padded_to.automatic ? kAutomaticMultiple : padded_to.value;
   const bool padded = multiple > 0 && std::fmod(s.vocab_size, multiple) != 0;
-  const AutoNumber& size = gpt.loss_chunk_size;
-  const double chunk =
-      size.automatic ? std::floor(kAutomaticBytes / (kFloatSize * s.vocab_size)) : size.value;
   const double copy = s.compute < kFloatSize ? s.compute : 0.0;  // gone by then
   const double exponentials =
-      chunk > 0 && s.tokens > chunk ? chunk * s.vocab_size * (kFloatSize - copy) : 0.0;
+      in_one_piece(loss) ? 0.0 : rows_of_chunk(loss) * s.vocab_size * (kFloatSize - copy);
   return (padded ? s.vocab_size * s.width * s.compute : 0.0) + exponentials;
 }
 
@@ -171,7 +168,7 @@ double eager_logit_bytes(const GptSizes& s, const GptConfig& gpt, const StageLoa
                        s.shared > 1, load.finished};
   const double bytes = logit_bytes(loss) + waiting_logit_bytes(loss, load.waiting);
   if (!cuda || s.shared > 1) return bytes;
-  const double all = bytes + padding_and_exponentials(s, gpt);
+  const double all = bytes + padding_and_exponentials(s, gpt, loss);
   // No block is computed again yet.
   return gpt.activation_checkpointing ? std::max(bytes, all - block_activations(s, gpt, cuda))
                                       : all;
