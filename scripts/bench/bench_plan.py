@@ -182,9 +182,20 @@ class PlanBench:
                 found[name_of(plan)] = {"planned": {"memory": expected["memory_bytes"], "step": expected["step_seconds"],
                                                     "chosen": f"{case.name}-{ranks}-{chosen.name()}"},
                                         "measured": self.measured(plan)}
-                figures = [found[name_of(plan)][side]["memory"] / 1e6 for side in ("planned", "measured")]
-                print("{}: {:.0f} MB planned, {:.0f} measured".format(name_of(plan), *figures), file=sys.stderr, flush=True)
+                print(f"{name_of(plan)}: {progress(found[name_of(plan)], self.args.part)}", file=sys.stderr, flush=True)
         return found
+
+
+def shown(part):
+    """The figures of `part`: heading, unit and format of each."""
+    columns = {"memory": ("memory planned, MB", 1e-6, ".0f"), "step": ("step planned, ms", 1e3, ".1f")}
+    return {what: column for what, column in columns.items() if part in (None, {"step": "time"}.get(what, what))}
+
+
+def progress(found, part):
+    """One plan's figures in a line, so that an interrupted benchmark has shown what it found."""
+    return "; ".join("{} {}, measured {}".format(heading, *(format(unit * found[side][what], digits) for side in ("planned", "measured")))
+                     for what, (heading, unit, digits) in shown(part).items())
 
 
 def medians(rounds):
@@ -199,21 +210,19 @@ def medians(rounds):
 
 
 def table(results, machine, part):
-    columns = {"memory": ("memory planned, MB", 1e-6, ".0f"), "step": ("step planned, ms", 1e3, ".1f")}
-    shown = [what for what in columns if part in (None, {"step": "time"}.get(what, what))]
-    head = ["plan", *(text for what in shown for text in (columns[what][0], "measured", "error"))]
+    columns = shown(part)
+    head = ["plan", *(text for heading, _, _ in columns.values() for text in (heading, "measured", "error"))]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for name, found in results.items():
         cells = [name]
-        for what in shown:
-            _, unit, digits = columns[what]
+        for what, (_, unit, digits) in columns.items():
             cells += [format(unit * found[side][what], digits) for side in ("planned", "measured")]
             cells.append(f"{100 * found['error'][what]:+.0f} %")
         lines.append("| " + " | ".join(cells) + " |")
-    for what in shown:
+    for what in columns:
         errors = [abs(found["error"][what]) for found in results.values()]
         lines.append(f"{what}: median error {100 * statistics.median(errors):.0f} %, largest {100 * max(errors):.0f} %")
-    lines += choices(results) if "step" in shown else []
+    lines += choices(results) if "step" in columns else []
     return "\n".join([*lines, "{date}, commit {commit}, {cpu}, {cores} cores, load {load}, {command}".format(**machine)])
 
 
