@@ -1,5 +1,6 @@
 """Tokenizers with the layouts of published models, trained small, beside Python's `tokenizers`: the same tokens, and the same text of them."""
 
+import functools
 import json
 import os
 import random
@@ -32,6 +33,7 @@ def random_text(rng, length):
     return tokenizer_peer.random_text(rng, length, POOLS, (1, 1, 1, 2, 5))
 
 
+@functools.cache
 def training_text():
     code = "".join(path.read_text() for path in sorted((ROOT / "tests/peers").glob("*.py")))
     return [CORPUS, code, random_text(random.Random(1), 20000)]
@@ -80,7 +82,12 @@ def smollm2():
     return byte_level(words, ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"])
 
 
-def sentencepiece_model(size=3000):
+def sentencepiece_model():
+    return json.loads(trained_sentencepiece())
+
+
+@functools.cache
+def trained_sentencepiece(size=3000):
     alphabet = sorted(set(CORPUS))
     special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     words = Tokenizer(models.BPE(unk_token="<unk>"))
@@ -90,7 +97,7 @@ def sentencepiece_model(size=3000):
     vocab = {token: id for id, token in enumerate(sorted(kept, key=kept.get))}
     merges = [pair for pair in model["merges"] if all(part in vocab for part in (*pair, "".join(pair)))]
     model.update(vocab=vocab, merges=merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>")
-    return model
+    return json.dumps(model)
 
 
 def of_model(model, end_is_normalized=True, **parts):
@@ -122,6 +129,9 @@ class ModelPeer(TokenizerPeer):
         text_of_ids = probe("decode", path or self.folder, text=ids)
         self.assertEqual(text_of_ids.decode(), (peer or self.peer).decode(wanted, skip_special_tokens=False), f"text: {text[:80]!r}")
         return wanted
+
+    def test_the_same_tokens_for_wikitext(self):
+        self.assertGreater(len(self.same(wikitext()[0])), 100_000)  # the other text is test_tokenizers.py's
 
     def test_random_bytes(self):
         data = random.Random(3).randbytes(50_000)

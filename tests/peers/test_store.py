@@ -180,7 +180,8 @@ class StoreTest:
         self.assertEqual(self.store.num_keys(), 6)
 
     def test_many_clients_at_once(self):
-        clients = [client_of(self.server) for _ in range(500)]
+        connecting = [in_background(lambda: client_of(self.server)) for _ in range(500)]  # one by one it takes 0.2 s each
+        clients = [finish() for finish in connecting]
         done = [in_background(lambda c=c: [c.add("sum", 1) for _ in range(5)] and c.wait(["all"], PATIENCE))
                 for c in clients]
         while self.store.add("sum", 0) < 500 * 5:
