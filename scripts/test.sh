@@ -22,7 +22,7 @@ USAGE
 esac
 
 # Labels from tests/*/CMakeLists.txt. The slow ones start jobs, servers or Python.
-readonly slow='e2e|gpu|peers|recipes|clusters|store|conformance|launcher-long'
+readonly slow='e2e|gpu|peers|recipes|recipes-long|clusters|store|conformance|launcher-long'
 readonly unit_tests=(launcher_tests ddp_hydra_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests)
 readonly torch_tests=(ddp_model_tests ddp_trainer_tests)
 preset=release
@@ -36,7 +36,8 @@ if [ "${1:-}" = --fast ]; then
     echo "test: build/dev is configured without trainer; with it: CMAKE_ARGS=-DDDP_BUILD_TRAINER=ON ./scripts/test.sh --fast"
   else
     ./scripts/build.sh dev "${torch_tests[@]}"
-    # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for.
+    # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for,
+    # and then those of a file.
     [ $# -gt 0 ] || whole=("${torch_tests[@]}")
   fi
   select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT|fuzzing corpus')
@@ -58,6 +59,8 @@ if [ -z "$total" ]; then
   echo "test: ctest exited with $status and ran no tests"
   exit "$(( status == 0 ? 1 : status ))"
 fi
+# A case that is skipped among others of its file: the file's test has passed.
+sort -u "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null | grep -aE '^\[skipped\] ' | sed 's/^/test: /' || true
 echo "test: $(( total - failed - skipped )) of $total tests passed, $failed failed, $skipped skipped"
 pids=()
 for program in "${whole[@]}"; do

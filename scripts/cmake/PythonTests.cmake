@@ -7,11 +7,13 @@ if(NOT DDP_PEER_PYTHON)
 endif()
 mark_as_advanced(DDP_PEER_PYTHON)
 
-# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [PROCESSORS N] [TIMEOUT SECONDS] [SKIP REGEX] [ENVIRONMENT VARIABLE=VALUE...])
-# One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test.
-# PROCESSORS: how many of `ctest --parallel` it takes. A line that matches SKIP says that all of it is skipped.
+# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [LONG] [PROCESSORS N] [TIMEOUT SECONDS] [SKIP REGEX]
+#   [ENVIRONMENT VARIABLE=VALUE...])
+# One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test. LONG: with
+# the label LABEL-long, and among the first to start. PROCESSORS: how many of `ctest --parallel` it takes. A line that matches
+# SKIP says that all of it is skipped.
 function(ddp_add_python_tests label)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL" "TIMEOUT;SKIP;PROCESSORS" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL;LONG" "TIMEOUT;SKIP;PROCESSORS" "ENVIRONMENT")
   if(NOT Python3_FOUND)
     message(STATUS "Tests of tests/${label}/: no (Python 3 was not found)")
     return()
@@ -29,12 +31,18 @@ function(ddp_add_python_tests label)
   if(NOT arg_SKIP)
     set(arg_SKIP "\\[skipped\\] all of it")
   endif()
+  set(labels ${label})
+  set(cost 30)
+  if(arg_LONG)
+    set(labels ${label}-long)
+    set(cost 300)
+  endif()
   foreach(name IN LISTS arg_UNPARSED_ARGUMENTS)
     add_test(NAME ${label}.${name}
              COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/support/run_unittest.py -v test_${name}
              WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(${label}.${name} PROPERTIES
-      LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
+      LABELS ${labels} COST ${cost} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
       ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
   endforeach()
 endfunction()
