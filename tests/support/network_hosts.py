@@ -1,5 +1,6 @@
 """Hosts of their own for tests: network namespaces with addresses and links, on one switch. Needs root and ip(8)."""
 
+import collections
 import os
 import re
 import select
@@ -103,6 +104,40 @@ def name_hosts(count, names):
             file.write("127.0.0.1 localhost\n" + "".join(f"{where} {name}\n" for name, where in names.items()))
 
 
+def processes_below(parents):
+    """These processes and all that descend from them."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True, timeout=60).stdout
+    children = collections.defaultdict(list)
+    for line in listed.splitlines():
+        pid, parent = map(int, line.split())
+        children[parent].append(pid)
+    found = list(parents)
+    for one in found:
+        found += children[one]
+    return found
+
+
+def send_to_all(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def lose_power(nodes):
+    """Guardians, agents and workers end at once: none of them sees another one die, or has a last word. The kernels of the
+    machines are still there and close the connections, unless the cable was pulled before."""
+    stopped = set()
+    guardians = [node.process.pid for node in nodes if node.process.poll() is None]
+    while pids := set(processes_below(guardians)) - stopped:
+        send_to_all(pids, signal.SIGSTOP)
+        stopped |= pids
+    send_to_all(stopped, signal.SIGKILL)
+    for node in nodes:
+        node.process.wait(PATIENCE)
+
+
 class Node:
     def __init__(self, i, nnodes, endpoint, *more, program, folder=None, conf=CONF, backend="c10d"):
         where = endpoint if ":" in endpoint or "," in endpoint else f"{endpoint}:29400"
@@ -147,10 +182,8 @@ class Node:
         return self.process.returncode
 
     def kill(self):
-        """All of the node, as when its machine loses power, but for the network."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        """All of the node, as when its machine loses power; see lose_power."""
+        lose_power([self])
 
     def end(self):
         self.kill()
