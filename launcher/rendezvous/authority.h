@@ -45,9 +45,10 @@ class Authority : public PollHandler {
   /// What this agent knows each time it asks.
   struct View {
     Clock::time_point now{};
-    Place own{};                     // where it would host; port 0: not known yet
-    std::vector<Hello> followers{};  // nodes of the last round that are held here
-    std::vector<Hello> later{};      // nodes held here that have accepted a later round
+    Place own{};                                // where it would host; port 0: not known yet
+    std::vector<Hello> followers{};             // nodes of the last round that are held here
+    std::vector<Hello> later{};                 // nodes held here that have accepted a later round
+    std::vector<Inquiry::Finding> endpoints{};  // what was found there
   };
 
   /// Whether it finds the host of a node that has had none yet; otherwise the endpoints do.

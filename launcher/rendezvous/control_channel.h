@@ -17,7 +17,7 @@ namespace ddp::launch {
 
 /// Of handshake, frames and messages. Changes whenever an agent before the change could not work
 /// with one after it.
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 
 /// Who connects to the port of a rendezvous, judged by the first bytes.
 enum class FirstBytes {

@@ -262,6 +262,7 @@ struct Writer {
             {"agreed", agreed_json(m.agreed)},
             {"sort_key", m.sort_key},
             {"port", m.port},
+            {"member", m.member},
             {"epoch", m.epoch},
             {"returned", m.returned},
             {"alone", m.alone},
@@ -313,7 +314,10 @@ struct Writer {
   static ControlJson round_json(const Round& m, const char* type) {
     auto successors = ControlJson::array();
     for (const auto& one : first_of(m.successors, kMaxSuccessors))
-      successors.push_back({{"node", one.node}, {"address", one.address}, {"port", one.port}});
+      successors.push_back({{"node", one.node},
+                            {"address", one.address},
+                            {"port", one.port},
+                            {"member", one.member}});
     return {{"type", type},
             {"epoch", m.info.epoch},
             {"job", cut(m.info.job)},
@@ -362,6 +366,7 @@ Hello hello_of(const Fields& f) {
   hello.agreed = agreed_of(f.object("agreed"));
   hello.sort_key = f.text("sort_key");
   hello.port = f.integer("port", 0, 65535);
+  hello.member = f.text("member");
   hello.epoch = f.number("epoch", -1, kLastEpoch);
   hello.returned = f.flag("returned");
   hello.alone = f.has("alone") && f.flag("alone");
@@ -385,8 +390,8 @@ Round round_of(const Fields& f) {
   round.info.master_port = f.integer("master_port", 1, 65535);
   for (const auto& object : f.list("successors", kMaxSuccessors)) {
     const Fields one(object);
-    round.successors.push_back(
-        {one.integer("node", 0, INT_MAX), one.text("address"), one.integer("port", 0, 65535)});
+    round.successors.push_back({one.integer("node", 0, INT_MAX), one.text("address"),
+                                one.integer("port", 0, 65535), one.text("member")});
   }
   round.tally = tally_of(Fields(f.object("tally")));
   round.changes = f.integer("changes", 0, INT_MAX - 1);

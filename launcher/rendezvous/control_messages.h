@@ -37,7 +37,10 @@ struct Hello {
   int max_restarts = 0;
   std::map<std::string, std::string> agreed{};  // agreed_values() of this node
   std::string sort_key{};                       // NodePlace::key
-  int port = 0;            // where this node would host the rendezvous if the host is lost
+  int port = 0;  // where this node would host the rendezvous if the host is lost
+  /// Identifies this node in rounds: the id of its first agent that had a part in one and whose
+  /// memory it has kept since (MembersFile).
+  std::string member{};
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
   bool returned = false;   // that was an earlier agent of this node (MembersFile)
   bool alone = false;      // that round had no other node
@@ -105,6 +108,7 @@ struct Successor {
   int node = 0;
   std::string address;
   int port = 0;
+  std::string member{};  // its Hello::member: another agent may listen there by now
 };
 /// Limits the size of a round's messages, which would grow with the square of its nodes.
 inline constexpr std::size_t kMaxSuccessors = 64;

@@ -49,9 +49,10 @@ std::string Election::reason() const {
   const Mandate mandate = vote_->succession.mandate();
   const std::string missing = vote_->succession.missing();
   return fmt::format(
-      "{} of the last round's {} nodes are here, which is no majority, and the others may still be "
-      "at work{}{}",
-      mandate.followers, mandate.nodes, missing.empty() ? "" : ": ", missing);
+      "{} of the last round's {} nodes are here, {}, and the others may still be at work{}{}",
+      mandate.followers, mandate.nodes,
+      mandate.begun ? "which is no majority" : "but all are needed as it may not have begun",
+      missing.empty() ? "" : ": ", missing);
 }
 
 std::string Election::despair(Clock::time_point now) const {

@@ -26,6 +26,7 @@ void GroupRendezvous::ask_around() {
     last_members_ = members_file_.read();
     epoch_ = last_members_.epoch;
     returned_ = epoch_ >= 0;
+    if (!last_members_.member.empty()) member_ = last_members_.member;
   }
   if (const std::string note = members_file_.take_note(); !note.empty()) tell_note(note);
   if (last_members_.places.empty() && settings_.more_endpoints.empty()) return;
@@ -162,7 +163,7 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
                  .begun = !took_part,  // spares are told afterwards
                  .host_id = host_id_,
                  .host = search_.present()};
-  LastMembers members{.epoch = epoch_, .alone = was_alone()};
+  LastMembers members{.member = member_, .epoch = epoch_, .alone = was_alone()};
   if (!coordinator_) members.places.push_back(search_.present());
   for (const Successor& one : round.successors) {
     if (one.node != own_node_ && one.port > 0) members.places.push_back({one.address, one.port});

@@ -105,10 +105,13 @@ Authority::View GroupRendezvous::view() const {
     const Hello& hello = follower.hello;
     if (hello.epoch > epoch) {
       if (can_follow(hello.epoch, epoch)) view.later.push_back(hello);
-    } else if (took_part(last_round_->round, hello.epoch, follower.channel->peer_address(),
-                         hello.port)) {
+    } else if (took_part(last_round_->round, hello)) {
       view.followers.push_back(hello);
     }
+  }
+  if (!visit_) return view;
+  for (const auto& finding : visit_->findings()) {
+    if (can_follow(finding.status.epoch, epoch)) view.endpoints.push_back(finding);
   }
   return view;
 }
@@ -242,8 +245,7 @@ void GroupRendezvous::take_over() {
     history.changes = last.changes;
     history.job = last.info.job;
     for (const Successor& one : last.successors)
-      history.order.emplace(std::pair(one.address, one.port),
-                            static_cast<int>(history.order.size()));
+      history.order.emplace(one.member, static_cast<int>(history.order.size()));
   }
   authority_->hand_down(history);
   authority_->settle(/*hosts=*/true);
@@ -318,7 +320,7 @@ bool GroupRendezvous::was_alone() const {
 void GroupRendezvous::say_hello() {
   move_to(Stage::kGreeting);
   if (!resuming_) heard_ = held_since_ = Clock::now();
-  next_beat_ = Clock::now();
+  next_beat_ = Clock::now() + settings_.rules.heartbeat;
   own_numeric_ = channel_->local_address();
   if (!coordinator_) prepare_place();
   channel_->send(Hello{.id = id_,
@@ -335,6 +337,7 @@ void GroupRendezvous::say_hello() {
                        .agreed = agreed_values(settings_.rules),
                        .sort_key = settings_.sort_key,
                        .port = succession_port_,
+                       .member = member_,
                        .epoch = epoch_,
                        .returned = returned_,
                        .alone = was_alone(),
@@ -346,6 +349,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   own_node_ = welcome.node;
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
+  next_beat_ = Clock::now();
   move_to(Stage::kMember);
   authority_->settle(/*hosts=*/coordinator_ != nullptr);
   seeking_ = false;

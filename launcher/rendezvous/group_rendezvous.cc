@@ -35,9 +35,10 @@ SearchSettings search_settings(const GroupSettings& settings) {
 GroupRendezvous::GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority)
     : settings_(std::move(settings)),
       id_(random_sixteen_digits()),
+      member_(id_),
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
-      signpost_(settings_.token),
+      signpost_(settings_.token, settings_.rules.patience()),
       authority_(authority ? std::move(authority) : std::make_unique<Election>(settings_)),
       members_file_(settings_.members_file, settings_.rules.run_id, settings_.endpoints()),
       watch_(settings_.endpoints()),
@@ -315,9 +316,10 @@ void GroupRendezvous::handle_channel() {
 
 void GroupRendezvous::keep_time() {
   const auto now = Clock::now();
-  if (stage_ == Stage::kMember && now >= next_beat_) {
-    channel_->send(Alive{.received = session_.received(), .pace = pace_});
-    next_beat_ = now + heartbeat_;
+  const bool held = stage_ == Stage::kGreeting;  // by a node that has no host yet, perhaps
+  if ((held || stage_ == Stage::kMember) && now >= next_beat_) {
+    channel_->send(held ? Alive{} : Alive{.received = session_.received(), .pace = pace_});
+    next_beat_ = now + (held ? settings_.rules.heartbeat : heartbeat_);
   }
   note_hold(now);
   if (now - heard_ < patience_ || stage_ == Stage::kOver) return;
@@ -346,7 +348,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   if (visit_) consider(next_visit_);
   if (coordinator_) consider(coordinator_->deadline());
   if (coordinator_ && claims_left_ > 0) consider(claim_at_);
-  if (channel_ && stage_ == Stage::kMember) consider(next_beat_);
+  if (channel_ && (stage_ == Stage::kMember || stage_ == Stage::kGreeting)) consider(next_beat_);
   if (channel_ && stage_ != Stage::kOver) consider(heard_ + patience_);
   return next;
 }

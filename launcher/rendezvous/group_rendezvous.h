@@ -128,6 +128,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
 
   GroupSettings settings_;
   std::string id_;
+  std::string member_;  // Hello::member
   Stage stage_ = Stage::kIdle;
   HostSearch search_;
   RoundStore store_;

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 
 #include "launcher/rendezvous/restart_policy.h"
 
@@ -13,8 +12,8 @@ struct JobHistory {
   int rounds = 0;
   RestartTally tally{};
   int changes = 0;  // rounds in a row that nodes coming or going ended soon
-  /// Ranks in the last round, by address and port; those of the first nodes suffice.
-  std::map<std::pair<std::string, int>, int> order{};
+  /// Ranks in the last round, by Hello::member; those of the first nodes suffice.
+  std::map<std::string, int> order{};
   /// After the loss of the host: how many nodes to wait for.
   int expected = 0;
   /// The last round's epoch, number of nodes, and how many of them are dead.

@@ -23,6 +23,7 @@ namespace ddp::launch {
 struct Follower {
   std::unique_ptr<ControlChannel> channel;
   Hello hello;
+  Clock::time_point heard{};  // its last sign of life
 };
 
 class Lobby : public PollHandler {

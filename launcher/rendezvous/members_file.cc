@@ -52,8 +52,9 @@ std::string text_of(const LastMembers& members, const std::string& run_id,
     if (places.size() < kMostPlaces)
       places.push_back({{"address", one.address}, {"port", one.port}});
   }
-  const Json file{{"version", kVersion},    {"run_id", run_id},       {"endpoints", endpoints},
-                  {"epoch", members.epoch}, {"alone", members.alone}, {"members", places}};
+  const Json file{{"version", kVersion},      {"run_id", run_id},       {"endpoints", endpoints},
+                  {"member", members.member}, {"epoch", members.epoch}, {"alone", members.alone},
+                  {"members", places}};
   return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -85,7 +86,7 @@ LastMembers parse_members(std::string_view text, const std::string& run_id,
   const Json file = Json::parse(text, depth);
   require(file.at("version").get<int>() == kVersion, "version");
   if (file.at("run_id") != run_id || file.at("endpoints") != endpoints) return {};
-  LastMembers members;
+  LastMembers members{.member = file.value("member", "")};
   require(file.at("epoch").is_number_integer(), "epoch");
   members.epoch = file.at("epoch").get<long long>();
   require(members.epoch >= -1 && members.epoch <= kLastEpoch, "epoch");

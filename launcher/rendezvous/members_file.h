@@ -14,6 +14,7 @@
 namespace ddp::launch {
 
 struct LastMembers {
+  std::string member{};         // this node's Hello::member
   long long epoch = -1;         // of the last round that this node accepted; -1: none
   std::vector<Place> places{};  // of the other nodes, the host first
   bool alone = false;           // there was no other node

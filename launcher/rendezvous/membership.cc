@@ -93,14 +93,13 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
             .address = hello.address.empty() ? address : hello.address,
             .seen = address,
             .ran = hello.epoch >= 0};
-  peer.elector = electors_.empty()
-                     ? history_.nodes > 0 && (hello.epoch == history_.epoch ||
-                                              history_.order.count({address, hello.port}) > 0)
-                     : electors_.count(hello.id) > 0;
+  peer.elector = electors_.empty() ? history_.nodes > 0 && (hello.epoch == history_.epoch ||
+                                                            history_.order.count(hello.member) > 0)
+                                   : electors_.count(hello.member) > 0;
   take_older_epoch(hello);
   if (rules_.epochs_are_granted) epoch_ = granted_after(epoch_, {&hello.epoch, 1}) - 1;
   note_later_epoch(hello.epoch, peer.elector);
-  const auto known = history_.order.find({address, hello.port});
+  const auto known = history_.order.find(hello.member);
   peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
   peers_[node] = peer;
   if (rules_.fixed_ranks) fixed_[hello.node_rank] = node;
@@ -298,7 +297,8 @@ std::vector<Successor> Membership::successors_among(std::vector<Node> nodes) con
     const Node node = nodes[i * nodes.size() / count];
     const Peer& peer = peers_.at(node);
     const bool numeric = parse_address(peer.address, 0).has_value();
-    successors.push_back({node, numeric ? peer.address : peer.seen, peer.hello.port});
+    successors.push_back(
+        {node, numeric ? peer.address : peer.seen, peer.hello.port, peer.hello.member});
   }
   return successors;
 }
@@ -386,8 +386,8 @@ void Membership::begin(Clock::time_point now) {
     member.name = name_of(peer);
     peer.ran = true;
     peer.hello.returned = false;  // it has a vote of its own from now on
-    electors_.insert(peer.hello.id);
-    history_.order.emplace(std::pair(peer.seen, peer.hello.port), member.rank);
+    electors_.insert(peer.hello.member);
+    history_.order.emplace(peer.hello.member, member.rank);
     send(node, Go{history_.epoch});
   }
   for (auto& [node, peer] : peers_) {

@@ -132,7 +132,7 @@ class Membership {
   bool retired_ = false;
   long long epoch_;
   long long tenure_;                // first epoch that this host may propose
-  std::set<std::string> electors_;  // Hello::ids of the last round's nodes; empty: see history_
+  std::set<std::string> electors_;  // Hello::members of the last round; empty: see history_
   std::vector<Node> awaiting_;      // nodes of a round that needs an epoch
   std::optional<long long> granted_;
   bool behind_ = false;  // a node knows a later round than this host

@@ -23,6 +23,7 @@ void Signpost::say(const Status& status, const std::optional<Place>& holder) {
 
 void Signpost::receive_newcomers() {
   for (Follower& follower : lobby_.take_arrivals()) {
+    follower.heard = Clock::now();
     const bool room = followers_.size() < lobby_.descriptors_left();
     // It takes this agent for the host that it has lost the connection to, and is not to wait here.
     const bool resumes = !follower.hello.session.empty();
@@ -34,15 +35,19 @@ void Signpost::receive_newcomers() {
   }
 }
 
+// One that is silent may be with others by now, and counts no longer.
 void Signpost::serve_followers() {
-  const bool beat = Clock::now() >= next_beat_;
-  if (beat) next_beat_ = Clock::now() + kBeat;
+  const auto now = Clock::now();
+  const bool beat = now >= next_beat_;
+  if (beat) next_beat_ = now + kBeat;
   for (Follower& follower : followers_) {
     if (beat) follower.channel->send(Alive{});
     follower.channel->handle();
+    while (follower.channel->take()) follower.heard = now;
   }
-  std::erase_if(followers_, [](const Follower& follower) {
-    return follower.channel->state() == ControlChannel::State::kClosed;
+  std::erase_if(followers_, [&](const Follower& follower) {
+    return follower.channel->state() == ControlChannel::State::kClosed ||
+           now - follower.heard >= patience_;
   });
 }
 

@@ -16,7 +16,9 @@ namespace ddp::launch {
 
 class Signpost : public PollHandler {
  public:
-  explicit Signpost(const std::string& token) : lobby_("this node's socket for its peers", token) {}
+  /// `patience`: how long a node that is held may be silent.
+  Signpost(const std::string& token, std::chrono::milliseconds patience)
+      : lobby_("this node's socket for its peers", token), patience_(patience) {}
 
   /// Takes ownership of listening, non-blocking sockets.
   void listen(const std::vector<int>& sockets) { lobby_.listen(sockets); }
@@ -40,6 +42,7 @@ class Signpost : public PollHandler {
   void serve_followers();
 
   Lobby lobby_;
+  std::chrono::milliseconds patience_;
   Status last_word_;  // to nodes that are not held
   std::vector<Follower> followers_;
   Clock::time_point next_beat_{};

@@ -11,11 +11,10 @@ using Found = Inquiry::Found;
 
 }  // namespace
 
-bool took_part(const Round& last, long long epoch, const std::string& address, int port) {
-  return epoch == last.info.epoch ||
-         std::any_of(last.successors.begin(), last.successors.end(), [&](const Successor& one) {
-           return one.address == address && one.port == port;
-         });
+bool took_part(const Round& last, const Hello& hello) {
+  return hello.epoch == last.info.epoch ||
+         std::any_of(last.successors.begin(), last.successors.end(),
+                     [&](const Successor& one) { return one.member == hello.member; });
 }
 
 Succession::Succession(const LastRound& last, const std::string& own_id,
@@ -88,22 +87,24 @@ void Succession::count(const std::vector<Inquiry::Finding>& findings,
   for (const Hello& one : followers) mandate_.returned += one.returned ? 1 : 0;
 }
 
-// The newest of those that others follow, this round's or a later one's.
+// The newest of those that others follow, this round's or a later one's. At an endpoint there may
+// be a job of nodes that know nothing of this one, unless it has a later round.
 std::optional<Succession::Step> Succession::follow_host(
-    const std::vector<Inquiry::Finding>& findings, Clock::time_point now) const {
+    const std::vector<Inquiry::Finding>& findings, const Authority::View& view) const {
   const Inquiry::Finding* best = nullptr;
-  for (const auto& one : findings) {
-    if (one.found != Found::kAnswer || !one.status.has_host() || one.status.epoch < epoch_)
-      continue;
+  const auto consider = [&](const Inquiry::Finding& one, long long least) {
+    if (one.found != Found::kAnswer || !one.status.has_host() || one.status.epoch < least) return;
     const bool better =
         !best || one.status.epoch > best->status.epoch ||
         (one.status.epoch == best->status.epoch && one.status.hosts && !best->status.hosts);
     if (better) best = &one;
-  }
+  };
+  for (const auto& one : findings) consider(one, epoch_);
+  for (const auto& one : view.endpoints) consider(one, epoch_ + 1);
   if (!best) return std::nullopt;
   const Place place =
       best->status.hosts ? best->place : Place{best->status.address, best->status.port};
-  return avoided(place, now) ? Step{} : Step{Step::Kind::kConnect, place};
+  return avoided(place, view.now) ? Step{} : Step{Step::Kind::kConnect, place};
 }
 
 // Whether the latest round that a held node has accepted had no other node. Nobody else can host.
@@ -121,7 +122,7 @@ Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
   first_ = false;
   note_replaced(findings, now);
   count(findings, view.followers);
-  if (const auto step = follow_host(findings, now)) return *step;
+  if (const auto step = follow_host(findings, view)) return *step;
   for (const auto& one : findings) {
     if (one.found == Found::kAnswer && one.status.epoch > epoch_)
       return avoided(one.place, now) ? Step{} : Step{Step::Kind::kConnect, one.place};

@@ -22,6 +22,7 @@
 // dead now may have continued without this node for a while, with others that it does not know.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,7 +41,7 @@ inline constexpr std::chrono::milliseconds kOldWords{100};
 struct Mandate {
   int nodes = 0;      // in the last round; 0: there was no round
   int followers = 0;  // including the agent
-  int returned = 0;   // of them, those whose first agent may be among the dead
+  int returned = 0;   // of them, those whose first agents may be among the dead
   int dead = 0;
   bool hosted = false;   // this agent hosted it
   bool begun = true;     // it is known to have begun
@@ -48,7 +49,7 @@ struct Mandate {
 
   bool holds() const {
     const bool most = 2 * followers > nodes || (hosted && 2 * followers == nodes);
-    return nodes == 0 || (begun && most) || followers - returned >= nodes - dead;
+    return nodes == 0 || (begun && most) || followers - std::min(returned, dead) >= nodes - dead;
   }
 };
 
@@ -80,7 +81,7 @@ class Succession {
   bool avoided(const Place& place, Clock::time_point now) const;
   bool is_dead(std::size_t i, const Inquiry::Finding& finding) const;
   std::optional<Step> follow_host(const std::vector<Inquiry::Finding>& findings,
-                                  Clock::time_point now) const;
+                                  const Authority::View& view) const;
   void count(const std::vector<Inquiry::Finding>& findings, const std::vector<Hello>& followers);
   bool holds_later_round(const std::vector<Hello>& later);
 
@@ -102,7 +103,7 @@ class Succession {
   bool first_ = false;
 };
 
-/// Whether a node that accepted the round `epoch` and was reached there took part in `last`.
-bool took_part(const Round& last, long long epoch, const std::string& address, int port);
+/// Whether a node is one of those that `last` was proposed to. It need not have accepted it.
+bool took_part(const Round& last, const Hello& hello);
 
 }  // namespace ddp::launch

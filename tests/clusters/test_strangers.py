@@ -204,18 +204,18 @@ class StrangersTest(unittest.TestCase):
     def test_mixed_versions_name_both(self):
         host = self.elastic("host")
         host.wait_for("runs in 1")
-        one = raw(self.port, greeting(version=3))
-        self.assertEqual(one.recv(100, socket.MSG_WAITALL), wire_peer.MAGIC + b"\0\2")
-        host.wait_for("version 3 of the rendezvous protocol")
+        one = raw(self.port, greeting(version=4))
+        self.assertEqual(one.recv(100, socket.MSG_WAITALL), wire_peer.MAGIC + b"\0\3")
+        host.wait_for("version 4 of the rendezvous protocol")
         self.finish(host)
         # The other way round: the host is newer.
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = server.getsockname()[1]
             node = self.elastic("node", "--rdzv-conf=is_host=0")
             connection = server.accept()[0]
-            connection.sendall(wire_peer.MAGIC + b"\0\3")
+            connection.sendall(wire_peer.MAGIC + b"\0\4")
             self.assertEqual(node.process.wait(PATIENCE), 1)
-            self.assertRegex(node.text(), r"error: .* version 3 of the rendezvous protocol, this one .* version 2; install")
+            self.assertRegex(node.text(), r"error: .* version 4 of the rendezvous protocol, this one .* version 3; install")
             connection.close()
 
     # ---- connections that take up room

@@ -8,7 +8,7 @@ import select
 import socket
 import time
 
-MAGIC, VERSION = b"DDP-RUN/", 2
+MAGIC, VERSION = b"DDP-RUN/", 3
 
 
 def number(value, size):
@@ -90,7 +90,8 @@ class Agent(End):
         self.open(token, own, peer, (b"agent", b"host"))
 
     def hello(self, **changed):
-        self.send({**self.template, "id": os.urandom(8).hex(), "host": "python", "pid": os.getpid(), "port": 0, **changed})
+        own = os.urandom(8).hex()
+        self.send({**self.template, "id": own, "member": own, "host": "python", "pid": os.getpid(), "port": 0, **changed})
 
 
 class Host(End):

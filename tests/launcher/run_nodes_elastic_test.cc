@@ -388,7 +388,7 @@ TEST_CASE("garbage at the port of the rendezvous disturbs nobody", "[nodes]") {
   job.add().wait_for("WORLD_SIZE=1");
   const std::string big(3 << 20, '\xff');
   const std::string nonce(16, 'n'), proof(32, 'p');
-  const std::string hello = "DDP-RUN/" + std::string("\0\2", 2) + nonce;
+  const std::string hello = "DDP-RUN/" + std::string("\0\3", 2) + nonce;
   for (const std::string& bytes :
        {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\x16\x03\x01\x02"), big,
         std::string("DDP-"), "DDP-RUN1" + nonce, hello, hello + proof + "{}", hello + big,
@@ -402,7 +402,7 @@ TEST_CASE("garbage at the port of the rendezvous disturbs nobody", "[nodes]") {
 
 TEST_CASE("connections that are held open keep no node out", "[nodes]") {
   for (const std::string& start :
-       {std::string(), "DDP-RUN/" + std::string("\0\2", 2) + std::string(16, 'n')}) {
+       {std::string(), "DDP-RUN/" + std::string("\0\3", 2) + std::string(16, 'n')}) {
     Elastic job("1:2");
     job.add().wait_for("WORLD_SIZE=1");
     std::vector<std::unique_ptr<Stranger>> scanners;

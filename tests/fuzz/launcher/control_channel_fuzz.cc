@@ -19,7 +19,7 @@ namespace {
 
 using From = ConnectionKeys::From;
 
-const std::string kHello = "DDP-RUN/" + std::string("\0\2", 2) + std::string(16, 'n');
+const std::string kHello = "DDP-RUN/" + std::string("\0\3", 2) + std::string(16, 'n');
 
 void send_all(int fd, std::string_view bytes, ControlChannel& to) {
   while (!bytes.empty() && to.state() != ControlChannel::State::kClosed) {

@@ -76,7 +76,7 @@ struct Raw {
   std::unique_ptr<ControlChannel> channel;
 };
 
-const std::string kVersion("\0\2", 2);
+const std::string kVersion("\0\3", 2);
 const std::string kHello = "DDP-RUN/" + kVersion + std::string(16, 'n');
 
 TEST_CASE("two agents with the same token talk, in both directions and in order") {
@@ -173,13 +173,13 @@ TEST_CASE("another version is named by both ends, and nothing else is said") {
     CHECK(agent.channel->objection() == ControlChannel::Objection::kOtherVersion);
     CHECK_THAT(
         agent.channel->problem(),
-        Contains(hello[7] == '1' ? "version 1 of" : "version 257 of") && Contains(") version 2;"));
+        Contains(hello[7] == '1' ? "version 1 of" : "version 257 of") && Contains(") version 3;"));
     CHECK(agent.heard() == "DDP-RUN/" + kVersion);
   }
   Raw host(Side::kAgent);
-  host.say("DDP-RUN/" + std::string("\0\3", 2));  // as a host of version 3 answers
+  host.say("DDP-RUN/" + std::string("\0\4", 2));  // as a host of version 4 answers
   CHECK(host.channel->objection() == ControlChannel::Objection::kOtherVersion);
-  CHECK_THAT(host.channel->problem(), Contains("version 3 of") && Contains(") version 2;"));
+  CHECK_THAT(host.channel->problem(), Contains("version 4 of") && Contains(") version 3;"));
 }
 
 // An agent of the test's own that has been through the handshake.

@@ -77,7 +77,7 @@ std::vector<ControlMessage> one_of_each() {
           Refused{"because"},
           Note{"text"},
           Round{.info = info,
-                .successors = {{2, "10.0.0.2", 5002}, {3, "::1", 0}},
+                .successors = {{2, "10.0.0.2", 5002, "4567"}, {3, "::1", 0}},
                 .tally = {{-1, {1, 0}, milliseconds(5), "step=1"}, 4, 3, 2},
                 .changes = 5},
           Go{3},

@@ -203,4 +203,28 @@ void FaultSchedule::lose_host_before_its_round() {
   require(well, "the two nodes that are left form no job");
 }
 
+// All but one of the nodes that were to take part in a round are killed before it begins, one of
+// them before it has heard of it. They return with their files.
+void FaultSchedule::return_with_older_files() {
+  constexpr std::size_t kKept = 1, kLate = 2;
+  for (int i = 0; i < 3; ++i) start(i);
+  pass(seconds(40));
+  require(running_round() == 3, "the first round has not begun");
+  start(3);
+  const auto stopping = [this](std::size_t i) { return nodes_[i].stops.has_value(); };
+  pass_until(Net::now() + seconds(20), [&] { return stopping(0) && stopping(1) && stopping(2); });
+  nodes_[0].stops = nodes_[kLate].stops = Net::now() + milliseconds(500);
+  nodes_[kKept].stops = Net::now();
+  pass(milliseconds(200));
+  nodes_[kKept].paused_until = Net::now() + seconds(2);  // the others wait until it joins
+  pass(seconds(1));
+  nodes_[kLate].paused_until = Net::now() + seconds(60);
+  pass(milliseconds(1'500));
+  require(running_round() == 0 && !nodes_[kKept].round, "a round has begun without a node");
+  for (const int i : {0, 2, 3}) kill(i);
+  for (const int i : {0, 2, 3}) start(i);
+  const bool well = pass_until(Net::now() + seconds(60), [&] { return running_round() == 4; });
+  require(well, "nodes that are back with older files form no job with the one that was there");
+}
+
 }  // namespace ddp::test

@@ -48,6 +48,7 @@ class FaultSchedule {
   void lose_rack(bool silently);
   void wake_at_former_host();
   void lose_host_before_its_round();
+  void return_with_older_files();
   /// After run(): whether the nodes that were left formed a job.
   bool went_on() const { return went_on_; }
 

@@ -21,7 +21,8 @@ using test::TempFolder;
 using test::text_of;
 
 const std::vector<Endpoint> kEndpoints{{"n1", 29400}, {"n2", 29400}};
-const LastMembers kMembers{.epoch = (3LL << 36) + 1,
+const LastMembers kMembers{.member = "89",
+                           .epoch = (3LL << 36) + 1,
                            .places = {{"10.0.0.1", 29400}, {"fe80::1%lo", 4000}}};
 
 MembersFile file_in(const TempFolder& folder, const std::string& run_id = "job",
@@ -40,6 +41,7 @@ TEST_CASE("a returning node reads the members that its last agent wrote, from a 
   }
   MembersFile file = file_in(folder);
   const LastMembers read = file.read();
+  CHECK(read.member == "89");
   CHECK(read.epoch == kMembers.epoch);
   CHECK(read.places == kMembers.places);
   CHECK_FALSE(read.alone);

@@ -14,7 +14,7 @@ JobHistory after(int rounds, const Nodes& order, int expected, int dead) {
   history.nodes = static_cast<int>(order.size()) + 1;
   for (const int node : order) {
     const auto place = static_cast<int>(history.order.size());
-    history.order.emplace(std::pair(Job::address_of(node), 5000 + node), place);
+    history.order.emplace(named("m", node), place);
   }
   return history;
 }
@@ -92,6 +92,37 @@ TEST_CASE("a new host waits for all nodes of a round that may never have begun")
     job.deliver().end_stopped({2, 3}).join(2).join(3).pass(seconds(1));
     CHECK(job.order() == Nodes{2, 3});
   }
+}
+
+TEST_CASE(
+    "an agent at the address of one of the last round is not that one, unless it remembers it") {
+  for (const bool remembers : {false, true}) {
+    Job job(elastic(1, 4), after(1, {2, 3}, 2, 0));  // three nodes, none of them dead
+    Hello hello = job.hello_of(3);
+    hello.id = "another";
+    if (!remembers) hello.member = "another";
+    job.come({2}).greet(3, hello).join(3).pass(seconds(2));
+    CHECK(job.rounds(2) == (remembers ? 1 : 0));
+    CHECK(job.membership.has_lost_mandate(job.now) == !remembers);
+  }
+}
+
+TEST_CASE(
+    "a new host of a round that may never have begun goes on with the nodes that have returned") {
+  JobHistory history = after(1, {2, 3}, 3, 1);
+  history.begun = false;
+  Job job(elastic(1, 4), history);
+  const auto returned = [&](int node, long long epoch) {
+    Hello hello = job.hello_of(node);
+    hello.id = named("new", node);
+    hello.epoch = epoch;
+    hello.returned = true;
+    return hello;
+  };
+  job.come({2}).greet(3, returned(3, 5)).join(3).pass(milliseconds(1'999));
+  CHECK(job.rounds(2) == 0);
+  job.greet(1, returned(1, 7)).join(1).pass(milliseconds(0));  // it had accepted the round
+  CHECK(job.rounds(2) == 1);
 }
 
 TEST_CASE("newcomers take no place in a round that a node of the last one needs") {
@@ -330,6 +361,7 @@ TEST_CASE("successors are the nodes of the round in order, without the host") {
   REQUIRE(successors.size() == 2);
   CHECK((successors[0].node == 2 && successors[1].node == 3));
   CHECK((successors[0].address == "10.0.0.2" && successors[0].port == 5002));
+  CHECK(successors[0].member == "m2");
 }
 
 }  // namespace

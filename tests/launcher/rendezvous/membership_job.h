@@ -65,7 +65,8 @@ struct Job {
             .role = "trainer",
             .max_restarts = rules.restarts.max_restarts,
             .agreed = agreed_values(rules),
-            .port = 5000 + node};
+            .port = 5000 + node,
+            .member = named("m", node)};
   }
   static std::string address_of(int node) { return named("10.0.0.", node); }
 

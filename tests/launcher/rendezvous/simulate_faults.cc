@@ -153,6 +153,9 @@ int repeat_found(Options options) {
     FaultSchedule(options, 1).wake_at_former_host();
     options.nodes = 3;
     FaultSchedule(options, 1).lose_host_before_its_round();
+    options.nodes = 4;
+    options.files = 1;
+    FaultSchedule(options, 1).return_with_older_files();
   } catch (const BrokenRule& error) {
     ++broken;
     fmt::print(stderr, "{}\n", error.what());

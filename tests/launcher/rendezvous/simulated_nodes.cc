@@ -116,7 +116,7 @@ JobHistory SimulatedNodes::history() const {
   const Round& round = *nodes_.front()->round;
   JobHistory history{.rounds = round.info.restart_count + 1, .tally = round.tally};
   for (const Successor& one : round.successors)
-    history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
+    history.order.emplace(one.member, static_cast<int>(history.order.size()));
   history.expected = count();
   history.epoch = round.info.epoch;
   history.nodes = count();
@@ -164,6 +164,7 @@ void SimulatedNodes::connect(Node& node) {
                            .max_restarts = 3,
                            .agreed = agreed_values(host_->rules()),
                            .port = node.succession_port,
+                           .member = std::to_string(node.number),
                            .epoch = node.proposed ? node.proposed->info.epoch : -1});
   watch(key_of(node.number, -1), fd, node.channel->wanted(), node.watched);
 }

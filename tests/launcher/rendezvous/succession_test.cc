@@ -69,12 +69,12 @@ struct Voter {
     return *this;
   }
   Succession::Step next() {
-    return succession.next(findings, {now, own, followers, later}, /*alone=*/false);
+    return succession.next(findings, {now, own, followers, later, endpoints}, /*alone=*/false);
   }
 
   Clock::time_point now = Clock::now();
   Succession succession;
-  std::vector<Inquiry::Finding> findings;
+  std::vector<Inquiry::Finding> findings, endpoints;
   std::vector<Hello> followers, later;
   Place own{"10.0.0.9", 5009};
 };
@@ -170,6 +170,47 @@ TEST_CASE("a round that may never have begun gives no right without all of its n
     last.host_id = std::to_string(last.node);
     CHECK(Voter(last, std::nullopt).followed_by({3, 4}).next().kind == Kind::kWait);
   }
+}
+
+TEST_CASE(
+    "a round that may never have begun goes on with all of its nodes, those of them that returned "
+    "as well") {
+  LastRound last = hosted_by_first(3, 2);
+  last.begun = false;
+  Voter second(last, kEndpoint);
+  second.refused(kEndpoint).followed_by({1, 3});
+  for (Hello& one : second.followers) one.returned = true;
+  CHECK(second.next().kind == Kind::kHost);
+  second.followers.pop_back();
+  CHECK(second.next().kind == Kind::kWait);  // the one that follows may be the dead one
+}
+
+TEST_CASE("the nodes of a round are known by what they remember, not by their addresses") {
+  Round last = hosted_by_first(3, 2).round;
+  last.successors[1].member = "third";
+  Hello hello;
+  hello.port = 5003;  // node 3's
+  hello.member = "another";
+  hello.epoch = kEpoch - 1;
+  CHECK_FALSE(took_part(last, hello));
+  hello.member = "third";  // it has not accepted the round
+  CHECK(took_part(last, hello));
+}
+
+TEST_CASE("a host at an endpoint is followed if it has a later round than this node") {
+  Voter second(hosted_by_first(3, 2), kEndpoint);
+  const Place endpoint{"10.0.0.4", 29400}, elsewhere{"10.0.0.5", 5005};
+  second.endpoints = {{.place = endpoint, .found = Found::kAnswer}};
+  Status& status = second.endpoints.front().status;
+  status = {.id = "another", .run_id = "job", .epoch = kEpoch, .hosts = true};
+  CHECK(second.next().kind == Kind::kWait);  // a job of nodes that know nothing of this one
+  status.epoch = kEpoch + 1;
+  CHECK(second.next().place == endpoint);
+  status.hosts = false;
+  CHECK(second.next().kind == Kind::kWait);
+  status.address = elsewhere.address;
+  status.port = elsewhere.port;
+  CHECK(second.next().place == elsewhere);
 }
 
 TEST_CASE("an agent hosts once it holds the node that was alone in the latest round") {
