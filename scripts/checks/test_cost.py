@@ -63,7 +63,7 @@ def main():
     arguments = parser.parse_args()
     listed = subprocess.run(["ctest", "--test-dir", arguments.build, "--show-only=json-v1", "-L", arguments.L], capture_output=True,
                             text=True, check=True).stdout
-    tests = [test for test in json.loads(listed)["tests"] if re.search(arguments.R, test["name"])]
+    tests = [test for test in json.loads(listed)["tests"] if "command" in test and re.search(arguments.R, test["name"])]
     rows = []
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool, open(arguments.out, "w", encoding="utf-8") as out:
         for done in concurrent.futures.as_completed([pool.submit(measure, test) for test in tests]):

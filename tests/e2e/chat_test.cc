@@ -167,46 +167,6 @@ TEST_CASE("conversations longer than the context are cut, and those without a ta
              Contains("unanswered.jsonl: no conversation has a target"));
 }
 
-TEST_CASE("conversations that cannot be used are refused in one line") {
-  const ChatPlace place;
-  const auto refused = [&](const Words& keys) { return chat_refusal(alone(place, keys)); };
-  CHECK_THAT(refused({"data_config.tokenizer=null"}),
-             Contains("data_config.tokenizer: is not given") && Contains("a folder"));
-  CHECK_THAT(refused({"data_config.tokenizer=byte"}), Contains("data_config.tokenizer: is byte"));
-  const auto of_sources = [&](const std::string& sources) {
-    return refused({"~data_config.path", "data_config.sources=[" + sources + "]"});
-  };
-  CHECK_THAT(of_sources("{path: chats/train.jsonl, weight: 0}"), Contains("the weights sum to 0"));
-  CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: none.jsonl}"),
-             Contains("data_config.sources: ") && Contains("none.jsonl: No such file"));
-  place.write("unanswered.jsonl", R"({"messages": [{"role": "user", "content": "x"}]})");
-  CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: unanswered.jsonl}"),
-             Contains("data_config.sources: ") &&
-                 Contains("unanswered.jsonl: none of 1 conversations has a target"));
-  std::filesystem::remove(place / "unanswered.jsonl");
-  CHECK_THAT(refused({"data_config.format=text", "data_config.loss_on=all"}),
-             Contains("data_config.loss_on: is for data_config.format=chat"));
-  CHECK_THAT(refused({"data_config.mask_documents=true"}), Contains("data_config.mask_documents"));
-  CHECK_THAT(refused({"trainer_config.batch_size=500"}),
-             Contains("200 training conversations make ") && Contains("fewer than"));
-  place.set_training("");
-  CHECK_THAT(refused({}), Contains("chats/train.jsonl: holds no conversations"));
-  place.set_training("{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [{}]}\n");
-  CHECK_THAT(refused({}), Contains("chats/train.jsonl:2: 'role' is missing"));
-  std::filesystem::remove(place / "chats/chat_template.jinja");
-  CHECK_THAT(refused({}), Contains("chats: has no chat template"));
-  place.write("chats/chat_template.jinja", "{% for m in messages %}\n{% macro a() %}{% endfor %}");
-  CHECK_THAT(refused({}),
-             Contains("chats/chat_template.jinja: the chat template: line 2: 'macro'"));
-  place.write("chats/chat_template.jinja", "{{ messages[0].content }}");
-  CHECK_THAT(refused({}), Contains("chat_template.jinja: the chat template writes no assistant"));
-  place.write("chats/chat_template.jinja",
-              "{% for m in messages %}{{ m.content }}{% if m.role == 'user' or loop.last %}"
-              "<|im_end|>{% endif %}{% endfor %}");
-  CHECK_THAT(refused({}), Contains("chats/chat_template.jinja: what the chat template writes"));
-  CHECK(place.new_files() == std::set<std::string>{"chats"});
-}
-
 TEST_CASE("a chat remembers what was said until it is reset or its context is full") {
   const ChatPlace place;
   succeed(alone(place));
@@ -255,20 +215,6 @@ TEST_CASE("later turns, for which the cache is kept, are what the whole text is 
       text += answer + "<|im_end|>\n";
     }
   }
-}
-
-TEST_CASE("a chat without a template, and options that do not belong to one, are refused") {
-  const Workspace texts;
-  succeed(alone(texts, {"trainer_config.max_steps=2"}));
-  CHECK_THAT(chat_refusal(chatting(texts, "Hello\n")),
-             Contains("--chat: snapshot.pt has no chat template"));
-  const auto refused = [&](const Words& options) {
-    return chat_refusal(trainer(texts, joined({"generate", "--snapshot", "snapshot.pt"}, options)));
-  };
-  CHECK_THAT(refused({"--chat", "--num_samples", "2"}),
-             Contains("--num_samples: conflicts with --chat"));
-  CHECK_THAT(refused({"--prompt", "a", "--system", "b"}), Contains("--system: belongs to --chat"));
-  CHECK_THAT(refused({"--chat", "--prompt", ""}), Contains("--prompt: is empty"));
 }
 
 }  // namespace ddp::test

@@ -7,6 +7,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 
 namespace ddp::test {
 namespace {
@@ -47,8 +48,8 @@ const Damage kDamages[] = {
 };
 
 TEST_CASE("a damaged snapshot is named, and the one before it leads to the same end") {
-  const Workspace unbroken, half;
-  succeed(alone(unbroken));
+  const Workspace half;
+  const Unbroken unbroken(0);
   train_half(half);
   for (const auto& damage : kDamages) {
     INFO("snapshot " << damage.name);
@@ -66,8 +67,8 @@ TEST_CASE("a damaged snapshot is named, and the one before it leads to the same 
 }
 
 TEST_CASE("two ranks fall back together") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   succeed(launched(place, 2, kHalf));
   flip_bit_of_tensor(place.snapshot());
   const auto run = succeed(launched(place, 2));
@@ -77,8 +78,8 @@ TEST_CASE("two ranks fall back together") {
 }
 
 TEST_CASE("a kill after a fallback goes on from it, too") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   succeed(launched(place, 2, kHalf));
   flip_bit_of_tensor(place.snapshot());
   const auto run =

@@ -46,14 +46,6 @@ const Words kNamedSets = {"data_config.eval_sets={wiki: wiki.txt, code: code.txt
                           "data_config.path=web.txt", "data_config.tokenizer=byte",
                           "trainer_config.eval_every_steps=5"};
 
-std::string data_refusal(const ChildOptions& command) {
-  const auto run = finish(command);
-  INFO(run.err);
-  CHECK(run.exit == 2);
-  REQUIRE(errors_of(run.err).size() == 1);
-  return errors_of(run.err).front();
-}
-
 void check_exact(const Words& keys, bool tokens) {
   const SourcesPlace whole, killed, two;
   for (const SourcesPlace* place : {&whole, &killed, &two})
@@ -144,32 +136,6 @@ TEST_CASE("named sets are evaluated by two ranks with the digits of one, and cha
   REQUIRE(of_one.size() == of_two.size());
   for (std::size_t i = 0; i < of_one.size(); ++i)
     CHECK(of_one[i].at("wiki_loss") == of_two[i].at("wiki_loss"));
-}
-
-TEST_CASE("sources, sets and masks that cannot be used are refused in one line") {
-  const SourcesPlace place;
-  const auto with = [&](const Words& more) { return data_refusal(alone(place, more)); };
-  const auto sources = [&](const std::string& list) {
-    return with({"~data_config.path", "data_config.sources=" + list, "data_config.tokenizer=byte"});
-  };
-  CHECK_THAT(sources("[{path: web.txt, weight: 0}, {path: code.txt, weight: 0}]"),
-             Contains("data_config.sources: the weights sum to 0; give"));
-  CHECK_THAT(sources("[{path: web.txt, weight: -1}]"), Contains("entry 0: weight: -1"));
-  CHECK_THAT(sources("[{path: web.txt, wait: 1}]"),
-             Contains("'wait' is not a key of a source; known: path, weight"));
-  CHECK_THAT(sources("[{weight: 1}]"), Contains("entry 0: has no path"));
-  CHECK_THAT(sources("[{path: gone.txt}]"),
-             Contains("data_config.sources: gone.txt: No such file"));
-  CHECK_THAT(with({"data_config.sources=[{path: web.txt}]"}),
-             Contains("conflicts with data_config.path"));
-  CHECK_THAT(with({"~data_config.path", "data_config.sources=[{path: web.txt}, {path: code.txt}]"}),
-             Contains("data_config.sources: ") && Contains("set data_config.tokenizer to byte"));
-  CHECK_THAT(with({"data_config.mask_documents=true"}),
-             Contains("data_config.mask_documents: the tokenizer (char) has no end-of-text token"));
-  CHECK_THAT(with({"data_config.eval_sets={wiki: gone.txt}"}), Contains("data_config.eval_sets"));
-  CHECK_THAT(with({"data_config.eval_sets={wiki: wiki.txt}", "data_config.train_split=1",
-                   "data_config.tokenizer=byte"}),
-             Contains("data_config.eval_sets: are evaluated next to the evaluation data"));
 }
 
 }  // namespace ddp::test

@@ -10,6 +10,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 
 namespace ddp::test {
@@ -48,13 +49,13 @@ const Words kEveryPhase = {"rank=1 step=3 phase=data kind=kill attempt=0",
                            "rank=0 step=35 phase=published kind=kill attempt=9"};
 
 TEST_CASE("a job that is killed in every phase, once in each, ends as the unbroken one") {
-  const Workspace unbroken, place;
-  const auto whole = succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const auto run = succeed(launched(place, 2, {plan_of(kEveryPhase)}, kTwentyRestarts));
   INFO(run.out << run.err);
   CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 0 in step 35, phase published"));
   check_same_end(unbroken, place);
-  CHECK(steps_of(log_of(place)) == steps_of(whole.out));
+  CHECK(steps_of(log_of(place)) == steps_of(unbroken.out));
   // Each restart is in the account, with its cause.
   const Json summary = summary_of(place);
   REQUIRE(summary.at("restarts").size() == 10);
@@ -64,8 +65,8 @@ TEST_CASE("a job that is killed in every phase, once in each, ends as the unbrok
 }
 
 TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroken one") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const Words faults = {"rank=0 step=6 phase=forward kind=abort attempt=0",
                         "rank=1 step=13 phase=optimizer kind=exit value=3 attempt=1"};
   const auto run = succeed(launched(place, 2, {plan_of(faults)}, kTwentyRestarts));
@@ -75,8 +76,8 @@ TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroke
 }
 
 TEST_CASE("with copies in memory a kill costs at most one step") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const Words faults = {"rank=1 step=18 phase=backward kind=kill attempt=0",
                         "rank=0 step=29 phase=optimizer kind=kill attempt=1"};
   const auto run = succeed(launched(place, 2,
@@ -92,8 +93,8 @@ TEST_CASE("with copies in memory a kill costs at most one step") {
 }
 
 TEST_CASE("a stopped rank is found by its silence, named, and the job ends as the unbroken one") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   auto options = launched(
       place, 2,
       {plan_of({"rank=1 step=12 phase=forward kind=stop"}), "distributed_config.hang_timeout_s=1"},
@@ -365,8 +366,8 @@ TEST_CASE("four ranks, then two, then three, then four: the same samples, the sa
 }
 
 TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   {
     ChildProgram job(launched(place, 2, {"trainer_config.save_every_steps=1000"}));
     job.wait_for("Step 7 | Train", 1, kPatience);
@@ -379,8 +380,8 @@ TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been")
 }
 
 TEST_CASE("a signal during an evaluation breaks it off, and the resumed run makes it") {
-  const Workspace unbroken, place;
-  const auto whole = succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   std::string output;
   {
     ChildProgram job(launched(place, 2,
@@ -394,13 +395,13 @@ TEST_CASE("a signal during an evaluation breaks it off, and the resumed run make
   }
   output += succeed(launched(place, 2)).out;
   INFO(output);
-  CHECK(evaluations_of(output) == evaluations_of(whole.out));
+  CHECK(evaluations_of(output) == evaluations_of(unbroken.out));
   check_same_end(unbroken, place);
 }
 
 TEST_CASE("a signal during the last evaluation loses nothing: the next run makes and keeps it") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   {
     ChildProgram job(launched(place, 2,
                               {plan_of({"rank=0 step=40 phase=evaluation kind=slow value=300",
@@ -458,9 +459,9 @@ bool can_mount(const Workspace& place) {
 
 TEST_CASE(
     "on a disk that holds one snapshot less than wanted the oldest goes, and the run goes on") {
-  const Workspace unbroken, place;
+  const Workspace place;
   if (!can_mount(place)) return say_skipped("no user namespaces here");
-  succeed(alone(unbroken));
+  const Unbroken unbroken(0);
   std::filesystem::create_directory(place / "disk");
   const auto options = alone(place, {"trainer_config.snapshot_path=disk/snapshot.pt",
                                      "trainer_config.save_total_limit=3"});

@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 
 namespace ddp::test {
@@ -12,8 +13,8 @@ namespace {
 using Catch::Contains;
 
 TEST_CASE("a process that was suspended ends when another one has taken its run over") {
-  const Workspace unbroken, place;
-  succeed(alone(unbroken));
+  const Workspace place;
+  const Unbroken unbroken(0);
   ChildProgram suspended(
       alone(place, {"trainer_config.max_steps=100000",
                     R"(trainer_config.fault_plan=["step=12 phase=optimizer kind=stop"])"}));

@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 
 namespace ddp::test {
 namespace {
@@ -66,8 +67,8 @@ TEST_CASE("the new run's damaged snapshot leads to its own older one") {
 }
 
 TEST_CASE("a snapshot of a trainer that knew no runs is gone on from") {
-  const Workspace unbroken, place;
-  succeed(alone(unbroken));
+  const Workspace place;
+  const Unbroken unbroken(0);
   succeed(alone(place, up_to_step(25, 2)));
   for (const auto& file : {place.snapshot(), place.older(20)}) rewrite_metadata(file, "run_id", "");
   fs::remove(place / "snapshot.pt.manifest.json");

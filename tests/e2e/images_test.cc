@@ -50,13 +50,6 @@ Words also(Words words, const Words& more) {
 const std::string kTwoMicroBatches = "trainer_config.grad_accumulation_steps=2";
 const std::string kLocalNorm = "image_config.batch_norm=local";
 
-void check_image_refusal(const Finished& run, const Words& said) {
-  INFO(run.err);
-  CHECK(run.exit == 2);
-  REQUIRE(errors_of(run.err).size() == 1);
-  for (const auto& text : said) CHECK_THAT(run.err, Contains(text));
-}
-
 /// A run that has trained, to be used.
 void train_images(const Workspace& place, const Words& overrides = {}) {
   succeed(alone(place, overrides));
@@ -225,58 +218,6 @@ TEST_CASE("with broken images two ranks still learn as one process with two micr
   succeed(launched(two, 2, skip));
   succeed(alone(one, also(skip, {kTwoMicroBatches})));
   CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-}
-
-TEST_CASE("images that do not fit are refused with one line") {
-  const ImageWorkspace place;
-  fs::create_directories(place / "empty/a");
-  const auto run_with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
-  check_image_refusal(run_with({"data_config.path=empty"}), {"empty/a", "no PNG or JPEG file"});
-  fs::create_directories(place / "flat");
-  check_image_refusal(run_with({"data_config.path=flat"}), {"flat", "contains no folder"});
-  check_image_refusal(run_with({"data_config.path=config.yaml"}),
-                      {"config.yaml", "not an idx file"});
-  place.write("cut-images", idx_head({3, kSide, kSide}) + "abc");
-  check_image_refusal(run_with({"data_config.path=cut-images"}),
-                      {"cut-images", "3 of the 192 bytes"});
-  place.write("wide-images", idx_head({1, 2, 3}) + "abcdef");
-  place.write("wide-labels", idx_head({1}) + std::string(1, '\1'));
-  check_image_refusal(run_with({"data_config.eval_path=wide-images"}),
-                      {"data_config.eval_path", "is 3x2", "takes 8x8",
-                       "resize it, or train with image_config.size"});
-  place.write("wide-labels", idx_head({1}) + std::string(1, '\11'));
-  check_image_refusal(run_with({"data_config.eval_path=wide-images"}),
-                      {"has label 9", "has 4 labels"});
-  place.write("wide-labels", idx_head({2}) + "ab");
-  check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"wide-labels", "need 1"});
-  place.write("flat-images", idx_head({6}) + "abcdef");
-  check_image_refusal(run_with({"data_config.path=flat-images"}), {"its shape is 6"});
-  check_image_refusal(run_with({"gpt_config.n_layer=2"}),
-                      {"gpt_config.n_layer", "image_classification"});
-  check_image_refusal(run_with({"image_config.network=dense", kLocalNorm}),
-                      {"image_config.batch_norm"});
-  check_image_refusal(run_with({"trainer_config.batch_size=500"}),
-                      {"fewer than trainer_config.batch_size"});
-}
-
-TEST_CASE("a snapshot of images is no language model, and of other images is not resumed") {
-  const ImageWorkspace place;
-  train_images(place, {"trainer_config.max_steps=2"});
-  check_image_refusal(
-      finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
-      {"was trained with task image_classification"});
-  check_image_refusal(
-      finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
-      {"was trained with task image_classification; trainer export is for causal_lm, masked_lm "
-       "and text_classification"});
-  check_image_refusal(
-      finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
-      {"--input FILE"});
-  check_image_refusal(finish(alone(place, {"image_config.width=32"})), {"image_config.width"});
-  write_idx(place, "other", 30, 5);
-  const auto elsewhere = finish(alone(place, {"data_config.path=text.txt", "task=causal_lm",
-                                              "~image_config", "data_config.eval_path=null"}));
-  check_image_refusal(elsewhere, {"was trained with task image_classification, not causal_lm"});
 }
 
 }  // namespace ddp::test

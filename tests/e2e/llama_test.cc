@@ -97,21 +97,4 @@ TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
   }
 }
 
-TEST_CASE("a Llama's snapshot that does not fit is refused in one line") {
-  const LlamaPlace place;
-  succeed(alone(place, {"trainer_config.max_steps=5"}));
-  const auto refused = [&place](const Words& overrides) {
-    const auto run = finish(alone(place, overrides));
-    CHECK(run.exit == 2);
-    REQUIRE(errors_of(run.err).size() == 1);
-    return errors_of(run.err).front();
-  };
-  CHECK_THAT(refused({"llama_config.n_kv_head=1"}), Contains("llama_config.n_kv_head"));
-  CHECK_THAT(refused({"llama_config.qk_norm=true"}), Contains("llama_config.qk_norm"));
-  const Workspace gpt;
-  succeed(alone(gpt, {"trainer_config.max_steps=1"}));
-  CHECK_THAT(refused({"llama_config.init_from=" + gpt.snapshot()}),
-             Contains("is a snapshot of model gpt; give one of llama"));
-}
-
 }  // namespace ddp::test

@@ -47,14 +47,6 @@ Words and_also(Words words, const Words& more) {
   return words;
 }
 
-std::string refusal_of(const ChildOptions& command) {
-  const auto run = finish(command);
-  INFO(run.err);
-  CHECK(run.exit == 2);
-  REQUIRE(errors_of(run.err).size() == 1);
-  return errors_of(run.err).front();
-}
-
 }  // namespace
 
 TEST_CASE("a run with adapters saves these alone, and resumes bit for bit after a kill") {
@@ -131,58 +123,6 @@ TEST_CASE("adapters are evaluated, merged and exported with the model that they 
     CHECK(memory.at("optimizer") == 8 * adapters);
     CHECK(memory.at("snapshot_copy") == 12 * adapters);
   }
-}
-
-TEST_CASE("adapters whose model is missing or another one are refused in one line") {
-  for (const std::string& model : kLoraModels) {
-    INFO(model);
-    const LoraPlace place(model);
-    succeed(alone(place, {"trainer_config.max_steps=5"}));
-    const Words generate = {"generate", "--snapshot", "snapshot.pt", "--prompt", "the "};
-    std::filesystem::rename(place / "base.pt", place / "away.pt");
-    CHECK_THAT(refusal_of(trainer(place, generate)), Contains("no such folder or snapshot"));
-    CHECK_THAT(refusal_of(alone(place)), Contains("base.pt"));
-    succeed(trainer(place, {"export", "--snapshot", "away.pt", "--output", "other"}));
-    // The same weights from other files are the same model; a trained one is another.
-    std::filesystem::rename(place / "other", place / "base.pt");
-    succeed(trainer(place, generate));
-    std::filesystem::remove_all(place / "base.pt");
-    const std::string section = place.gpt ? "gpt_config" : "llama_config";
-    succeed(alone(place, and_also(kWithoutLora, {section + ".init_from=away.pt"})));
-    CHECK_THAT(refusal_of(trainer(place, generate)),
-               Contains("is not the model that the adapters"));
-    CHECK_THAT(refusal_of(trainer(place, {"eval", "--snapshot", "snapshot.pt"})),
-               Contains("is not the model that the adapters"));
-    CHECK_THAT(refusal_of(alone(place)), Contains("is not the model that the adapters"));
-  }
-}
-
-TEST_CASE("what adapters cannot be is refused in one line") {
-  const LoraPlace place(kLoraModels[1]);
-  CHECK_THAT(refusal_of(alone(place, {"lora.targets=[c_attn]"})),
-             Contains("lora.targets: 'c_attn' matches no linear layer; those of this model end in "
-                      "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
-  CHECK_THAT(refusal_of(alone(place, {"lora.rank=0"})),
-             Contains("has no effect without lora.rank"));
-  CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=null", "llama_config.n_layer=2",
-                                      "llama_config.n_head=2", "llama_config.n_embd=32"})),
-             Contains("set llama_config.init_from"));
-  CHECK_THAT(refusal_of(alone(place, {"trainer_config.freeze=[model.embed*]"})),
-             Contains("no parameter matches 'model.embed*'"));
-  succeed(alone(place, {"trainer_config.max_steps=2"}));
-  CHECK_THAT(refusal_of(alone(place, {"lora.rank=8"})),
-             Contains("lora.rank is 4 there, 8 in this"));
-  const auto exported = [&place](const Words& more) {
-    return refusal_of(trainer(place, and_also({"export", "--output", "out"}, more)));
-  };
-  CHECK_THAT(exported({"--snapshot", "snapshot.pt"}), Contains("add --merge for the whole model"));
-  CHECK_THAT(exported({"--snapshot", "snapshot.pt", "--merge", "--format", "peft"}),
-             Contains("keep one"));
-  CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
-             Contains("is no snapshot of adapters"));
-  CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
-                                      "trainer_config.snapshot_path=new.pt"})),
-             Contains("is a snapshot of adapters"));
 }
 
 }  // namespace ddp::test

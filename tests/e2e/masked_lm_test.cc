@@ -167,55 +167,5 @@ TEST_CASE("texts with masks come from a file or from standard input as well") {
                 {"--input: .: Is a directory"});
 }
 
-TEST_CASE("what cannot be predicted is refused in one line") {
-  const MaskedWorkspace place;
-  succeed(alone(place, {"trainer_config.max_steps=1"}));
-  const auto predict = [&](const std::string& text) {
-    return finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", text}));
-  };
-  check_refused(predict(""), {"--text", "empty"});
-  check_refused(predict("The brook ran."), {"--text", "no [MASK]"});
-  check_refused(
-      predict("[MASK] the brook ran and ran and ran and ran and ran and ran and ran and ran "
-              "and ran and ran and ran and ran."),
-      {"--text", "the model takes 24"});
-}
-
-TEST_CASE("a vocabulary without a mask, lines that are too short and another shape are refused") {
-  const MaskedWorkspace place;
-  place.write("other.txt", std::string("[PAD]\n[UNK]\n[CLS]\n[SEP]\n") + kVocabularyWords);
-  check_refused(finish(alone(place, {"data_config.tokenizer=other.txt"})),
-                {"data_config.tokenizer", "has no [MASK]", "add it to vocab.txt, or train"});
-  check_refused(finish(alone(place, {"data_config.tokenizer=null"})),
-                {"data_config.tokenizer", "trainer tokenize --tokenizer wordpiece"});
-  check_refused(finish(alone(place, {"data_config.min_characters=1000"})),
-                {"data_config.path", "0 of its 90 lines have 1000 characters"});
-  check_refused(finish(alone(place, {"gpt_config.n_layer=2"})), {"gpt_config.n_layer"});
-  check_refused(finish(alone(place, {"bert_config.n_head=5"})), {"bert_config.n_embd"});
-  succeed(alone(place, {"trainer_config.max_steps=1"}));
-  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
-  check_refused(finish(alone(place, {"trainer_config.snapshot_path=new.pt",
-                                     "bert_config.init_from=exported", "bert_config.n_embd=64"})),
-                {"bert_config.init_from", "n_embd is 32 there, 64 here"});
-  // As many tokens, but others: the embeddings would be those of other words.
-  std::string twisted = std::string(kSpecialTokens) + kVocabularyWords;
-  twisted.replace(twisted.find("oak"), 3, "elm");
-  place.write("twisted.txt", twisted);
-  check_refused(
-      finish(alone(place, {"trainer_config.snapshot_path=new.pt", "bert_config.init_from=exported",
-                           "data_config.tokenizer=twisted.txt"})),
-      {"data_config.tokenizer: ", "another vocabulary than that of bert_config.init_from=",
-       "data_config.tokenizer=null"});
-  succeed(alone(place, {"trainer_config.snapshot_path=new.pt", "trainer_config.max_steps=1",
-                        "bert_config.init_from=exported", "data_config.tokenizer=null"}));
-  // As transformers saved before safetensors.
-  std::filesystem::rename(place / "exported/model.safetensors",
-                          place / "exported/pytorch_model.bin");
-  check_refused(
-      finish(alone(place, {"trainer_config.snapshot_path=newer.pt",
-                           "bert_config.init_from=exported", "data_config.tokenizer=null"})),
-      {"exported/model.safetensors: no such file", "save_pretrained(NEW_FOLDER)"});
-}
-
 }  // namespace
 }  // namespace ddp::test

@@ -10,6 +10,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 
 namespace ddp::test {
 namespace {
@@ -66,8 +67,8 @@ TEST_CASE("metrics.jsonl holds each step's numbers, and the run's facts stand be
 }
 
 TEST_CASE("a job that was killed three times has recorded each step once, as the unbroken one") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const Words faults = {"rank=1 step=13 phase=optimizer kind=kill attempt=0",
                         "rank=0 step=25 phase=writing kind=kill attempt=1",
                         "rank=0 step=30 phase=forward kind=kill attempt=2"};

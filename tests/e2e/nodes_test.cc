@@ -11,6 +11,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 #include "tests/support/loopback.h"
 
@@ -61,8 +62,8 @@ void wait_until_alone(const Workspace& place, const std::vector<pid_t>& early) {
 }
 
 TEST_CASE("two nodes of one rank end as one node of two ranks") {
-  const Workspace one, two;
-  succeed(launched(one, 2));
+  const Workspace two;
+  const Unbroken one(2);
   const int port = unused_port();
   ChildProgram second(fixed_node(two, 1, port));
   ChildProgram first(fixed_node(two, 0, port));
@@ -73,8 +74,8 @@ TEST_CASE("two nodes of one rank end as one node of two ranks") {
 
 // Rank 0 is slow at step 13, and meanwhile the other node is killed.
 TEST_CASE("a node that is killed and replaced costs nothing but time") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const int port = unused_port();
   const Words options = {
       "trainer_config.save_every_steps=5",
@@ -95,8 +96,8 @@ TEST_CASE("a node that is killed and replaced costs nothing but time") {
 
 // The first attempt stands still until a rank is killed, and so does the second.
 TEST_CASE("warm spares of two nodes take over together") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const int port = unused_port();
   const Words overrides = {
       "trainer_config.save_every_steps=5", "distributed_config.hang_timeout_s=0",

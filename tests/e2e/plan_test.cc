@@ -144,28 +144,6 @@ TEST_CASE("plan takes the links that doctor has measured between two ranks") {
   CHECK_THAT(text, Contains("between ranks (measured on 2 ranks: links.json)"));
 }
 
-TEST_CASE("plan refuses what it cannot compute in one line") {
-  const Workspace place;
-  place.write("other.json", "{}");
-  for (const Words& wrong : std::vector<Words>{{"--gpus=0"},
-                                               {"--memory=0"},
-                                               {"--link=0"},
-                                               {"--nodes=3"},
-                                               {"--doctor=other.json"},
-                                               {"--doctor=nowhere.json"},
-                                               {"--config=nowhere.yaml"},
-                                               {"data_config.path=nowhere.txt"},
-                                               {"trainer_config.global_batch_size=4"},
-                                               {"distributed_config.strategy=zero9"}}) {
-    const auto run = finish(trainer(place, planning(wrong)));
-    INFO(wrong[0] << "\n" << run.out << run.err);
-    CHECK(run.exit == 2);
-    CHECK(run.out.empty());
-    CHECK(errors_of(run.err).size() == 1);
-    CHECK(run.err.find('\n') == run.err.size() - 1);
-  }
-}
-
 TEST_CASE("plan accepts exactly what training accepts") {
   const Workspace place;
   const auto report = Json::parse(planned(place, and_json({})));

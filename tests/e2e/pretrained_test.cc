@@ -53,20 +53,6 @@ void check_refused(const Finished& run, const std::string& said) {
   CHECK_THAT(run.err, Contains(said));
 }
 
-TEST_CASE("a snapshot that cannot be begun with is refused in one line") {
-  const Workspace place;
-  succeed(alone(place, {"trainer_config.max_steps=2"}));
-  place.write("other.txt", std::string(2000, 'a') + "bcd");
-  check_refused(
-      finish(alone(place, still({"data_config.path=other.txt", "data_config.tokenizer=byte"}))),
-      "another vocabulary than that of gpt_config.init_from=");
-  check_refused(finish(alone(place, still({"gpt_config.n_layer=3", "gpt_config.n_head=2",
-                                           "gpt_config.n_embd=32"}))),
-                "n_layer is 2 there, 3 here");
-  check_refused(finish(alone(place, still({"gpt_config.init_from=text.txt"}))),
-                "is neither a snapshot of this trainer nor a folder");
-}
-
 TEST_CASE("a folder of transformers generates and is exported as the snapshot that it came from") {
   const Workspace place;
   succeed(alone(place, {"trainer_config.max_steps=6"}));

@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 #include "tests/trainer/storage/store_server.h"
 
@@ -36,8 +37,8 @@ std::set<std::string> objects_in(const StoreServer& server) {
 
 TEST_CASE("a machine without any files goes on from the store and ends as the unbroken run") {
   const StoreServer server("s3");
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2));
+  const Workspace place;
+  const Unbroken unbroken(2);
   const auto first = succeed(stored(place, server, {"trainer_config.max_steps=20"}));
   CHECK_THAT(first.out, Contains("All snapshots are in s3://bucket/runs/7"));
   std::filesystem::remove_all(place / "cache");
@@ -132,7 +133,8 @@ TEST_CASE("a fresh machine leaves the best and the last ones of the store alone"
 }
 
 // The ranks' own patience is 4 s: rank 0 must not keep them waiting for the store.
-TEST_CASE("a store that dies during a run costs nothing, and the next run sends what is missing") {
+TEST_CASE("a store that dies during a run costs nothing, and the next run sends what is missing",
+          "[waits]") {
   StoreServer server("s3");
   const Workspace place;
   const std::string patience = "distributed_config.timeout_s=4";

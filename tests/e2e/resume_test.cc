@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 
 namespace ddp::test {
@@ -14,20 +15,13 @@ namespace {
 constexpr int kSteps = 40;  // max_steps of the workspace's configuration
 const Words kRestarts = {"--max_restarts=3"};
 
-/// A run without any accident, to compare with.
-struct Unbroken {
-  explicit Unbroken(int ranks) : steps(steps_of(succeed(launched(place, ranks)).out)) {}
-
-  Workspace place;
-  Steps steps;
-};
-
 void check_equal(const Unbroken& unbroken, const Workspace& place) {
-  CHECK(differences(unbroken.place.snapshot(), place.snapshot()) == Words{});
-  CHECK(content_sha256(unbroken.place) == content_sha256(place));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+  CHECK(content_sha256(unbroken) == content_sha256(place));
   // Repeated steps too: one text for each step.
-  CHECK(steps_of(log_of(place)) == unbroken.steps);
-  CHECK(unbroken.steps.size() == kSteps);
+  const Steps steps = steps_of(unbroken.out);
+  CHECK(steps_of(log_of(place)) == steps);
+  CHECK(steps.size() == kSteps);
 }
 
 /// Kills a random rank some steps after step 20. False when the job was done before.
@@ -81,8 +75,8 @@ TEST_CASE("a job of three ranks, one of them killed, ends as the unbroken one") 
 }
 
 TEST_CASE("a killed process without a launcher goes on when it is started again") {
-  const Workspace unbroken, broken;
-  const auto whole = succeed(alone(unbroken));
+  const Workspace broken;
+  const Unbroken unbroken(0);
   {
     ChildProgram victim(alone(broken));
     victim.wait_for("Step 23 | Train", 1, kPatience);
@@ -91,7 +85,7 @@ TEST_CASE("a killed process without a launcher goes on when it is started again"
   }
   succeed(alone(broken));
   CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
-  CHECK(steps_of(log_of(broken)) == steps_of(whole.out));
+  CHECK(steps_of(log_of(broken)) == steps_of(unbroken.out));
 }
 
 /// A moment within a save, seen from outside.

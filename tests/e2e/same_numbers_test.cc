@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/unbroken.h"
 
 namespace ddp::test {
 namespace {
@@ -119,8 +120,8 @@ TEST_CASE("a float16 run whose gradients overflow at every scale ends with one l
 }
 
 TEST_CASE("a snapshot of two ranks goes on as one process with two micro-batches, and back") {
-  const Workspace unbroken, moved;
-  succeed(launched(unbroken, 2));
+  const Workspace moved;
+  const Unbroken unbroken(2);
   succeed(launched(moved, 2, {"trainer_config.max_steps=13"}));
   const auto by_one = succeed(alone(moved, {"trainer_config.max_steps=27", accumulate(2)}));
   succeed(launched(moved, 2));

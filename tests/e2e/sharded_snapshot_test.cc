@@ -103,9 +103,12 @@ TEST_CASE("ranks that hold shards save them, and each file has an equal part of 
   CHECK(inspect(one, one.snapshot()).at("tensors") == report.at("tensors"));
 }
 
+// The shards of each are read by one process, which needs all of them, and by other ranks than
+// wrote them.
 TEST_CASE("a run that is saved under any strategy goes on under any other as from one file") {
   std::map<std::string, std::string> ends;  // of runs from one file, by its content and their way
-  for (const Way& before : kWays) {
+  for (std::size_t i = 0; i < kWays.size(); ++i) {
+    const Way& before = kWays[i];
     const Workspace sharded, single;
     run_until(sharded, before, 3, shards("true"));
     run_until(single, before, 3, shards("false"));
@@ -113,7 +116,7 @@ TEST_CASE("a run that is saved under any strategy goes on under any other as fro
     CHECK(shards_of(sharded.snapshot()).size() ==
           static_cast<std::size_t>(before.ranks == 1 ? 0 : before.ranks));
     CHECK(content_sha256(sharded) == content);
-    for (const Way& after : kWays) {
+    for (const Way& after : {kWays.front(), kWays[(i + 1) % kWays.size()]}) {
       INFO(text_of(before) << ", then " << text_of(after));
       std::string& end = ends[content + text_of(after)];
       if (end.empty()) {

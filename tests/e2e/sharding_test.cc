@@ -16,38 +16,42 @@ std::string micro_batches_of_each(int steps) {
   return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
 }
 
-/// On `ranks` ranks `name` ends with the state that ddp ends with, and says the same of each step.
+/// On `ranks` ranks each strategy ends with the state that ddp ends with, and says the same of each
+/// step.
 template <class Place = Workspace>
-void check_like_ddp(const std::string& name, int ranks, const Words& overrides) {
-  INFO(name << " on " << ranks << " ranks");
-  const Place ddp, sharded;
+void check_like_ddp(const Words& strategies, int ranks, const Words& overrides) {
+  const Place ddp;
   const auto by_ddp = succeed(launched(ddp, ranks, overrides));
-  const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
-  CHECK_THAT(by_sharded.out, Catch::Contains("Strategy: " + name + ", rank 0 updates "));
-  check_same_run(sharded, by_sharded.out, ddp, by_ddp.out);
+  for (const std::string& name : strategies) {
+    INFO(name << " on " << ranks << " ranks");
+    const Place sharded;
+    const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
+    CHECK_THAT(by_sharded.out, Catch::Contains("Strategy: " + name + ", rank 0 updates "));
+    check_same_run(sharded, by_sharded.out, ddp, by_ddp.out);
+  }
 }
+
+const Words kZero1 = {"zero1"}, kZero2 = {"zero2"}, kZero3 = {"zero3"}, kBoth = {"zero1", "zero3"};
 
 }  // namespace
 
 TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns, on two, three and four ranks") {
   const Words options = {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2",
                          "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"};
-  for (const int ranks : {2, 3, 4}) {
-    for (const char* name : {"zero1", "zero3"}) check_like_ddp(name, ranks, kWideModel + options);
-  }
+  for (const int ranks : {2, 3, 4}) check_like_ddp(kBoth, ranks, kWideModel + options);
 }
 
 TEST_CASE("a tied table whose rows do not divide is updated on the last rank of zero3, too") {
   const Words tied = {"gpt_config.tie_weights=true"};
-  for (const int ranks : {2, 3, 4}) check_like_ddp("zero3", ranks, kWideModel + tied);
+  for (const int ranks : {2, 3, 4}) check_like_ddp(kZero3, ranks, kWideModel + tied);
 }
 
 TEST_CASE("zero3 trains what is left of a model whose first blocks and embeddings are frozen") {
   const Words frozen = {
       "trainer_config.freeze=[\"transformer.wte.*\",\"transformer.wpe.*\",\"transformer.h.0.*\"]"};
   const Words checkpointed = {"gpt_config.activation_checkpointing=true"};
-  check_like_ddp("zero3", 3, kWideModel + frozen);
-  check_like_ddp("zero3", 2, kWideModel + frozen + checkpointed);
+  check_like_ddp(kZero3, 3, kWideModel + frozen);
+  check_like_ddp(kZero3, 2, kWideModel + frozen + checkpointed);
 }
 
 TEST_CASE("zero3 learns the same with blocks that are computed again in the backward pass") {
@@ -59,10 +63,10 @@ TEST_CASE("zero3 learns the same with blocks that are computed again in the back
 }
 
 TEST_CASE("zero3 divides every model, with blocks and without, and learns what ddp learns") {
-  check_like_ddp<LlamaWorkspace>("zero3", 3, {});
-  check_like_ddp<LlamaWorkspace>("zero3", 2, {"llama_config.activation_checkpointing=true"});
-  check_like_ddp<MaskedWorkspace>("zero3", 3, {"trainer_config.ema_decay=0.9"});
-  check_like_ddp<ImageWorkspace>("zero3", 2,
+  check_like_ddp<LlamaWorkspace>(kZero3, 3, {});
+  check_like_ddp<LlamaWorkspace>(kZero3, 2, {"llama_config.activation_checkpointing=true"});
+  check_like_ddp<MaskedWorkspace>(kZero3, 3, {"trainer_config.ema_decay=0.9"});
+  check_like_ddp<ImageWorkspace>(kZero3, 2,
                                  {"image_config.batch_norm=local", "trainer_config.max_steps=6"});
 }
 
@@ -70,30 +74,26 @@ TEST_CASE("zero3 divides the weights below adapters, too") {
   const Workspace base;
   succeed(alone(base, kWideModel));
   const Words adapted = {"gpt_config.init_from=" + base.snapshot(), "lora.rank=4"};
-  check_like_ddp("zero3", 3, kWideModel + adapted);
+  check_like_ddp(kZero3, 3, kWideModel + adapted);
 }
 
 TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequal shares") {
-  check_like_ddp("zero1", 2, kWideModel + Words{micro_batches_of_each(3)});
-  check_like_ddp("zero1", 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
+  check_like_ddp(kZero1, 2, kWideModel + Words{micro_batches_of_each(3)});
+  check_like_ddp(kZero1, 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
 }
 
 TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's whole matrices too") {
   for (const char* name : {"sgd", "adam", "muon"}) {
     const Words optimizer = {std::string("optimizer_config.name=") + name,
                              "optimizer_config.momentum=0.9", "trainer_config.ema_decay=0.5"};
-    for (const char* strategy : {"zero1", "zero3"})
-      check_like_ddp(strategy, 3, kWideModel + optimizer);
+    check_like_ddp(kBoth, 3, kWideModel + optimizer);
   }
 }
 
 TEST_CASE("zero1 and zero3 skip the steps whose float16 gradients overflow on one rank only") {
-  for (const char* name : {"zero1", "zero3"}) {
-    check_like_ddp(
-        name, 2,
-        kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-                           "trainer_config.max_steps=20"});
-  }
+  check_like_ddp(kBoth, 2,
+                 kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+                                    "trainer_config.max_steps=20"});
 }
 
 // Few tokens: in float16 the gradient of the output layer, which one rank updates, is too large for
@@ -103,10 +103,11 @@ TEST_CASE("an overflow in the shard of one rank keeps all ranks from updating th
       kWideModel + Words{"trainer_config.use_amp=true",  "trainer_config.amp_dtype=fp16",
                          "gpt_config.tie_weights=false", "trainer_config.batch_size=1",
                          "data_config.block_size=3",     "trainer_config.max_steps=10"};
+  const Workspace ddp;
+  const auto by_ddp = succeed(launched(ddp, 2, few_tokens));
   for (const char* name : {"zero1", "zero2", "zero3"}) {
     INFO(name);
-    const Workspace ddp, sharded;
-    const auto by_ddp = succeed(launched(ddp, 2, few_tokens));
+    const Workspace sharded;
     const auto by_sharded = succeed(launched(sharded, 2, few_tokens + under(name)));
     check_same_run(sharded, by_sharded.out, ddp, by_ddp.out);
     const auto state = inspect(sharded, sharded.snapshot());
@@ -117,23 +118,20 @@ TEST_CASE("an overflow in the shard of one rank keeps all ranks from updating th
 
 TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn") {
   for (const char* mib : {"0.001", "0.2"}) {
-    check_like_ddp("zero1", 3,
+    check_like_ddp(kZero1, 3,
                    kWideModel + Words{std::string("distributed_config.bucket_cap_mb=") + mib});
   }
-  check_like_ddp("zero2", 3, kWideModel + Words{"distributed_config.bucket_cap_mb=0.1"});
+  check_like_ddp(kZero2, 3, kWideModel + Words{"distributed_config.bucket_cap_mb=0.1"});
 }
 
 TEST_CASE("a model too small to divide trains on ranks that hold nothing of it") {
   const Words tiny = {"gpt_config.n_embd=2", "gpt_config.n_layer=1", "trainer_config.max_steps=6"};
-  for (const char* name : {"zero1", "zero3"}) {
-    check_like_ddp(name, 4, tiny);
-    check_like_ddp(name, 4, tiny + Words{"optimizer_config.name=muon"});
-  }
+  check_like_ddp(kBoth, 4, tiny);
+  check_like_ddp(kBoth, 4, tiny + Words{"optimizer_config.name=muon"});
 }
 
 TEST_CASE("through sockets two ranks learn with zero1 and zero3 bit for bit what ddp learns") {
-  for (const char* name : {"zero1", "zero3"})
-    check_like_ddp(name, 2, kWideModel + Words{"distributed_config.backend=gloo"});
+  check_like_ddp(kBoth, 2, kWideModel + Words{"distributed_config.backend=gloo"});
 }
 
 TEST_CASE("zero2 and zero3 learn bit for bit what one process learns from as many micro-batches") {
@@ -189,13 +187,11 @@ TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behin
 TEST_CASE(
     "NaN in the shard of one rank is a bad step for all, and a rollback restores the shards") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
-  for (const char* name : {"zero1", "zero3"}) {
-    for (const char* policy : {"skip", "rollback"}) {
-      check_like_ddp(name, 2,
-                     kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
-                                        std::string("trainer_config.bad_step_policy=") + policy,
-                                        "trainer_config.ema_decay=0.9"});
-    }
+  for (const char* policy : {"skip", "rollback"}) {
+    check_like_ddp(kBoth, 2,
+                   kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
+                                      std::string("trainer_config.bad_step_policy=") + policy,
+                                      "trainer_config.ema_decay=0.9"});
   }
 }
 

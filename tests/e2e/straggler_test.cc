@@ -47,7 +47,8 @@ void wait_for_straggler_in(const std::string& file) {
   }
 }
 
-TEST_CASE("a slow rank on another node is named on the first node, and in the events of all") {
+TEST_CASE("a slow rank on another node is named on the first node, and in the events of all",
+          "[waits]") {
   const Workspace place;
   const int port = unused_port();
   const auto node = [&](const std::string& name) {
@@ -81,7 +82,7 @@ TEST_CASE("a slow rank on another node is named on the first node, and in the ev
   }
 }
 
-TEST_CASE("ranks that are equally slow are never named") {
+TEST_CASE("ranks that are equally slow are never named", "[waits]") {
   const Workspace place;
   ChildProgram job(launched(place, 2, slowed(80, 80)));
   job.wait_for("Step 900 ", 1, kPatience);  // after 72 s at least

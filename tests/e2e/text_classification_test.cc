@@ -151,15 +151,6 @@ TEST_CASE("two ranks train the same vocabulary as one process") {
   CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
 }
 
-TEST_CASE("char and byte are refused as a vocabulary of BERT's") {
-  const ReviewWorkspace place;
-  for (const std::string kind : {"char", "byte"}) {
-    check_table_refusal(
-        finish(alone(place, {"data_config.tokenizer=" + kind})),
-        {"data_config.tokenizer: " + kind + " does not apply to task=text_classification"});
-  }
-}
-
 TEST_CASE("fine-tuning starts from a masked language model, and from a classifier of its own") {
   const ReviewWorkspace place;
   place.write("lines.txt", as_csv(some_reviews(60)));
@@ -194,58 +185,6 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
                                   "data_config.train_split=1", "bert_config.init_from=exported"})));
   CHECK_THAT(other.out,
              Contains("initialized at random: classifier") && Contains("Labels: 3: 1, 2, 10"));
-}
-
-TEST_CASE("tables that do not fit are refused in one line") {
-  const ReviewWorkspace place;
-  const auto run_with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
-  check_table_refusal(
-      run_with({"data_config.text_column=body"}),
-      {"data_config.path", "reviews.csv: has no column body",
-       "its columns are label, text; rename one of them, or set data_config.text_column"});
-  check_table_refusal(run_with({"data_config.path=config.yaml"}),
-                      {"config.yaml", "expected a .csv"});
-  place.write("single.csv", "text,label\nthe film,a\nthe cast,a\nso,b\n");
-  check_table_refusal(
-      run_with({"data_config.path=single.csv"}),
-      {"single.csv: of 3 rows only that at line 4 has the label b", "data_config.eval_path"});
-  place.write("empty.csv", "text,label\nthe film,a\n\"\",b\n");
-  check_table_refusal(run_with({"data_config.path=empty.csv"}),
-                      {"empty.csv: line 3: its text is empty", "data_config.on_bad_sample=skip"});
-  place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
-  check_table_refusal(
-      run_with({"data_config.eval_path=unknown.csv"}),
-      {"data_config.eval_path", "unknown.csv: line 3: the label awful is not one", "bad, good"});
-  place.write("one.csv", "text,label\nthe film,a\nthe cast,a\n");
-  check_table_refusal(run_with({"data_config.path=one.csv"}), {"all rows have the label a"});
-  check_table_refusal(run_with({"bert_config.class_weights=[1, 2, 3]"}),
-                      {"bert_config.class_weights", "3 numbers for 2 labels (bad, good)"});
-  check_table_refusal(run_with({"bert_config.class_weights=equal"}),
-                      {"bert_config.class_weights", "balanced"});
-  check_table_refusal(run_with({"trainer_config.metric_for_best_model=f2"}), {"f1_macro"});
-  check_table_refusal(run_with({"trainer_config.batch_size=100"}),
-                      {"fewer than trainer_config.batch_size=100"});
-  check_table_refusal(run_with({"data_config.mask_share=0.2"}), {"data_config.mask_share"});
-  check_table_refusal(run_with({"bert_config.init_from=reviews.csv"}),
-                      {"bert_config.init_from", "is neither a snapshot"});
-}
-
-TEST_CASE("a classifier's snapshot refuses labels and inputs that it does not know") {
-  const ReviewWorkspace place;
-  succeed(alone(place, {"trainer_config.max_steps=1"}));
-  place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
-  check_table_refusal(
-      finish(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", "unknown.csv"})),
-      {"unknown.csv: line 3: the label awful is not one that the model knows: bad, good; "
-       "correct the row"});
-  check_table_refusal(finish(trainer(place, joined(kPredict, {"--text", ""}))),
-                      {"--text: is empty"});
-  place.write("other.csv", "body\nx\n");
-  check_table_refusal(finish(trainer(place, joined(kPredict, {"--input", "other.csv"}))),
-                      {"--input", "has no column text", "rename one of them"});
-  check_table_refusal(
-      finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
-      {"was trained with task text_classification"});
 }
 
 TEST_CASE("rows that cannot be used are left out and named where that is asked for") {

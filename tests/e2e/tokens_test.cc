@@ -153,25 +153,5 @@ TEST_CASE("several texts by a glob, other bytes than UTF-8, and a text for evalu
                           Contains(", 11 evaluation tokens of "));
 }
 
-TEST_CASE("tokens that do not fit are refused in one line") {
-  const Workspace place;
-  tokenize_bpe(place);
-  tokenize(place, {"--tokenizer", "byte", "--input", "text.txt", "--output", "bytes"});
-  check_refused(place, on_bpe("data_config.tokenizer=byte"), "its vocabulary has 300 tokens");
-  check_refused(place, on_bpe("data_config.tokenizer=none"),
-                "data_config.tokenizer: none: No such");
-  check_refused(place, on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"),
-                "is incomplete or malformed JSON");
-  check_refused(place, on_bpe("data_config.eval_path=bytes"), "was written with another tokenizer");
-  check_refused(place, on_bpe("data_config.format=text"), "holds no .txt file");
-  check_refused(place, on_bpe("data_config.format=token"), "did you mean");
-  check_refused(place, {"data_config.format=tokens"}, "has no tokenizer.json beside it");
-  std::filesystem::resize_file(place / "bpe/tokens_000000.bin", 900);
-  check_refused(place, kOnBpe, "tokens_000000.bin: is cut short");
-  std::filesystem::remove(place / "bytes/tokenizer.json");
-  check_refused(place, {"data_config.path=bytes"}, "has no tokenizer.json beside it");
-  CHECK_FALSE(std::filesystem::exists(place.snapshot()));
-}
-
 }  // namespace
 }  // namespace ddp::test

@@ -242,34 +242,6 @@ TEST_CASE("tf32 is taken on a CPU, where it has no effect, and the log says so")
   CHECK(differences(plain.snapshot(), place.snapshot()) == Words{});
 }
 
-TEST_CASE("training options that cannot be are refused with their names") {
-  const Workspace place;
-  const std::pair<Words, std::string> cases[] = {
-      {{"optimizer_config.warmup_steps=100"}, "optimizer_config.warmup_steps: 100 is not shorter"},
-      {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
-      {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
-      {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},
-      {{"data_config.train_split=1", "trainer_config.early_stopping_patience=2"},
-       "trainer_config.early_stopping_patience needs evaluations"},
-      {{"data_config.train_split=1", "trainer_config.load_best_model_at_end=true"},
-       "trainer_config.load_best_model_at_end needs evaluations"},
-      {{"data_config.test_path=missing.txt"}, "data_config.test_path: "},
-      {{"trainer_config.metric_for_best_model=tokens"}, "'tokens' is no metric of this task"},
-      {{"trainer_config.metric_for_best_model=f1"},
-       "choose one of loss, perplexity, bits_per_character, accuracy"},
-      {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
-      {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"},
-      {{"optimizer_config.param_groups=[{pattern: 'h.9.*', lr_mult: 0.1}]"},
-       "optimizer_config.param_groups[0]: no parameter matches 'h.9.*'"}};
-  for (const auto& [options, message] : cases) {
-    const auto run = finish(alone(place, options));
-    INFO(run.err);
-    CHECK(run.exit == 2);
-    REQUIRE(errors_of(run.err).size() == 1);
-    CHECK_THAT(errors_of(run.err).front(), Contains(message));
-  }
-}
-
 TEST_CASE("trainer eval repeats a run's own evaluation and takes other texts") {
   const Workspace place;
   const auto run =

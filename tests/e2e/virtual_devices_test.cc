@@ -79,15 +79,6 @@ TEST_CASE("more ranks than a device is to have are refused") {
              Contains("distributed_config.ranks_per_device=2: 3 ranks share the CPUs of "));
 }
 
-TEST_CASE("NCCL and several ranks on a device exclude each other") {
-  const Workspace place;
-  Words words = kTwoOnOne;
-  words.emplace_back("distributed_config.backend=nccl");
-  const auto run = finish(alone(place, words));
-  CHECK(run.exit == 2);
-  CHECK_THAT(run.err, Contains("2 ranks cannot share a GPU with distributed_config.backend=nccl"));
-}
-
 TEST_CASE("doctor shows the share of a rank, and that the kernel keeps it") {
   const Workspace place;
   const auto run =
