@@ -171,6 +171,7 @@ ddp_torch_room(ddp_run
     run/early_stopping.cc
     run/loss_weights.cc
     run/model_norm.cc
+    run/partial_gradients.cc
     run/offloaded_optimizer.cc
     run/replica_check.cc
     run/cut_state.cc

@@ -37,15 +37,23 @@ Words shared_by(int ranks, bool by_sequence = false) {
   return words;
 }
 
-/// Both ways end with the same bits, and have said the same of each step.
+/// All ways end with the same bits, and have said the same of each step.
+template <class Place = Workspace>
+void check_all_same(const std::vector<Way>& some, const Way& other, const Words& options) {
+  const Place reference;
+  const auto by_other = succeed(launched(reference, other.ranks, options + other.words));
+  for (const Way& way : some) {
+    INFO(nlohmann::json(way.words).dump() << " and " << nlohmann::json(other.words).dump() << " of "
+                                          << nlohmann::json(options).dump());
+    const Place place;
+    const auto run = succeed(launched(place, way.ranks, options + way.words));
+    check_same_run(place, run.out, reference, by_other.out);
+  }
+}
+
 template <class Place = Workspace>
 void check_same(const Way& some, const Way& other, const Words& options) {
-  INFO(nlohmann::json(some.words).dump() << " and " << nlohmann::json(other.words).dump() << " of "
-                                         << nlohmann::json(options).dump());
-  const Place one, two;
-  const auto by_one = succeed(launched(one, some.ranks, options + some.words));
-  const auto by_two = succeed(launched(two, other.ranks, options + other.words));
-  check_same_run(one, by_one.out, two, by_two.out);
+  check_all_same<Place>({some}, other, options);
 }
 
 const Words kEvaluated = {"trainer_config.eval_every_steps=2",
@@ -91,6 +99,8 @@ TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and
 TEST_CASE("zero1, stages and shared layers together learn what they learn without zero1") {
   const Words both = stages(2) + shared_by(2);
   check_same({8, both + under("zero1")}, {8, both}, kTied + kEvaluated);
+  const Words by_sequence = stages(2, "zero_bubble") + shared_by(2, true);
+  check_same({8, by_sequence + under("zero1")}, {8, by_sequence}, kTied);
 }
 
 TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and learn the same") {
@@ -100,6 +110,25 @@ TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and lear
     // Several micro-batches are added up as one copy of the model would.
     check_same({4, shared_by(2) + under(strategy)}, {2, shared_by(2)}, kUntied);
   }
+}
+
+// Each rank has the gradients of its own rows or heads of them, and shards of those: shards that
+// lie otherwise on ranks that share layers, if the vocabulary does not divide.
+TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, as without zero") {
+  const auto each_zero = [](const Words& shared) {
+    std::vector<Way> ways;
+    for (const char* strategy : {"zero1", "zero2", "zero3"})
+      ways.push_back({4, shared + under(strategy)});
+    return ways;
+  };
+  const Words one_each = {"trainer_config.global_batch_size=8"};
+  const Words by_sequence = shared_by(2, true);
+  for (const Words& model : {kUntied, kTied})
+    check_all_same(each_zero(by_sequence), {4, by_sequence}, model + one_each + kEvaluated);
+  check_all_same<LlamaWorkspace>(each_zero(shared_by(2)), {4, shared_by(2)},
+                                 {"llama_config.qk_norm=true", "trainer_config.max_steps=3"});
+  const Words four = shared_by(4, true);
+  check_same({8, four + under("zero1")}, {8, four}, kTied + one_each + kFloat16);
 }
 
 TEST_CASE("a run that is saved under any of them goes on under any other") {
@@ -244,7 +273,6 @@ TEST_CASE("what does not work together is refused in one line") {
        "strategy=zero3 communicates in every micro-batch, and each would stop the stages after it; "
        "use strategy=zero1"},
       {4, stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
-      {4, shared_by(2, true) + under("zero3"), "does not work with strategy=zero3 yet"},
       {6, stages(2) + shared_by(2), "pipeline=2 x tensor=2 is 4 ranks for each copy of the model"}};
   for (const Refusal& refusal : refusals) {
     INFO(refusal.says);

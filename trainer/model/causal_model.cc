@@ -70,15 +70,25 @@ void CausalModel::keep_own_parts() {
   }
 }
 
-void CausalModel::sum_partial_gradients() {
-  if (!options_.ranks) return;
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> partial;
-  for (auto& item : named_parameters()) {
+std::vector<std::string> CausalModel::partial_gradients() const {
+  std::vector<std::string> names;
+  if (!options_.ranks) return names;
+  for (const auto& item : named_parameters()) {
     const Split split = place_of(item.key()).split;
-    const bool is_partial = split == Split::kInEachPart ||
-                            (split == Split::kNone && options_.ranks->divides_sequence());
-    if (is_partial && item.value().grad().defined()) partial.push_back(item.value().grad());
+    if (split == Split::kInEachPart ||
+        (split == Split::kNone && options_.ranks->divides_sequence()))
+      names.push_back(item.key());
+  }
+  return names;
+}
+
+void CausalModel::sum_partial_gradients() {
+  const torch::NoGradGuard no_grad;
+  const auto parameters = named_parameters();
+  std::vector<torch::Tensor> partial;
+  for (const std::string& name : partial_gradients()) {
+    const auto& gradient = parameters[name].grad();
+    if (gradient.defined()) partial.push_back(gradient);
   }
   if (partial.empty()) return;
   std::vector<torch::Tensor> flat;

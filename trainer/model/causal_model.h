@@ -79,8 +79,9 @@ class CausalModel : public torch::nn::Module {
   const TensorRanksPtr& tensor_ranks() const { return options_.ranks; }
   /// What the parameters that this rank trains are of the whole model's; empty: all of it.
   ParameterCuts parameter_cuts() const;
-  /// After the backward passes of a step: sums over the ranks what each has the gradients of its
-  /// own heads or rows of.
+  /// Parameters of which each of the ranks has the gradients of its own heads or rows.
+  std::vector<std::string> partial_gradients() const;
+  /// After the backward passes of a step: sums them over the ranks.
   void sum_partial_gradients();
   /// Gives the weight of that name its part of `values`, which are those of the whole weight.
   /// Nothing for one that this rank does not hold.

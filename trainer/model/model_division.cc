@@ -40,10 +40,6 @@ void check_tensor(const Config& config, const CausalArchitecture& architecture,
     throw UserError(
         fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key, vocab_size));
   for (const WeightPlace& place : layout) {
-    if (place.split == Split::kInEachPart && divides_state(config.distributed.strategy))
-      throw UserError(
-          fmt::format("{}: llama_config.qk_norm works with strategy=ddp only; remove {}", key,
-                      name_of(config.distributed.strategy)));
     const bool divided = place.split == Split::kColumns || place.split == Split::kRows;
     if (!divided || place.units % ranks == 0) continue;
     throw UserError(

@@ -130,6 +130,10 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
     cut_state_ = std::make_unique<CutState>(cuts, mesh);
     model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts,
                                               shards_ == nullptr ? mesh.model() : world_);
+    if (shards_ != nullptr) {
+      partial_gradients_ =
+          std::make_unique<PartialGradients>(task.partial_gradients(), *shards_, mesh);
+    }
   }
   if (task.stage_model() != nullptr) make_pipeline();
   if (meta) load(*meta, snapshot);
@@ -247,7 +251,10 @@ void Trainer::update(StepOutput& output) {
 }
 
 std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
-  task_.complete_gradients();
+  if (partial_gradients_)
+    partial_gradients_->sum();
+  else
+    task_.complete_gradients();
   const auto gradients = optimizer_->gradients();
   loss_weights_.correct(gradients, output.losses);
   auto found_inf = scaler_.unscale(gradients);

@@ -27,6 +27,7 @@
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/loss_weights.h"
 #include "trainer/run/model_norm.h"
+#include "trainer/run/partial_gradients.h"
 #include "trainer/run/replica_check.h"
 #include "trainer/run/sharded_state.h"
 #include "trainer/run/step_guard.h"
@@ -211,7 +212,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<CutState> cut_state_;  // these two: where a model is divided between ranks
   std::unique_ptr<ModelNorm> model_norm_;
-  std::unique_ptr<StageLinks> stage_links_;  // these two: where it is cut into stages
+  std::unique_ptr<PartialGradients> partial_gradients_;  // where ranks also hold shards
+  std::unique_ptr<StageLinks> stage_links_;              // these two: where it is cut into stages
   std::unique_ptr<PipelineExecutor> pipeline_;
   GradScaler scaler_;
   DistributedSampler sampler_;

@@ -34,6 +34,9 @@ class CausalLm : public Task, private StageModel {
   void divide(Mesh& mesh) override;
   WeightsLayout layout() const override;
   void check_division(const Config& config) const override;
+  std::vector<std::string> partial_gradients() const override {
+    return model_->partial_gradients();
+  }
   void complete_gradients() override { model_->sum_partial_gradients(); }
   ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
   std::vector<ParameterShape> whole_shapes() const override {

@@ -94,8 +94,10 @@ class Task : public TaskCost, public TaskReport {
   /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
   /// leaves them as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
-  /// On all ranks that share a model, after the backward passes of a step: sums what each has the
-  /// gradients of its own heads or rows of.
+  /// Those of parameters() of which each rank that shares a model has the gradients of its own
+  /// heads or rows.
+  virtual std::vector<std::string> partial_gradients() const { return {}; }
+  /// On all ranks that share a model, after the backward passes of a step: sums them.
   virtual void complete_gradients() {}
   /// Of a batch of evaluation samples, in eval mode.
   virtual BatchSums evaluate(const Batch& batch) = 0;

@@ -266,12 +266,6 @@ void check_tensor(const Config& config, const Given& given) {
   const auto refuse = [&](const std::string& what) {
     given.refuse("distributed_config.tensor", what);
   };
-  const Strategy strategy = config.distributed.strategy;
-  if (divides_state(strategy) && config.distributed.sequence_parallel) {
-    given.refuse(
-        "distributed_config.sequence_parallel",
-        fmt::format("does not work with strategy={} yet; remove one of them", name_of(strategy)));
-  }
   if (config.optimizer.name == OptimizerName::kMuon) {
     refuse(
         fmt::format("{} ranks hold parts of matrices, and optimizer_config.name=muon needs "

@@ -1,0 +1,39 @@
+// Gradients that ranks which share layers have parts of, where shards of them are all that a rank
+// keeps.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/sharded_data_parallel.h"
+
+namespace ddp::train {
+
+/// Sums Task::partial_gradients() over the ranks that share layers: the same bits as
+/// Task::complete_gradients() of whole gradients. The shards of such ranks need not lie alike, as
+/// their parts of a vocabulary may differ in size, so that each copy of the model puts its
+/// gradients together before they are summed.
+class PartialGradients {
+ public:
+  /// `partial`: names among the parameters of `shards`. Both references outlive this.
+  PartialGradients(const std::vector<std::string>& partial, ShardedDataParallel& shards,
+                   Mesh& mesh);
+
+  /// After the backward passes of a step. A collective of the stage's ranks; no host sync.
+  void sum();
+
+ private:
+  /// Calls `visit(own gradient, its place in a tensor of all of them)`.
+  template <class Visit>
+  void for_each_own(const torch::Tensor& all, const Visit& visit) const;
+
+  ShardedDataParallel& shards_;
+  Mesh& mesh_;
+  std::map<std::size_t, int64_t> begin_;  // by parameter: its first element among all of them
+  int64_t elements_ = 0;
+};
+
+}  // namespace ddp::train
