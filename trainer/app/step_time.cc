@@ -178,8 +178,14 @@ double bus_seconds(double gradient_bytes) {
   return 2 * gradient_bytes / kBusBytesPerSecond;
 }
 
-/// The passes of all micro-batches. Adds to `time`; returns the seconds of the last backward pass,
-/// in which gradients are exchanged.
+/// Whether a rank's gradients are complete before the last of its backward passes is over: they are
+/// exchanged in it. Those of several chunks come in several passes, as PipelineExecutor has it.
+bool exchanges_in_last_pass(const DistributedConfig& how) {
+  return how.pipeline_schedule != PipelineSchedule::kZeroBubble && how.pipeline_chunks == 1;
+}
+
+/// The passes of all micro-batches. Adds to `time`; returns the seconds of the backward pass in
+/// which gradients are exchanged, 0 if they are exchanged after it.
 double add_pipeline(StepTime& time, const Config& config, const PlannedTraining& training,
                     const Cluster& cluster, double micro_batch_s) {
   const DistributedConfig& how = config.distributed;
@@ -208,7 +214,7 @@ double add_pipeline(StepTime& time, const Config& config, const PlannedTraining&
   time.sent_bytes = passes * layers.bytes / static_cast<double>(how.pipeline);
   if (how.pipeline > 1)
     time.sent_bytes += 2 * passes * bytes * static_cast<double>(how.pipeline_chunks);
-  return how.pipeline_schedule == PipelineSchedule::kZeroBubble ? 0.0 : stages.front().backward;
+  return exchanges_in_last_pass(how) ? stages.front().backward : 0.0;
 }
 
 }  // namespace

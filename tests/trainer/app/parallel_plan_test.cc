@@ -470,6 +470,21 @@ TEST_CASE("every division of the ranks is a plan with the same global batch") {
   }
 }
 
+// Gradients of several chunks, or of weights that come last, are complete after the last pass only.
+TEST_CASE("a pipeline's last backward pass hides the exchange of gradients under 1f1b alone") {
+  const auto plans = parallel_plans(training_of_blocks(Blocks{}, 4, 4), gpus(8, 80));
+  const auto exposed = [&](PipelineSchedule schedule, int64_t chunks) {
+    const ParallelPlan* plan = found(plans, {Strategy::kDdp, 1, 4, false, schedule, chunks});
+    REQUIRE(plan);
+    return plan->time.exposed_s;
+  };
+  const double hidden = exposed(PipelineSchedule::k1f1b, 1);
+  CHECK(hidden > 0);
+  CHECK(exposed(PipelineSchedule::kGpipe, 1) == hidden);
+  CHECK(exposed(PipelineSchedule::kZeroBubble, 1) > 1.5 * hidden);
+  CHECK(exposed(PipelineSchedule::kInterleaved, 2) == exposed(PipelineSchedule::kZeroBubble, 1));
+}
+
 TEST_CASE("a plan that the trainer refuses has its reason and is never chosen") {
   auto training = training_of_blocks(Blocks{}, 4, 2);
   training.refusal = [](const Config& config) -> std::string {
