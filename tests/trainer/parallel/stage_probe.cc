@@ -1,18 +1,19 @@
 // One of the ranks that hold a model together, cut into stages whose layers are shared: in float64
 // they compute what one process does. Started by ddp-run; argv[1] is the mesh, PxT, argv[2] the
-// model. Or argv[1] is "sleeping", argv[2] a schedule: the stages sleep instead.
+// model. Or argv[1] is "timed", argv[2] a schedule, argv[3] stages of a rank, argv[4]
+// micro-batches: passes take virtual time instead.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/trainer/llama_kinds.h"
@@ -113,47 +114,64 @@ class StagedRank : public StageCompute {
   ModelPart part_;
 };
 
-/// Stages whose passes take a fixed time and no core.
-class SleepingStage : public StageCompute {
+/// Stages whose passes take virtual time: what they hand on carries the clock of the rank that
+/// hands it on, forward and backward.
+class TimedStage : public StageCompute {
  public:
+  explicit TimedStage(PipelineSchedule schedule)
+      : backward_(schedule == PipelineSchedule::kZeroBubble ? 1 : 2) {}
+
   std::vector<int64_t> activation_shape(int64_t /*micro_batch*/) override { return {1}; }
   torch::Tensor forward(int /*stage*/, int64_t /*micro_batch*/, const torch::Tensor& x) override {
-    sleep(1);
-    return x.defined() ? x * 1.0 : torch::ones({1}).requires_grad_();
+    const auto from = x.defined() ? x : torch::zeros({1}, torch::kFloat64).requires_grad_();
+    pass(from.item<double>(), 1);
+    most_held = std::max(most_held, ++held_);
+    auto output = from + (clock - from.detach());
+    output.register_hook([this](const torch::Tensor& gradient) {
+      pass(gradient.item<double>(), backward_);
+      return torch::full_like(gradient, clock);
+    });
+    return output;
   }
   void backward(const torch::Tensor& start, bool /*sync*/) override {
-    sleep(2);
     start.backward();
+    --held_;
   }
   void backward_input(int64_t /*micro_batch*/, const torch::Tensor& start) override {
-    sleep(1);
     start.backward();
+    --held_;
   }
-  void backward_weights(int64_t /*micro_batch*/) override { sleep(1); }
+  void backward_weights(int64_t /*micro_batch*/) override { pass(clock, 1); }
   void sync() override {}
 
-  double seconds = 0.0;  ///< Slept.
+  double clock = 0.0;
+  double busy = 0.0;
+  int most_held = 0;  ///< Micro-batches that have passed forward and not yet backward.
 
  private:
-  void sleep(int parts) {
-    constexpr std::chrono::duration<double> kPart{0.05};
-    std::this_thread::sleep_for(parts * kPart);
-    seconds += parts * kPart.count();
+  void pass(double earliest, int time) {
+    clock = std::max(clock, earliest) + time;
+    busy += time;
   }
+
+  const int backward_;
+  int held_ = 0;
 };
 
-/// Share of a step in which the ranks of `group` sleep in no pass.
-double idle_share_of_sleepers(PipelineSchedule schedule, int64_t micro_batches,
-                              ProcessGroup& group) {
-  PipelineExecutor executor(schedule, {group.size(), 1, micro_batches}, group,
-                            torch::TensorOptions(torch::kFloat32), {});
-  SleepingStage stage;
-  group.barrier();
-  const auto begin = std::chrono::steady_clock::now();
+/// Prints the share of a step in which the ranks wait, and how many micro-batches each holds.
+void run_timed(PipelineSchedule schedule, int chunks, int64_t micro_batches) {
+  ProcessGroup group(DistEnv::from_environment(), {}, {});
+  PipelineExecutor executor(schedule, {group.size(), chunks, micro_batches}, group,
+                            torch::TensorOptions(torch::kFloat64), {});
+  TimedStage stage(schedule);
   executor.run(stage);
-  group.barrier();
-  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
-  return 1.0 - stage.seconds / all.count();
+  const auto clocks = group.gather_doubles(stage.clock);
+  const auto busy = group.gather_doubles(stage.busy);
+  const auto held = group.gather_doubles(stage.most_held);
+  if (!group.is_main()) return;
+  const double all = *std::max_element(clocks.begin(), clocks.end()) * group.size();
+  fmt::print("{} {}\n", 1.0 - std::accumulate(busy.begin(), busy.end(), 0.0) / all,
+             fmt::join(held, " "));
 }
 
 double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
@@ -214,6 +232,14 @@ std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batc
   return wrong;
 }
 
+PipelineSchedule schedule_of(const std::string& name) {
+  for (const auto schedule :
+       {PipelineSchedule::kGpipe, PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
+    if (name == name_of(schedule)) return schedule;
+  }
+  return PipelineSchedule::k1f1b;
+}
+
 Config config_of(const std::string& model, const std::string& schedule, bool by_sequence) {
   Config config;
   config.data.block_size = kStagedLength;
@@ -231,25 +257,17 @@ Config config_of(const std::string& model, const std::string& schedule, bool by_
   }
   DistributedConfig& distributed = config.distributed;
   distributed.sequence_parallel = by_sequence;
-  if (schedule == "gpipe") distributed.pipeline_schedule = PipelineSchedule::kGpipe;
-  if (schedule == "zero_bubble") distributed.pipeline_schedule = PipelineSchedule::kZeroBubble;
-  if (schedule != "interleaved") return config;
-  distributed.pipeline_schedule = PipelineSchedule::kInterleaved;
-  distributed.pipeline_chunks = 2;
+  distributed.pipeline_schedule = schedule_of(schedule);
+  if (schedule == "interleaved") distributed.pipeline_chunks = 2;
   return config;
 }
 
-int run_sleeping(const std::vector<std::string>& arguments) {
-  ProcessGroup world(DistEnv::from_environment(), {}, {});
-  const auto schedule =
-      arguments.at(1) == "zero_bubble" ? PipelineSchedule::kZeroBubble : PipelineSchedule::k1f1b;
-  const double idle = idle_share_of_sleepers(schedule, 8, world);
-  if (world.is_main()) fmt::print("{:.4f}\n", idle);
-  return 0;
-}
-
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.at(0) == "sleeping") return run_sleeping(arguments);
+  if (arguments.at(0) == "timed") {
+    run_timed(schedule_of(arguments.at(1)), std::stoi(arguments.at(2)),
+              std::stoll(arguments.at(3)));
+    return 0;
+  }
   const DistEnv env = DistEnv::from_environment();
   MeshShape shape;
   std::sscanf(arguments.at(0).c_str(), "%dx%d", &shape.pipeline, &shape.tensor);

@@ -1,9 +1,11 @@
 // A model that ranks hold together, cut into stages whose layers are shared.
-#include <algorithm>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/trainer/parallel/probe_output.h"
+#include "trainer/model/model_division.h"
 #include "trainer/parallel/pipeline_schedule.h"
 
 namespace ddp::train {
@@ -17,34 +19,46 @@ std::string wrong_in(int ranks, const std::string& mesh, const std::string& mode
       .first;
 }
 
-/// Share of a step in which sleeping stages wait; the smallest of several steps, as a busy machine
-/// makes them longer.
-double idle_share(int ranks, const std::string& schedule, double enough) {
-  double idle = 1.0;
-  for (int attempt = 0; attempt < 5 && idle > enough; ++attempt) {
-    const std::string command = std::string(DDP_STAGE_PROBE) + " sleeping " + schedule;
-    idle = std::min(idle, std::stod(test::ranks_output(ranks, command).first));
-  }
-  return idle;
+/// Of a step that ranks have made in virtual time.
+struct Played {
+  double idle_share = 0.0;
+  std::vector<int64_t> held;  ///< The most micro-batches of each rank.
+};
+
+Played play(PipelineSchedule schedule, const PipelineShape& shape) {
+  std::istringstream said(test::ranks_output(shape.ranks, std::string(DDP_STAGE_PROBE) + " timed " +
+                                                              std::string(name_of(schedule)) + " " +
+                                                              std::to_string(shape.chunks) + " " +
+                                                              std::to_string(shape.micro_batches))
+                              .first);
+  Played played;
+  said >> played.idle_share;
+  for (int64_t held = 0; said >> held;) played.held.push_back(held);
+  return played;
 }
 
 }  // namespace
 
-TEST_CASE("ranks wait less under zero_bubble than under 1f1b") {
-  for (const int ranks : {2, 4}) {
-    const PipelineShape shape{ranks, 1, 8};
-    const auto share = [&](PipelineSchedule schedule) {
+// Every pass forward and each half of one backward takes 1, messages take nothing.
+TEST_CASE("the ranks of a pipeline wait and hold as much as their schedule's formulas say") {
+  DistributedConfig config;
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,
+                              PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
+    for (const int ranks : {2, 4}) {
+      const PipelineShape shape{ranks, schedule == PipelineSchedule::kInterleaved ? 2 : 1, 8};
+      CAPTURE(name_of(schedule), ranks);
       const double bubble = pipeline_bubble(schedule, shape, 1.0, 1.0, 1.0);
-      return bubble / (8 * 3.0 + bubble);
-    };
-    const double whole = share(PipelineSchedule::k1f1b);
-    const double halves = share(PipelineSchedule::kZeroBubble);
-    const double limit = (whole + halves) / 2;
-    const double measured = idle_share(ranks, "zero_bubble", limit);
-    CAPTURE(ranks, whole, halves);
-    CHECK(measured < limit);
-    CHECK(measured >= halves);
-    CHECK(idle_share(ranks, "1f1b", whole) >= whole);  // sleep takes no less than it should
+      const double work = 3.0 * static_cast<double>(shape.micro_batches * shape.chunks);
+      const Played played = play(schedule, shape);
+      CHECK(played.idle_share == Approx(bubble / (work + bubble)).epsilon(1e-9));
+      config.pipeline = shape.ranks;
+      config.pipeline_chunks = shape.chunks;
+      config.pipeline_schedule = schedule;
+      std::vector<int64_t> table;
+      for (int rank = 0; rank < ranks; ++rank)
+        table.push_back(micro_batches_in_flight(config, rank, shape.micro_batches));
+      CHECK(played.held == table);
+    }
   }
 }
 
