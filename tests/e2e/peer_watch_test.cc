@@ -6,6 +6,7 @@
 #include <thread>
 #include "tests/support/catch.h"
 
+#include "tests/e2e/lone_rank.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
 #include "tests/support/loopback.h"
@@ -17,19 +18,6 @@ using Catch::Contains;
 
 std::string peer_fault(const std::string& faults) {
   return "trainer_config.fault_plan=[" + faults + "]";
-}
-
-// Without a launcher: nobody else ends it, and nobody wakes its peer.
-ChildOptions rank_of_two(const Workspace& place, int rank, int port, const Words& overrides) {
-  auto options = alone(place, overrides);
-  options.unset.clear();
-  options.set.insert({{"RANK", std::to_string(rank)},
-                      {"LOCAL_RANK", std::to_string(rank)},
-                      {"WORLD_SIZE", "2"},
-                      {"LOCAL_WORLD_SIZE", "2"},
-                      {"MASTER_ADDR", "127.0.0.1"},
-                      {"MASTER_PORT", std::to_string(port)}});
-  return options;
 }
 
 bool stands_still(pid_t pid) {
@@ -46,11 +34,12 @@ void wait_until_still(pid_t pid) {
   }
 }
 
-/// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM.
+/// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM. Without a launcher nobody else
+/// ends it, and nobody wakes its peer.
 Finished stop_beside_frozen_peer(const Workspace& place, const Words& overrides) {
   const int port = unused_port();
-  ChildProgram rank_0(rank_of_two(place, 0, port, overrides));
-  ChildProgram rank_1(rank_of_two(place, 1, port, overrides));
+  ChildProgram rank_0(lone_rank(place, 0, 2, port, overrides));
+  ChildProgram rank_1(lone_rank(place, 1, 2, port, overrides));
   wait_until_still(rank_1.pid());
   rank_0.signal(SIGTERM);
   const int exit = rank_0.wait_exit(kPatience);

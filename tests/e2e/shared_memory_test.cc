@@ -3,6 +3,7 @@
 #include <csignal>
 #include "tests/support/catch.h"
 
+#include "tests/e2e/lone_rank.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/support/loopback.h"
 
@@ -18,20 +19,6 @@ Words to_step(int step, const std::string& more = "") {
   Words words = {"trainer_config.max_steps=" + std::to_string(step)};
   if (!more.empty()) words.push_back(more);
   return words;
-}
-
-/// A rank without a launcher, which would end the others.
-ChildOptions lone_rank(const Workspace& place, int rank, int ranks, int port,
-                       const Words& overrides) {
-  auto options = alone(place, overrides);
-  options.unset.clear();
-  options.set.insert({{"RANK", std::to_string(rank)},
-                      {"LOCAL_RANK", std::to_string(rank)},
-                      {"WORLD_SIZE", std::to_string(ranks)},
-                      {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
-                      {"MASTER_ADDR", "127.0.0.1"},
-                      {"MASTER_PORT", std::to_string(port)}});
-  return options;
 }
 
 }  // namespace
