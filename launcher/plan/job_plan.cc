@@ -53,6 +53,7 @@ JobInfo job_info(const LaunchConfig& config, const MachineView& machine,
                : config.rdzv_id.empty() ? random_id()
                                         : config.rdzv_id;
   job.local_world_size = local_world_size(config.nproc_per_node, machine);
+  job.worker_per_gpu = config.nproc_per_node == "gpu";
   job.max_restarts = config.restarts.max_restarts;
   job.signals_to_handle = names_of(config.stop_signals);
   job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);

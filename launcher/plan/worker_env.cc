@@ -91,6 +91,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
   env[kErrorFile] = worker.error_file;
   env[kSignalsToHandle] = job.signals_to_handle;
+  set_or_unset(env, kWorkerPerGpu, job.worker_per_gpu ? "1" : "");
   set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);
   set_or_unset(env, kShmDir, job.shm_dir);
   set_or_unset(env, kLastFailure, group.last_failure);

@@ -9,6 +9,10 @@
 
 namespace ddp::launch {
 
+/// "1": the user asked for a worker per GPU (--nproc_per_node=gpu), not for a number of them.
+/// trainer reads it (parallel/device_plan.cc).
+inline constexpr const char* kWorkerPerGpu = "DDP_WORKER_PER_GPU";
+
 /// What all rounds of a job share.
 struct JobInfo {
   std::string role = "default";
@@ -17,6 +21,7 @@ struct JobInfo {
   int max_restarts = 0;
   std::string signals_to_handle;
   bool virtual_local_rank = false;
+  bool worker_per_gpu = false;
   std::vector<std::string> gpus;  // each local rank's own CUDA_VISIBLE_DEVICES; empty: all of them
   bool amd = false;               // HIP_VISIBLE_DEVICES is set as well
   int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone

@@ -63,6 +63,35 @@ TEST_CASE("a GPU that is not there is refused") {
   check_nothing_saved(place, {});
 }
 
+// A copy of the program without its CUDA module next to it, on a machine with two device files.
+TEST_CASE("a rank per GPU is refused by a trainer without CUDA, not trained on the CPU") {
+  const Workspace place;
+  const std::string copy = place.write("trainer", "");
+  std::filesystem::copy_file(trainer_program(), copy,
+                             std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::permissions(copy, std::filesystem::perms::owner_all);
+  std::filesystem::create_directories(place / "gpus/dev");
+  for (const char* file : {"gpus/dev/nvidia0", "gpus/dev/nvidia1"}) place.write(file, "");
+  const auto of_two = [&](const Words& words, const std::string& workers) {
+    auto options = launched(place, 2, words);
+    options.argv[1] = "--nproc_per_node=" + workers;
+    for (auto& word : options.argv) {
+      if (word == trainer_program()) word = copy;
+    }
+    options.set["DDP_DEVICE_ROOT"] = place / "gpus";
+    options.set.erase("CUDA_VISIBLE_DEVICES");
+    options.unset.emplace_back("CUDA_VISIBLE_DEVICES");
+    return options;
+  };
+  check_one_line_and_report(finish(of_two({}, "gpu")), 2,
+                            {"a rank for each GPU (--nproc_per_node=gpu)", "built without CUDA",
+                             "trainer_config.device=cpu"});
+  CHECK(!std::filesystem::exists(place.snapshot()));
+  const Words short_run = {"trainer_config.max_steps=2"};
+  succeed(of_two(joined(short_run, {"trainer_config.device=cpu"}), "gpu"));
+  CHECK_THAT(succeed(of_two(short_run, "2")).err, Contains("Training on the CPU, because"));
+}
+
 TEST_CASE("ranks that all find the same mistake say it once") {
   const Workspace place;
   place.write("short.txt", "Shorter than one block.");

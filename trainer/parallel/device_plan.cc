@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,9 @@ bool cuda_demanded(const Config& config) {
   return config.trainer.device == DeviceChoice::kCuda ||
          config.distributed.backend == Backend::kNccl;
 }
+
+/// Of ddp-run, whose user wants no CPU then (launcher/plan/worker_env.h).
+bool started_for_each_gpu() { return std::getenv("DDP_WORKER_PER_GPU") != nullptr; }
 
 /// Null, with the reason, when no GPU can be used.
 CudaModule* usable_cuda(std::string& why_not) {
@@ -79,9 +83,15 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
   DevicePlan plan;
   if (config.trainer.device == DeviceChoice::kCpu) return plan;
   const bool demanded = cuda_demanded(config);
-  if (!demanded && !nvidia_device_visible()) return plan;
+  if (!demanded && !started_for_each_gpu() && !nvidia_device_visible()) return plan;
   CudaModule* cuda = usable_cuda(plan.why_cpu);
   if (cuda == nullptr) {
+    if (started_for_each_gpu() && loaded_cuda_module() == nullptr) {
+      throw UserError(fmt::format(
+          "ddp-run started a rank for each GPU (--nproc_per_node=gpu), but {}; build it with CUDA "
+          "(./scripts/setup.sh --gpu, then ./scripts/build.sh), or set trainer_config.device=cpu",
+          plan.why_cpu));
+    }
     if (!demanded) return plan;
     throw UserError(fmt::format(
         "trainer_config.device=cuda or distributed_config.backend=nccl was asked for, but {}; "

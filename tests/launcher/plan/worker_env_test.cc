@@ -100,16 +100,20 @@ TEST_CASE("a worker can be written as a line for a shell") {
         "env -u GONE B=3 'C=it'\\''s' taskset --cpu-list 0,3 /bin/p 'x y' '' z\n");
 }
 
-TEST_CASE("the folder in memory and the last failure are this job's, never inherited ones") {
-  const Environment around{{"DDP_SHM_DIR", "/dev/shm/other"}, {"DDP_LAST_FAILURE", "{}"}};
+TEST_CASE("what only this job's workers may have is never inherited") {
+  const Environment around{
+      {"DDP_SHM_DIR", "/dev/shm/other"}, {"DDP_LAST_FAILURE", "{}"}, {"DDP_WORKER_PER_GPU", "1"}};
+  CHECK(worker_environment(around, {}, {}, {}).count("DDP_WORKER_PER_GPU") == 0);
   const Environment without = worker_environment(around, {}, {}, {});
   CHECK(without.count("DDP_SHM_DIR") + without.count("DDP_LAST_FAILURE") == 0);
   JobInfo job;
   job.shm_dir = "/dev/shm/own";
+  job.worker_per_gpu = true;
   WorkerGroup group;
   group.last_failure = "{\"rank\":1}";
   const Environment env = worker_environment(around, job, group, {});
   CHECK(env.at("DDP_SHM_DIR") == "/dev/shm/own");
+  CHECK(env.at("DDP_WORKER_PER_GPU") == "1");
   CHECK(env.at("DDP_LAST_FAILURE") == "{\"rank\":1}");
 }
 
