@@ -25,6 +25,12 @@ FLOAT32 = ["trainer_config.use_amp=false"]
 BFLOAT16 = ["trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"]
 CHECKPOINTED = ["gpt_config.activation_checkpointing=true"]
 WHOLE_LOSS = ["gpt_config.loss_chunk_size=0"]
+GPT = ["--config", ROOT / "configs/gpt2_124m.yaml", "gpt_config.model_type=null", f"gpt_config.n_layer={LAYERS}",
+       "gpt_config.n_head=12", "gpt_config.n_embd=768"]
+# Queries share keys and values, as in Llama 3.
+LLAMA = ["--config", ROOT / "configs/llama_char.yaml", f"llama_config.n_layer={LAYERS}", "llama_config.n_head=12",
+         "llama_config.n_kv_head=4", "llama_config.n_embd=768", "llama_config.intermediate=2048", "data_config.train_split=1",
+         f"data_config.stride={BLOCK}", "trainer_config.ema_decay=0"]
 CASES = {
     "float32": FLOAT32,
     "float32, checkpointed": [*FLOAT32, *CHECKPOINTED],
@@ -32,6 +38,11 @@ CASES = {
     "bfloat16": BFLOAT16,
     "bfloat16, checkpointed": [*BFLOAT16, *CHECKPOINTED],
     "bfloat16, torch's operations": [*BFLOAT16, "trainer_config.fused_gpu_kernels=false"],
+    "bfloat16, padded to 65536": [*BFLOAT16, "gpt_config.pad_vocab_to_multiple_of=65536"],
+    "Llama, float32": FLOAT32,
+    "Llama, bfloat16": BFLOAT16,
+    "Llama, bfloat16, checkpointed": [*BFLOAT16, "llama_config.activation_checkpointing=true"],
+    "Llama, bfloat16, torch's operations": [*BFLOAT16, "trainer_config.fused_gpu_kernels=false"],
 }
 
 
@@ -50,8 +61,7 @@ def check(name, overrides):
         folder = Path(temporary)
         write_tokens(folder / "tokens.bin", 4 * BATCH * BLOCK + 1)
         write_tokenizer(folder / "tokenizer.json")
-        words = ["--config", ROOT / "configs/gpt2_124m.yaml", "data_config.path=tokens.bin", "data_config.eval_path=tokens.bin",
-                 "gpt_config.model_type=null", f"gpt_config.n_layer={LAYERS}", "gpt_config.n_head=12", "gpt_config.n_embd=768",
+        words = [*(LLAMA if name.startswith("Llama") else GPT), "data_config.path=tokens.bin", "data_config.eval_path=tokens.bin",
                  f"data_config.block_size={BLOCK}", f"trainer_config.batch_size={BATCH}", "trainer_config.global_batch_size=null",
                  "trainer_config.max_steps=3", "optimizer_config.warmup_steps=1", "trainer_config.eval_iters=1",
                  "trainer_config.eval_every_steps=null", "trainer_config.save_every_steps=null",

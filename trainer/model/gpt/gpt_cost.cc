@@ -8,6 +8,7 @@
 #include "trainer/model/cpu/kernels.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/loss_cost.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 
@@ -122,70 +123,6 @@ ParameterRole role_of(std::string_view name, int64_t dimensions) {
   return name.starts_with("transformer.h.") ? ParameterRole::kHidden : ParameterRole::kLinear;
 }
 
-/// Whether the loss is computed by its kernel (trainer_config.fused_gpu_kernels).
-bool by_gpu_kernels(const Config& config, const ComputePlace& place) {
-  return place.cuda && config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
-         config.trainer.fused_gpu_kernels && config.distributed.tensor == 1;
-}
-
-/// Of the loss by one kernel: logits that become their gradient, and the head's gradient. What a
-/// step needs besides `activations`, or an evaluation without them, whose logits are float32.
-double kernel_logit_bytes(const GptSizes& s, const GptConfig& gpt, double activations,
-                          double finished) {
-  const double table = s.vocab_size * s.width * kFloatSize;
-  const double logits = s.tokens * s.vocab_size * s.compute;
-  const AutoNumber& size = gpt.loss_chunk_size;
-  const double chunk =
-      size.automatic ? kAutomaticLogitBytes : size.value * s.vocab_size * s.compute;
-  double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) + finished * table;
-  if (gpt.activation_checkpointing)  // no block is computed again yet
-    in_training = std::max(table, in_training - block_activations(s, gpt, /*cuda=*/true));
-  // Logits, their float32 copy and its logarithms; the table in 16 bits, without and with padding.
-  const double in_evaluation =
-      std::min(kAutomaticLogitBytes / kFloatSize, s.tokens * s.vocab_size) *
-          (s.compute + 2 * kFloatSize) +
-      table;
-  return std::max(in_training, in_evaluation - activations);
-}
-
-/// What torch's operations on a GPU need for the table with padding, and in a chunk for the sum of
-/// exponentials, which are float32 next to the logits.
-double padding_and_exponentials(const GptSizes& s, const GptConfig& gpt, const LossSizes& loss) {
-  constexpr double kAutomaticMultiple = 64;
-  const AutoNumber& padded_to = gpt.pad_vocab_to_multiple_of;
-  const double multiple = padded_to.automatic ? kAutomaticMultiple : padded_to.value;
-  const bool padded = multiple > 0 && std::fmod(s.vocab_size, multiple) != 0;
-  const double copy = s.compute < kFloatSize ? s.compute : 0.0;  // gone by then
-  const double exponentials =
-      in_one_piece(loss) ? 0.0 : rows_of_chunk(loss) * s.vocab_size * (kFloatSize - copy);
-  return (padded ? s.vocab_size * s.width * s.compute : 0.0) + exponentials;
-}
-
-/// Of the loss by torch's operations, besides `activations`.
-double eager_logit_bytes(const GptSizes& s, const GptConfig& gpt, const StageLoad& load,
-                         bool cuda) {
-  const LossSizes loss{s.tokens,     s.width,      s.vocab_size, s.compute, gpt.loss_chunk_size,
-                       s.shared > 1, load.finished};
-  const double bytes = logit_bytes(loss) + waiting_logit_bytes(loss, load.waiting);
-  if (!cuda || s.shared > 1) return bytes;
-  const double all = bytes + padding_and_exponentials(s, gpt, loss);
-  // No block is computed again yet.
-  return gpt.activation_checkpointing ? std::max(bytes, all - block_activations(s, gpt, cuda))
-                                      : all;
-}
-
-/// Of the matrices that a rank holds, which autocast and the kernels keep in 16 bits. Divided
-/// weights are converted where they are used.
-double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& own,
-                         const ComputePlace& place) {
-  const bool divided = config.distributed.strategy == Strategy::kZero3 && place.world_size > 1;
-  if (!place.cuda || !config.trainer.use_amp || divided) return 0.0;
-  double elements = 0.0;
-  for (const ParameterShape& parameter : own)
-    if (parameter.sizes.size() > 1) elements += static_cast<double>(parameter.count());
-  return elements * kFloatSize / 2;
-}
-
 int64_t whole_bytes(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 }  // namespace
@@ -248,9 +185,12 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const double activations = activation_bytes(sizes, gpt, place.cuda, load);
   double logits = 0.0;
   if (load.last) {
-    logits = by_gpu_kernels(config, place)
-                 ? kernel_logit_bytes(sizes, gpt, activations, load.finished)
-                 : eager_logit_bytes(sizes, gpt, load, place.cuda);
+    const LossSizes loss{sizes.tokens,        sizes.width,      sizes.vocab_size, sizes.compute,
+                         gpt.loss_chunk_size, sizes.shared > 1, load.finished};
+    const double padding = padding_of(gpt.pad_vocab_to_multiple_of, sizes.vocab_size, place);
+    const double recomputed =
+        gpt.activation_checkpointing ? block_activations(sizes, gpt, place.cuda) : 0.0;
+    logits = loss_bytes(config, place, {loss, padding, load.waiting, activations, recomputed});
   }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);

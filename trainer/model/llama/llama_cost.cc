@@ -10,6 +10,7 @@
 
 #include "trainer/model/cpu/kernels.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/loss_cost.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/tensor_cost.h"
 
@@ -82,6 +83,7 @@ struct LlamaSizes {
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
+        keeps_normalized(!place.cuda && !fused),
         scores(fused && cpu::takes_attention(config.data.block_size, shape.head_dim)
                    ? tokens * static_cast<double>(cpu::padded(config.data.block_size))
                    : 0.0),
@@ -101,9 +103,10 @@ struct LlamaSizes {
   double keys;     ///< Of its key heads, as of its value heads.
   double inner;    ///< Of its part of the feed-forward layer.
   double vocab_size;
-  double compute;  ///< Bytes of an element in matrix products.
-  bool fused;      ///< By the kernels of a CPU.
-  double scores;   ///< Kept by its own attention for each head; 0: torch's keeps none.
+  double compute;         ///< Bytes of an element in matrix products.
+  bool fused;             ///< By the kernels of a CPU.
+  bool keeps_normalized;  ///< Rows before the norm's weight: a GPU's norm computes them again.
+  double scores;          ///< Kept by its own attention for each head; 0: torch's keeps none.
   double heads;
   double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
@@ -113,7 +116,7 @@ constexpr double kLlamaFloat = 4.0;
 /// What the backward pass of one block needs, bytes.
 double llama_block_activations(const LlamaSizes& s) {
   double bytes = 2 * s.row * kLlamaFloat / s.by_rows + 2 * s.row * s.compute;  // around both norms
-  if (!s.fused) bytes += 2 * s.row * kLlamaFloat / s.by_rows;  // normalized, before the weight
+  if (s.keeps_normalized) bytes += 2 * s.row * kLlamaFloat / s.by_rows;
   // q; k and v, repeated for each query head; y, twice by torch's attention
   bytes += (s.scores > 0 ? 4 : 5) * s.queries * s.compute + s.scores * s.heads * kLlamaFloat;
   bytes += (s.fused ? 3 : 4) * s.inner * s.compute;  // gate, silu(gate), up, their product
@@ -189,6 +192,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
   const LlamaSizes sizes(config, vocab_size, place);
   const auto layout = llama_layout(sizes.shape, vocab_size);
   const StageLoad load = stage_load(config, layout, place);
+  const double kept_for_backward = llama_activation_bytes(sizes, load);
   double logits = 0.0;
   if (load.last) {
     const LossSizes loss{sizes.tokens,
@@ -198,7 +202,12 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
                          sizes.shape.loss_chunk_size,
                          config.distributed.tensor > 1,
                          load.finished};
-    logits = logit_bytes(loss) + waiting_logit_bytes(loss, load.waiting);
+    const double padding =
+        padding_of(sizes.shape.pad_vocab_to_multiple_of, sizes.vocab_size, place);
+    const double recomputed =
+        sizes.shape.activation_checkpointing ? llama_block_activations(sizes) : 0.0;
+    logits =
+        loss_bytes(config, place, {loss, padding, load.waiting, kept_for_backward, recomputed});
   }
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
@@ -206,11 +215,14 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
   const double kept = sizes.shape.activation_checkpointing  // of how many blocks
                           ? 1.0 / static_cast<double>(sizes.shape.n_layer)
                           : 1.0;
-  const double activations = llama_activation_bytes(sizes, load) + workspace +
-                             kept * adapter_activation_bytes(config, parameters, place);
+  const double activations =
+      kept_for_backward + workspace + kept * adapter_activation_bytes(config, parameters, place);
+  const double weight_copies =
+      weight_copy_bytes(config, shapes_of_rank(parameters, layout, config, place.stage), place);
   return with_items(state_items(config, parameters, place, layout),
                     {{"activations", static_cast<int64_t>(std::llround(activations))},
-                     {"logits", static_cast<int64_t>(std::llround(logits))}});
+                     {"logits", static_cast<int64_t>(std::llround(logits))},
+                     {"weight_copies", static_cast<int64_t>(std::llround(weight_copies))}});
 }
 
 }  // namespace ddp::train
