@@ -178,6 +178,19 @@ TEST_CASE("GPUs that CUDA does not show are an error of one line, not a run on t
   succeed(without_driver(on_gpus(on_cpu, 2, launched(on_cpu, 2, cpu))));
 }
 
+TEST_CASE("an NCCL of another version than the header's is refused before it is used") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(place, 2, launched(place, 2, kSaves));
+  options.set["FAKENCCL_VERSION"] = "21809";
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 2);
+  CHECK(errors_of(run.err).size() == 1);
+  CHECK_THAT(run.err, Contains("compiled with the header of NCCL") &&
+                          Contains("but NCCL 2.18 is loaded") && Contains("device=cpu"));
+}
+
 TEST_CASE("more ranks than GPUs are refused in one line") {
   if (!gpus_are_faked()) return;
   const Workspace place;

@@ -18,9 +18,12 @@ namespace {
 
 class NcclCudaModule final : public CudaModule {
  public:
-  int device_count() override { return static_cast<int>(c10::cuda::device_count()); }
+  int device_count() override {
+    return other_nccl().empty() ? static_cast<int>(c10::cuda::device_count()) : 0;
+  }
 
   std::string why_no_device() override {
+    if (std::string why = other_nccl(); !why.empty()) return why;
     try {
       c10::cuda::device_count_ensure_non_zero();
     } catch (const c10::Error& error) {
@@ -107,7 +110,6 @@ class NcclCudaModule final : public CudaModule {
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size, c10::Device device,
                                                  std::chrono::milliseconds timeout) override {
-    nccl_device_ = device.index();
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
     auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
@@ -124,7 +126,9 @@ class NcclCudaModule final : public CudaModule {
     auto* const nccl = dynamic_cast<c10d::ProcessGroupNCCL*>(&backend);
     if (nccl == nullptr || ask == nullptr || text_of == nullptr || last == nullptr)
       return "no reason is known";
-    set_device(nccl_device_);  // torch looks for the communicator of the thread's device
+    const auto device = nccl->getBoundDeviceId();
+    if (!device) return "no reason is known";
+    set_device(device->index());  // torch looks for the communicator of the thread's device
     const auto communicator = reinterpret_cast<ncclComm_t>(nccl->getCommPtr());
     ncclResult_t result = ncclSuccess;
     if (communicator == nullptr || ask(communicator, &result) != ncclSuccess)
@@ -137,6 +141,17 @@ class NcclCudaModule final : public CudaModule {
   }
 
  private:
+  /// ncclConfig_t is a part of torch's options of a group, and grows with NCCL's versions: with the
+  /// header of another one its copies corrupt the heap. Empty if they agree.
+  static std::string other_nccl() {
+    const auto [major, minor, patch] = c10d::getNcclVersionTuple();
+    if (major == NCCL_MAJOR && minor == NCCL_MINOR) return "";
+    return fmt::format(
+        "trainer was compiled with the header of NCCL {}.{}, but NCCL {}.{} is loaded, so build it "
+        "again with torch's own (./scripts/setup.sh --gpu, then ./scripts/build.sh)",
+        NCCL_MAJOR, NCCL_MINOR, major, minor);
+  }
+
   /// Of tensors that are alive, and kept for coming ones.
   static int64_t held_by_allocator(int index) {
     if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
@@ -163,8 +178,6 @@ class NcclCudaModule final : public CudaModule {
     if (get_version != nullptr) get_version(&version);
     return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   }
-
-  int nccl_device_ = 0;
 };
 
 }  // namespace

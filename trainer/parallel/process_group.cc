@@ -174,6 +174,7 @@ void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
   try {
     const auto nccl = connect_nccl(c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_,
                                    size_, plan.device, timeout);
+    group_->setBoundDeviceId(plan.device);  // which setBackend() gives the backend
     group_->setBackend(torch::kCUDA, c10d::ProcessGroup::BackendType::NCCL, nccl);
   } catch (const c10::Error& error) {
     std::string why = error.what_without_backtrace();
