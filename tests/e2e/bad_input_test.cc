@@ -1,5 +1,7 @@
 // Mistakes of the user: one line that begins with "error:", the right exit code, nothing trained or
 // saved. One of each kind: tests/trainer/app/refused_*_test.cc have the others in one process.
+#include <filesystem>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
