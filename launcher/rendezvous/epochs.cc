@@ -19,6 +19,10 @@ long long tenure_after(long long epoch, const std::string& host_id) {
   return (((epoch >> kTenureBits) + 1) << kTenureBits) | (range << kRangeBits);
 }
 
+bool may_precede(long long last, long long epoch) {
+  return last >> kTenureBits < epoch >> kTenureBits || last >> kRangeBits == epoch >> kRangeBits;
+}
+
 long long granted_after(long long known, std::span<const long long> accepted) {
   long long last = known;
   for (const long long epoch : accepted) {

@@ -12,6 +12,10 @@ namespace ddp::launch {
 /// has a range of its own.
 long long tenure_after(long long epoch, const std::string& host_id);
 
+/// Whether a node that was to accept the round `epoch` may have accepted this one last: not that of
+/// another host that has followed the same one, whose round may have begun instead.
+bool may_precede(long long last, long long epoch);
+
 /// Whether so many hosts can have followed each other between two epochs. One that is further ahead
 /// is made up, and after it no epochs would be left.
 bool can_follow(long long epoch, long long known);

@@ -277,8 +277,11 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
     coordinator_->handle(fds);
     authority_->request_epoch(coordinator_->awaits_epoch().value_or(std::vector<Hello>{}));
     if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
-    if (coordinator_->has_lost_mandate())
+    if (coordinator_->has_lost_mandate()) {
+      // A round that others have accepted is its own, too.
+      if (channel_ && last_round_) handle_channel();
       step_down("too few nodes of the last round follow this host");
+    }
   }
   store_.handle(fds);
   if (channel_) handle_channel();

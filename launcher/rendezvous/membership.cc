@@ -93,8 +93,9 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
             .address = hello.address.empty() ? address : hello.address,
             .seen = address,
             .ran = hello.epoch >= 0};
-  peer.elector = electors_.empty() ? history_.nodes > 0 && (hello.epoch == history_.epoch ||
-                                                            history_.order.count(hello.member) > 0)
+  const bool rivals = hello.epoch < history_.epoch && !may_precede(hello.epoch, history_.epoch);
+  const bool named = history_.order.count(hello.member) > 0 && !rivals;
+  peer.elector = electors_.empty() ? history_.nodes > 0 && (hello.epoch == history_.epoch || named)
                                    : electors_.count(hello.member) > 0;
   take_older_epoch(hello);
   if (rules_.epochs_are_granted) epoch_ = granted_after(epoch_, {&hello.epoch, 1}) - 1;

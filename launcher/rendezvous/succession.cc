@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "launcher/rendezvous/epochs.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -12,7 +14,8 @@ using Found = Inquiry::Found;
 }  // namespace
 
 bool took_part(const Round& last, const Hello& hello) {
-  return hello.epoch == last.info.epoch ||
+  if (hello.epoch == last.info.epoch) return true;
+  return may_precede(hello.epoch, last.info.epoch) &&
          std::any_of(last.successors.begin(), last.successors.end(),
                      [&](const Successor& one) { return one.member == hello.member; });
 }

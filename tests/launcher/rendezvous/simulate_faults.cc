@@ -61,6 +61,8 @@ constexpr std::array kFound{
     Found{20'000'555, 0, 0, 1},
     // The only place was its host's, which had had no part in the last round.
     Found{21'001'269, 0, -1, 1},
+    // A host stepped down without the round that it had proposed, and that others had accepted.
+    Found{291'126'230, 0, 0, -1},
 };
 
 Options parse(int argc, char** argv) {

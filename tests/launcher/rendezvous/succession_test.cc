@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "launcher/rendezvous/epochs.h"
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {
@@ -195,6 +196,10 @@ TEST_CASE("the nodes of a round are known by what they remember, not by their ad
   CHECK_FALSE(took_part(last, hello));
   hello.member = "third";  // it has not accepted the round
   CHECK(took_part(last, hello));
+  last.info.epoch = tenure_after(kEpoch, "host");
+  CHECK(took_part(last, hello));
+  hello.epoch = tenure_after(kEpoch, "rival");  // of a round that may run instead
+  CHECK_FALSE(took_part(last, hello));
 }
 
 TEST_CASE("a host at an endpoint is followed if it has a later round than this node") {
