@@ -31,6 +31,47 @@ TEST_CASE("a job on two GPUs, a rank of which is killed, ends as the unbroken on
   CHECK(steps_of(log_of(killed)) == steps_of(whole.out));
 }
 
+// NCCL tells nobody of a rank that is gone: the launcher's signal does, and each rank gives up what
+// its GPU waits for in any group.
+TEST_CASE(
+    "when a rank of a mesh of GPUs is killed, the others name it, leave, and the run resumes "
+    "exactly") {
+  if (!gpus_are_faked()) return;
+  const Words model = {"gpt_config.n_layer=4",
+                       "gpt_config.n_head=2",
+                       "trainer_config.global_batch_size=8",
+                       "trainer_config.batch_size=2",
+                       "trainer_config.max_steps=6",
+                       "trainer_config.save_every_steps=2"};
+  struct Mesh {
+    Words words;
+    std::string fault;
+  };
+  const std::vector<Mesh> meshes = {
+      {{"distributed_config.pipeline=2", "distributed_config.tensor=2"},
+       "rank=3 step=4 phase=forward kind=kill attempt=0"},
+      {{"distributed_config.tensor=2", "distributed_config.strategy=zero1"},
+       "rank=0 step=4 phase=backward kind=kill attempt=0"}};
+  for (const auto& [words, fault] : meshes) {
+    INFO(fault);
+    const Workspace unbroken, killed;
+    succeed(on_gpus(unbroken, 4, launched(unbroken, 4, joined(model, words))));
+    const auto run =
+        succeed(on_gpus(killed, 4,
+                        launched(killed, 4, joined(joined(model, words), {plan_of({fault})}),
+                                 {"--max_restarts=1"})));
+    INFO(run.out << run.err);
+    const std::string lost = fault.substr(0, fault.find(' ')).replace(4, 1, " ");
+    // The first one that leaves; to others it may be silent by then, too.
+    CHECK_THAT(run.err, Contains("while it waited for " + lost + ", which gives no sign of life"));
+    for (const std::string rank : {"rank 0", "rank 1", "rank 2", "rank 3"}) {
+      if (rank != lost)
+        CHECK_THAT(run.err, Contains(rank + ": stopped by signal 15 while it waited for rank "));
+    }
+    CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
+  }
+}
+
 // Each operation of the device begins late, so that whoever does not wait for it reads old bytes.
 TEST_CASE("a slow device changes nothing that is trained or saved") {
   if (!gpus_are_faked()) return;
