@@ -85,14 +85,17 @@ TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
     place.write("tune.yaml",
                 "model: llama\ndata_config: {path: text.txt, block_size: 32, stride: 32}\n"
                 "hydra: {run: {dir: .}}\n");
+    // The text is encoded by the tokenizer of the folder or the snapshot, named or not.
     for (const char* from : {"first", "snapshot.pt"}) {
-      std::filesystem::remove(place / "tuned.pt");
-      succeed(
-          trainer(place, {"--config", "tune.yaml", std::string("llama_config.init_from=") + from,
-                          "data_config.tokenizer=first", "trainer_config.max_steps=1",
-                          "trainer_config.batch_size=2", "trainer_config.snapshot_path=tuned.pt",
-                          "optimizer_config.learning_rate=1e-30"}));
-      CHECK(largest_parameter_distance(place.snapshot(), place / "tuned.pt") == 0.0);
+      for (const char* tokenizer : {"data_config.tokenizer=first", "data_config.tokenizer=null"}) {
+        std::filesystem::remove(place / "tuned.pt");
+        succeed(trainer(
+            place,
+            {"--config", "tune.yaml", std::string("llama_config.init_from=") + from, tokenizer,
+             "trainer_config.max_steps=1", "trainer_config.batch_size=2",
+             "trainer_config.snapshot_path=tuned.pt", "optimizer_config.learning_rate=1e-30"}));
+        CHECK(largest_parameter_distance(place.snapshot(), place / "tuned.pt") == 0.0);
+      }
     }
   }
 }

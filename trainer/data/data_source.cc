@@ -37,13 +37,6 @@ auto with_key(const char* key, const Work& work) {
   }
 }
 
-bool holds_tokens(const DataConfig& config) {
-  if (config.format != DataFormat::kAuto) return config.format == DataFormat::kTokens;
-  const auto files = find_data_files(config.path, ".bin");
-  if (!files.empty()) return fs::path(files.front()).extension() == ".bin";
-  return false;
-}
-
 /// Several texts as one. Each is without its byte order mark.
 struct Texts {
   struct File {
@@ -285,6 +278,12 @@ std::string read_utf8_text(const char* key, const std::string& path) {
     }
     return std::move(texts.whole);
   });
+}
+
+bool holds_tokens(const DataConfig& config) {
+  if (config.format != DataFormat::kAuto) return config.format == DataFormat::kTokens;
+  const auto files = find_data_files(config.path, ".bin");
+  return !files.empty() && fs::path(files.front()).extension() == ".bin";
 }
 
 std::string large_text_note(const DataConfig& config) {

@@ -20,6 +20,9 @@ struct DataSource {
   bool from_text = false;
 };
 
+/// Whether data_config.path names files of tokens. False as well if there are none.
+bool holds_tokens(const DataConfig& config);
+
 /// Reads and encodes texts; only opens files of tokens. With `of_snapshot`, that tokenizer is used
 /// where the configuration names none. Throws UserError that names the key, the file and what is
 /// wrong with it.

@@ -148,6 +148,15 @@ bool is_padded_table(int64_t there, int64_t here) {
          here > kMostPadding;
 }
 
+/// The rows of a table are the tokenizer's tokens.
+std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector<int64_t>& here) {
+  if (there.size() != here.size() || there[0] == here[0]) return "";
+  return fmt::format(
+      " (the tokenizer has {} tokens, the table there {} rows: use the tokenizer that the weights "
+      "were trained with, as data_config.tokenizer{})",
+      here[0], there[0], here[0] > there[0] ? ", or drop the tokens that were added to it" : "");
+}
+
 std::string difference(const PretrainedLayout& layout, const NamedTensor& parameter,
                        const TensorBytes* there) {
   if (there == nullptr) return parameter.name + " is missing";
@@ -161,11 +170,10 @@ std::string difference(const PretrainedLayout& layout, const NamedTensor& parame
   if (vocabulary && there->shape.size() == 2 && is_padded_table(there->shape[0], wanted[0]))
     wanted[0] = there->shape[0];
   if (there->shape == wanted) return "";
-  return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
-                     fmt::join(shape_there(layout, parameter), ", "),
-                     vocabulary ? " (the first number is that of the tokenizer's tokens: train "
-                                  "with the folder's tokenizer)"
-                                : "");
+  return fmt::format(
+      "{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
+      fmt::join(shape_there(layout, parameter), ", "),
+      vocabulary ? vocabulary_note(there->shape, shape_there(layout, parameter)) : "");
 }
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,

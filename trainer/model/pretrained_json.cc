@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -16,10 +17,22 @@ namespace {
 
 using PretrainedJson = nlohmann::json;
 
+void check_is_not_adapters(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / "adapter_config.json", ignored)) return;
+  throw UserError(fmt::format(
+      "{}: holds adapters for peft (adapter_config.json), not a whole model; give the snapshot "
+      "that they were exported from, or export it with --merge",
+      folder.string()));
+}
+
 std::string pretrained_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw UserError(fmt::format("{}: {}; {}", path, std::strerror(errno), kHowToMakePretrained));
+  if (!file) {
+    const int error = errno;
+    check_is_not_adapters(std::filesystem::path(path).parent_path());
+    throw UserError(fmt::format("{}: {}; {}", path, std::strerror(error), kHowToMakePretrained));
+  }
   std::ostringstream text;
   text << file.rdbuf();
   return std::move(text).str();

@@ -18,12 +18,6 @@
 namespace ddp::train {
 namespace {
 
-bool holds_vocabulary(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder + "/tokenizer.json", ignored) ||
-         std::filesystem::exists(folder + "/vocab.txt", ignored);
-}
-
 std::unique_ptr<Tokenizer> load_named(const char* key, const std::string& path) {
   try {
     return load_tokenizer(path);
@@ -37,7 +31,7 @@ std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from
   std::error_code ignored;
   if (std::filesystem::is_regular_file(init_from, ignored))
     return tokenizer_from_state(read_pretrained_bert(init_from).tokenizer_state);
-  return holds_vocabulary(init_from) ? load_named("bert_config.init_from", init_from) : nullptr;
+  return holds_tokenizer(init_from) ? load_named("bert_config.init_from", init_from) : nullptr;
 }
 
 /// Throws UserError: the weights' embeddings are those of other tokens.

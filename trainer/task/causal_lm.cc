@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "trainer/data/data_source.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/lora.h"
@@ -19,6 +20,7 @@
 #include "trainer/task/tensor_ranks.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
 namespace {
@@ -36,11 +38,27 @@ std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
   return tokenizer_of(causal_snapshot_metadata(path));
 }
 
+/// Of a run that names none and does not resume: that of the snapshot to start from, or for texts
+/// that of the folder. Files of tokens have their own. Null: there is none.
+std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
+  const CausalArchitecture& architecture = causal_architecture(config);
+  const std::string path = architecture.pretrained(config);
+  DataConfig first = config.data;
+  if (!first.sources.empty()) first.path = first.sources.front().path;
+  if (!first.tokenizer.empty() || !holds_tokenizer(path) || holds_tokens(first))
+    return tokenizer_of_pretrained(config);
+  try {
+    return load_tokenizer(path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", architecture.huggingface_layout()->key, error.what()));
+  }
+}
+
 std::unique_ptr<CausalData> open_causal_data(const Config& config,
                                              const SnapshotMetadata* metadata) {
   if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
-  return open_text_data(
-      config, metadata == nullptr ? tokenizer_of_pretrained(config) : tokenizer_of(*metadata));
+  return open_text_data(config,
+                        metadata == nullptr ? default_tokenizer(config) : tokenizer_of(*metadata));
 }
 
 /// How many characters begin in each token: one may be spread over several.

@@ -58,6 +58,12 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
 
 }  // namespace
 
+bool holds_tokenizer(const std::string& folder) {
+  std::error_code ignored;
+  const auto holds = [&](const char* file) { return fs::exists(fs::path(folder) / file, ignored); };
+  return holds("tokenizer.json") || holds("vocab.json") || holds("vocab.txt");
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code unknown;
   const fs::path place(path);

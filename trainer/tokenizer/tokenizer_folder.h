@@ -14,6 +14,9 @@ namespace ddp::train {
 /// Throws UserError that names the file and what is wrong with it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
+/// Whether `folder` is one and has a file that load_tokenizer() reads.
+bool holds_tokenizer(const std::string& folder);
+
 /// The text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`. `name` is
 /// said in messages. Throws UserError.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name);

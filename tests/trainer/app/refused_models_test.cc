@@ -65,6 +65,13 @@ TEST_CASE("a Llama's snapshot that does not fit is refused in one line") {
   succeed_in_process(alone(gpt, {"trainer_config.max_steps=1"}));
   CHECK_THAT(refused({"llama_config.init_from=" + gpt.snapshot()}),
              Contains("is a snapshot of model gpt; give one of llama"));
+  succeed_in_process(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "folder"}));
+  CHECK_THAT(refused({"~llama_config", "+llama_config.init_from=folder",
+                      "data_config.tokenizer=byte", "trainer_config.snapshot_path=other.pt"}),
+             Contains("the tokenizer has 257 tokens, the table there ") &&
+                 Contains("as data_config.tokenizer, or drop the tokens that were added to it"));
+  CHECK_THAT(refusal_of(trainer(place, {"eval", "--snapshot", "folder"})),
+             Contains("--snapshot: folder: is a folder, which --suite FILE evaluates"));
 }
 
 TEST_CASE("adapters whose model is missing or another one are refused in one line") {
@@ -113,6 +120,11 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   CHECK_THAT(exported({"--snapshot", "snapshot.pt"}), Contains("add --merge for the whole model"));
   CHECK_THAT(exported({"--snapshot", "snapshot.pt", "--merge", "--format", "peft"}),
              Contains("keep one"));
+  succeed_in_process(trainer(
+      place, {"export", "--snapshot", "snapshot.pt", "--output", "adapters", "--format", "peft"}));
+  CHECK_THAT(exported({"--snapshot", "adapters"}),
+             Contains("adapters: holds adapters for peft (adapter_config.json), not a whole model; "
+                      "give the snapshot that they were exported from"));
   CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
              Contains("is no snapshot of adapters"));
   CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",

@@ -130,7 +130,9 @@ TEST_CASE("values of llama_config that do not fit each other are refused in one 
       {sizes_and({"llama_config.rope_scaling.rope_type=llama3",
                   "llama_config.rope_scaling.high_freq_factor=1"}),
        "1 is not above low_freq_factor=1"},
-      {sizes_and({"gpt_config.n_layer=2"}), "gpt_config.n_layer: does not apply to model=llama"}};
+      {sizes_and({"gpt_config.n_layer=2"}), "gpt_config.n_layer: does not apply to model=llama"},
+      {sizes_and({"model=lama"}),
+       "does not apply to model=lama, which is none of gpt, llama; remove it, or set model=llama"}};
   for (const auto& [overrides, part] : cases) {
     const std::string text = refusal(overrides);
     CHECK_THAT(text, Contains(part));

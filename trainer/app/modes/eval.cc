@@ -1,6 +1,7 @@
 // trainer eval: a snapshot's metrics on the evaluation part of its run, or on another text.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
@@ -115,6 +116,12 @@ int run_eval(const TrainerArgs& args) {
   keep_freed_memory();  // every batch takes and gives back the same
   const auto& options = args.eval;
   if (!options.suite.empty()) return run_eval_suite(options);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.snapshot, ignored)) {
+    throw UserError(fmt::format(
+        "--snapshot: {}: is a folder, which --suite FILE evaluates; the loss needs a snapshot",
+        options.snapshot));
+  }
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = eval_config(snapshot.meta, options);

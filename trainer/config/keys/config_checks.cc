@@ -1,6 +1,7 @@
 #include "trainer/config/keys/config_checks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,14 +25,25 @@
 namespace ddp::train {
 namespace {
 
+/// ", which is none of gpt, llama" for a misspelled model, "" for one that has keys.
+std::string unknown_model_note(const Config& config) {
+  std::set<std::string> models;
+  for (const Field& field : config_fields())
+    if (!field.model.empty()) models.insert(std::string(field.model));
+  return models.contains(config.model)
+             ? ""
+             : fmt::format(", which is none of {}", fmt::join(models, ", "));
+}
+
 void check_belongs_to_run(const Config& config, const Given& given) {
   for (const Field& field : config_fields()) {
     if (belongs_to(field, config) || !given.has(field.path)) continue;
     Config other = config;
     other.model = field.model;
     if (!field.model.empty() && belongs_to(field, other)) {
-      given.refuse(field.path, fmt::format("does not apply to model={}; remove it, or set model={}",
-                                           config.model, field.model));
+      given.refuse(field.path,
+                   fmt::format("does not apply to model={}{}; remove it, or set model={}",
+                               config.model, unknown_model_note(config), field.model));
     }
     given.refuse(field.path,
                  fmt::format("does not apply to task={}; remove it, or set another task",

@@ -25,7 +25,8 @@ std::vector<Field> data_fields() {
        .meaning = "Targets of format=chat. assistant: what the assistant says, and the token that "
                   "ends its turns; all: every token."},
       {DDP_KEY(data, tokenizer), .null_means = NullMeans::kNotGiven,
-       .default_text = "char for text, the folder's own for tokens, init_from's for chat",
+       .default_text =
+           "init_from's for text and chat, else char for text; for tokens the folder's own",
        .tasks = kTextTasks,
        .meaning = "char, byte, or a folder written by trainer tokenize, or one with vocab.json and "
                   "merges.txt, or vocab.txt. text_classification defaults to the vocabulary of "
