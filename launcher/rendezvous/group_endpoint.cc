@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kVisit{500};
 void GroupRendezvous::ask_around() {
   if (!std::exchange(members_read_, true)) {
     last_members_ = members_file_.read();
+    last_others_ = last_members_.places;
     epoch_ = last_members_.epoch;
     returned_ = epoch_ >= 0;
     if (!last_members_.member.empty()) member_ = last_members_.member;
@@ -168,6 +169,9 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
   for (const Successor& one : round.successors) {
     if (one.node != own_node_ && one.port > 0) members.places.push_back({one.address, one.port});
   }
+  // Those of an earlier round may go on without this node once it is lost, so it asks them then.
+  if (members.places.empty()) members.places = last_others_;
+  last_others_ = members.places;
   members_file_.write(members);
   if (const std::string note = members_file_.take_note(); !note.empty()) tell_note(note);
 }

@@ -148,7 +148,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::optional<Candidacy> candidacy_;
   bool holds_endpoint_ = false;  // signpost_ listens there
   MembersFile members_file_;
-  LastMembers last_members_;  // of an earlier agent of this node
+  LastMembers last_members_;        // of an earlier agent of this node
+  std::vector<Place> last_others_;  // of the latest round that had other nodes
   bool members_read_ = false;
   bool returned_ = false;  // epoch_ is that agent's
   EndpointWatch watch_;
