@@ -13,32 +13,34 @@
 namespace ddp::train {
 namespace {
 
-using Kind = PipelineAction::Kind;
-using Key = std::tuple<Kind, int, int64_t>;
+using ActionKind = PipelineAction::Kind;
+using Key = std::tuple<ActionKind, int, int64_t>;
 
 Key key_of(const PipelineAction& action) { return {action.kind, action.stage, action.micro_batch}; }
 
-bool is_send(Kind kind) { return kind == Kind::kSendOutput || kind == Kind::kSendGradient; }
+bool is_send(ActionKind kind) {
+  return kind == ActionKind::kSendOutput || kind == ActionKind::kSendGradient;
+}
 
 /// The receive of a send.
 PipelineAction other_end(const PipelineAction& send) {
-  return send.kind == Kind::kSendOutput
-             ? PipelineAction{Kind::kReceiveInput, send.stage + 1, send.micro_batch}
-             : PipelineAction{Kind::kReceiveGradient, send.stage - 1, send.micro_batch};
+  return send.kind == ActionKind::kSendOutput
+             ? PipelineAction{ActionKind::kReceiveInput, send.stage + 1, send.micro_batch}
+             : PipelineAction{ActionKind::kReceiveGradient, send.stage - 1, send.micro_batch};
 }
 
 struct Costs {
   double forward, input, weights;
 
-  double of(Kind kind) const {
+  double of(ActionKind kind) const {
     switch (kind) {
-      case Kind::kForward:
+      case ActionKind::kForward:
         return forward;
-      case Kind::kBackward:
+      case ActionKind::kBackward:
         return input + weights;
-      case Kind::kBackwardInput:
+      case ActionKind::kBackwardInput:
         return input;
-      case Kind::kBackwardWeights:
+      case ActionKind::kBackwardWeights:
         return weights;
       default:
         return 0.0;
@@ -86,19 +88,19 @@ std::vector<Key> needs_of(const PipelineShape& shape, const PipelineAction& acti
   const auto [kind, stage, micro] = action;
   std::vector<Key> needs;
   switch (kind) {
-    case Kind::kForward:
-      if (stage > 0) needs.emplace_back(Kind::kReceiveInput, stage, micro);
+    case ActionKind::kForward:
+      if (stage > 0) needs.emplace_back(ActionKind::kReceiveInput, stage, micro);
       break;
-    case Kind::kBackward:
-    case Kind::kBackwardInput:
-      needs.emplace_back(Kind::kForward, stage, micro);
-      if (!shape.is_last(stage)) needs.emplace_back(Kind::kReceiveGradient, stage, micro);
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+      needs.emplace_back(ActionKind::kForward, stage, micro);
+      if (!shape.is_last(stage)) needs.emplace_back(ActionKind::kReceiveGradient, stage, micro);
       break;
-    case Kind::kBackwardWeights:
-      needs.emplace_back(Kind::kBackwardInput, stage, micro);
+    case ActionKind::kBackwardWeights:
+      needs.emplace_back(ActionKind::kBackwardInput, stage, micro);
       break;
-    case Kind::kSendOutput:
-      needs.emplace_back(Kind::kForward, stage, micro);
+    case ActionKind::kSendOutput:
+      needs.emplace_back(ActionKind::kForward, stage, micro);
       break;
     default:
       break;
@@ -106,7 +108,7 @@ std::vector<Key> needs_of(const PipelineShape& shape, const PipelineAction& acti
   return needs;
 }
 
-bool has(const std::set<Key>& done, Kind kind, int stage, int64_t micro) {
+bool has(const std::set<Key>& done, ActionKind kind, int stage, int64_t micro) {
   return done.contains({kind, stage, micro});
 }
 
@@ -116,15 +118,15 @@ bool keeps_dependencies(PipelineSchedule schedule, const PipelineShape& shape,
   std::set<Key> all;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::set<Key> done;
-    std::map<std::pair<Kind, int>, int64_t> next;
+    std::map<std::pair<ActionKind, int>, int64_t> next;
     for (const PipelineAction& action : orders[static_cast<std::size_t>(rank)]) {
       if (shape.rank_of(action.stage) != rank) return false;
       for (const Key& need : needs_of(shape, action)) {
         if (!done.contains(need)) return false;
       }
-      if (action.kind == Kind::kSendGradient &&
-          !has(done, Kind::kBackward, action.stage, action.micro_batch) &&
-          !has(done, Kind::kBackwardInput, action.stage, action.micro_batch))
+      if (action.kind == ActionKind::kSendGradient &&
+          !has(done, ActionKind::kBackward, action.stage, action.micro_batch) &&
+          !has(done, ActionKind::kBackwardInput, action.stage, action.micro_batch))
         return false;
       if (next[{action.kind, action.stage}]++ != action.micro_batch) return false;
       if (!done.insert(key_of(action)).second) return false;
@@ -155,10 +157,10 @@ double makespan(const std::vector<PipelineOrder>& orders, const Costs& costs) {
           if (message == sent.end()) break;
           received[key_of(action)] = message->second;  // is waited for when it is used
         } else {
-          for (const Kind kind : {Kind::kReceiveInput, Kind::kReceiveGradient}) {
+          for (const ActionKind kind : {ActionKind::kReceiveInput, ActionKind::kReceiveGradient}) {
             const auto message = received.find({kind, action.stage, action.micro_batch});
-            const bool forward = action.kind == Kind::kForward;
-            if (message != received.end() && forward == (kind == Kind::kReceiveInput))
+            const bool forward = action.kind == ActionKind::kForward;
+            if (message != received.end() && forward == (kind == ActionKind::kReceiveInput))
               clock[rank] = std::max(clock[rank], message->second);
           }
           clock[rank] += costs.of(action.kind);
@@ -202,8 +204,8 @@ TEST_CASE("pipeline schedules keep every dependency and end with sends that wait
 TEST_CASE("an order in which both ends send first does not end with sends that wait") {
   const PipelineShape shape{2, 1, 2};
   auto orders = pipeline_orders(PipelineSchedule::k1f1b, shape);
-  const PipelineAction gradient{Kind::kReceiveGradient, 0, 0};
-  const PipelineAction output{Kind::kSendOutput, 0, 1};
+  const PipelineAction gradient{ActionKind::kReceiveGradient, 0, 0};
+  const PipelineAction output{ActionKind::kSendOutput, 0, 1};
   auto& first = orders[0];
   const auto receives = std::find(first.begin(), first.end(), gradient);
   const auto sends = std::find(first.begin(), first.end(), output);
