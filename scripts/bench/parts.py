@@ -93,7 +93,7 @@ class Parts:
 
     def evaluation(self, row):
         """Two lengths of text: what the programs need to start is in both."""
-        s, blocks = row.shape, (20, 120) if self.quick else (1000, 7000)
+        s, blocks = row.shape, (20, 620) if self.quick else (1000, 7000)
         with tempfile.TemporaryDirectory(prefix="ddp_bench_") as folder:
             snapshot, corpus = Path(folder, "snapshot.pt"), TEXT.read_text(encoding="utf-8")
             Ended([*self.our_command(report.changed(row, steps=1), folder), f"trainer_config.snapshot_path={snapshot}"], 1)
