@@ -83,6 +83,7 @@ std::vector<std::string> CausalModel::partial_gradients() const {
 }
 
 void CausalModel::sum_partial_gradients() {
+  if (!options_.ranks) return;
   const torch::NoGradGuard no_grad;
   const auto parameters = named_parameters();
   std::vector<torch::Tensor> partial;
