@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -332,18 +331,9 @@ TEST_CASE("spikes are judged alike in a resumed run") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
-/// Numbers of "Step n | Train Loss x", by step.
-std::map<int, double> losses_of(const std::string& output) {
-  static const std::regex line(R"(\| Step (\d+) \| Train Loss ([0-9.]+))");
-  std::map<int, double> losses;
-  for (std::sregex_iterator it(output.begin(), output.end(), line), end; it != end; ++it)
-    losses[std::stoi((*it)[1])] = std::stod((*it)[2]);
-  return losses;
-}
-
 TEST_CASE("four ranks, then two, then three, then four: the same samples, the same losses") {
   const Workspace unbroken, place;
-  const auto whole = losses_of(succeed(launched(unbroken, 4)).out);
+  const auto whole = losses_by_step(succeed(launched(unbroken, 4)).out);
   std::string output;
   for (const auto& [ranks, steps] : {std::pair{4, 6}, {2, 13}, {3, 21}, {4, 40}}) {
     // A restart on the way keeps the global batch, too.
@@ -354,7 +344,7 @@ TEST_CASE("four ranks, then two, then three, then four: the same samples, the sa
     if (ranks < 4) CHECK_THAT(run.out, Contains("the global batch stays 16 samples"));
     output += run.out;
   }
-  const auto parts = losses_of(output);
+  const auto parts = losses_by_step(output);
   REQUIRE(parts.size() == whole.size());
   for (const auto& [step, loss] : whole) {
     INFO("step " << step);

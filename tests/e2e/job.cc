@@ -177,6 +177,14 @@ std::vector<int> order_of_steps(const std::string& output) {
   return steps;
 }
 
+std::map<int, double> losses_by_step(const std::string& output) {
+  static const std::regex line(R"(\| Step (\d+) \| Train Loss ([0-9.]+))");
+  std::map<int, double> losses;
+  for (std::sregex_iterator it(output.begin(), output.end(), line), end; it != end; ++it)
+    losses[std::stoi((*it)[1])] = std::stod((*it)[2]);
+  return losses;
+}
+
 Words evaluations_of(const std::string& output) {
   Words found;
   for (const auto& text : lines_of(output)) {

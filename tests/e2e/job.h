@@ -77,6 +77,8 @@ Steps steps_of(const std::string& output);
 std::string log_of(const Workspace& place);
 /// Steps in the order they were printed.
 std::vector<int> order_of_steps(const std::string& output);
+/// Numbers of "Step n | Train Loss x", by step.
+std::map<int, double> losses_by_step(const std::string& output);
 /// "Eval Loss x | n tokens" of each evaluation line.
 Words evaluations_of(const std::string& output);
 /// Lines that begin with `error:`.

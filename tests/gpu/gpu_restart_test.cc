@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <map>
-#include <regex>
 #include <string>
 #include <utility>
 
@@ -34,14 +33,6 @@ Finished check_faults_cost_nothing(const Workspace& place, const Words& words,
   INFO(run.out << run.err);
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
   return run;
-}
-
-std::map<int, double> losses_by_step(const std::string& output) {
-  static const std::regex line(R"(\| Step (\d+) \| Train Loss ([0-9.]+))");
-  std::map<int, double> losses;
-  for (std::sregex_iterator it(output.begin(), output.end(), line), end; it != end; ++it)
-    losses[std::stoi((*it)[1])] = std::stod((*it)[2]);
-  return losses;
 }
 
 nlohmann::json restarts_of(const Workspace& place) {
