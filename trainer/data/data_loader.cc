@@ -36,10 +36,10 @@ Batch DataLoader::make_batch(const Task& task) const {
   return source_.collate({samples, task.cursor.epoch, options_.pin_memory});
 }
 
-Batch batch_of(const SampleSource& source, int64_t first, int64_t count) {
+Batch batch_of(const SampleSource& source, int64_t first, int64_t count, bool pinned) {
   std::vector<int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
-  return source.collate({samples});
+  return source.collate({samples, /*epoch=*/0, pinned});
 }
 
 }  // namespace ddp::train

@@ -45,7 +45,8 @@ class DataLoader {
   Prefetcher<Task, Batch> batches_;  // the last member: its threads use the others
 };
 
-/// Samples [first, first + count) as they are seen in epoch 0, on the CPU.
-Batch batch_of(const SampleSource& source, int64_t first, int64_t count);
+/// Samples [first, first + count) as they are seen in epoch 0, on the CPU; `pinned`: in page-locked
+/// memory.
+Batch batch_of(const SampleSource& source, int64_t first, int64_t count, bool pinned = false);
 
 }  // namespace ddp::train

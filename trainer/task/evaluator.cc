@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
@@ -29,13 +29,6 @@ std::vector<double> added_up(const torch::Tensor& sums) {
 ConfusionMatrix confusion_of(std::vector<std::string> classes, const torch::Tensor& counts_KK) {
   const auto* const first = counts_KK.const_data_ptr<int64_t>();
   return {std::move(classes), {first, first + counts_KK.numel()}};
-}
-
-/// As batch_of(); for a GPU in page-locked memory.
-Batch batch_for(torch::Device device, const SampleSource& samples, int64_t first, int64_t count) {
-  std::vector<int64_t> own(static_cast<std::size_t>(count));
-  std::iota(own.begin(), own.end(), first);
-  return samples.collate({own, /*epoch=*/0, device.is_cuda()});
 }
 
 }  // namespace
@@ -64,7 +57,8 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
     const int64_t i = round * group.size() + group.rank();
     if (i < batches || idle == IdleRanks::kJoin) {
       const int64_t first = i < batches ? i * full / batches * batch_size : 0;
-      const Batch batch = batch_for(device, samples, first, std::min(batch_size, rows - first));
+      const Batch batch =
+          batch_of(samples, first, std::min(batch_size, rows - first), device.is_cuda());
       const Autocast autocast(device.type(), amp_dtype);
       const BatchSums of_batch = task.evaluate(batch.to(device));
       if (i < batches) {
