@@ -33,6 +33,8 @@ inline constexpr const char* kRoundEpoch = "DDP_ROUND_EPOCH";
 /// A random id that all rounds of a job have in common until all of its nodes are started anew:
 /// only epochs with the same one can be compared.
 inline constexpr const char* kRoundJob = "DDP_ROUND_JOB";
+/// "1": the user asked for a worker per GPU (--nproc_per_node=gpu), not for a number of them.
+inline constexpr const char* kWorkerPerGpu = "DDP_WORKER_PER_GPU";
 /// A file that a worker may rewrite to report progress; see launcher/README.md.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 /// In a heartbeat: every rank of this program writes them from its start.

@@ -9,10 +9,6 @@
 
 namespace ddp::launch {
 
-/// "1": the user asked for a worker per GPU (--nproc_per_node=gpu), not for a number of them.
-/// trainer reads it (parallel/device_plan.cc).
-inline constexpr const char* kWorkerPerGpu = "DDP_WORKER_PER_GPU";
-
 /// What all rounds of a job share.
 struct JobInfo {
   std::string role = "default";

@@ -18,8 +18,8 @@ bool cuda_demanded(const Config& config) {
          config.distributed.backend == Backend::kNccl;
 }
 
-/// Of ddp-run, whose user wants no CPU then (launcher/plan/worker_env.h).
-bool started_for_each_gpu() { return std::getenv("DDP_WORKER_PER_GPU") != nullptr; }
+/// Of ddp-run, whose user wants no CPU then.
+bool started_for_each_gpu() { return std::getenv(launch::kWorkerPerGpu) != nullptr; }
 
 /// Null, with the reason, when no GPU can be used.
 CudaModule* usable_cuda(std::string& why_not) {
