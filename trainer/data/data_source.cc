@@ -229,8 +229,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_tokens(const DataConfig& config,
     throw UserError(
         "data_config.tokenizer: char: is built from text; name the folder with the "
         "tokenizer.json of these tokens");
-  if (!config.tokenizer.empty())
-    return with_key("data_config.tokenizer", [&] { return load_tokenizer(config.tokenizer); });
+  if (!config.tokenizer.empty()) return load_tokenizer("data_config.tokenizer", config.tokenizer);
   if (of_snapshot) return of_snapshot;
   const fs::path beside = fs::path(first_file).parent_path() / "tokenizer.json";
   std::error_code ignored;

@@ -18,20 +18,12 @@
 namespace ddp::train {
 namespace {
 
-std::unique_ptr<Tokenizer> load_named(const char* key, const std::string& path) {
-  try {
-    return load_tokenizer(path);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
-}
-
 /// Of a folder or a snapshot; null: it has none.
 std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(init_from, ignored))
     return tokenizer_from_state(read_pretrained_bert(init_from).tokenizer_state);
-  return holds_tokenizer(init_from) ? load_named("bert_config.init_from", init_from) : nullptr;
+  return holds_tokenizer(init_from) ? load_tokenizer("bert_config.init_from", init_from) : nullptr;
 }
 
 /// Throws UserError: the weights' embeddings are those of other tokens.
@@ -61,7 +53,7 @@ std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
         named, task_name(config.task)));
   }
   if (!named.empty()) {
-    auto tokenizer = load_named("data_config.tokenizer", named);
+    auto tokenizer = load_tokenizer("data_config.tokenizer", named);
     if (metadata == nullptr && !config.bert.init_from.empty())
       check_same_vocabulary(*tokenizer, config);
     return tokenizer;

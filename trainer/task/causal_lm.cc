@@ -47,11 +47,7 @@ std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
   if (!first.sources.empty()) first.path = first.sources.front().path;
   if (!first.tokenizer.empty() || !holds_tokenizer(path) || holds_tokens(first))
     return tokenizer_of_pretrained(config);
-  try {
-    return load_tokenizer(path);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", architecture.huggingface_layout()->key, error.what()));
-  }
+  return load_tokenizer(architecture.huggingface_layout()->key, path);
 }
 
 std::unique_ptr<CausalData> open_causal_data(const Config& config,

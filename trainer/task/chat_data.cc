@@ -73,11 +73,7 @@ std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin) {
         kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
   }
   if (origin.snapshot) return tokenizer_of(*origin.snapshot);
-  try {
-    return load_tokenizer(origin.path);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", origin.key, error.what()));
-  }
+  return load_tokenizer(origin.key, origin.path);
 }
 
 ChatTemplateText require_template(const ChatOrigin& origin) {

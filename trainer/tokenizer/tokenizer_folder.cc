@@ -1,5 +1,7 @@
 #include "trainer/tokenizer/tokenizer_folder.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -82,6 +84,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
       path +
       ": holds no tokenizer.json, nor vocab.json with merges.txt, nor vocab.txt; write one "
       "with trainer tokenize");
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path) {
+  try {
+    return load_tokenizer(path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
 }
 
 }  // namespace ddp::train
