@@ -6,14 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/trainer_args.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/parallel/cuda_module.h"
-#include "trainer/runtime/log/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
@@ -22,39 +20,7 @@ int run(int argc, const char* const* argv) {
   add_model_keys();
   const TrainerArgs args = parse_trainer_args(argc, argv);
   if (args.mode != Mode::kTrain) beat_at_start(/*promises=*/false);  // nor do these say more
-  switch (args.mode) {
-    case Mode::kTrain:
-      return run_train(args);
-    case Mode::kGenerate:
-      return run_generate(args);
-    case Mode::kEval:
-      return run_eval(args);
-    case Mode::kPredict:
-      return run_predict(args);
-    case Mode::kExport:
-      return run_export(args);
-    case Mode::kEstimate:
-      return run_estimate(args);
-    case Mode::kPlan:
-      return run_plan(args);
-    case Mode::kInspect:
-      return run_inspect(args);
-    case Mode::kDoctor:
-      return run_doctor(args);
-    case Mode::kTokenize:
-      return run_tokenize(args);
-    case Mode::kReport:
-      return run_report(args);
-    case Mode::kShow:
-      return run_show(args);
-    case Mode::kVersion:
-      return run_version();
-    case Mode::kHelp:
-      std::fputs(args.help_text.c_str(), stdout);
-      finish_stdout();
-      return launch::kExitDone;
-  }
-  return launch::kExitFailed;
+  return run_mode(args);
 }
 
 }  // namespace

@@ -212,6 +212,7 @@ ddp_torch_room(ddp_trainer_app
     app/modes/plan.cc
     app/modes/predict.cc
     app/modes/report.cc
+    app/modes/run_mode.cc
     app/modes/show.cc
     app/modes/train.cc
     app/multirun.cc

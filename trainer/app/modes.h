@@ -36,4 +36,7 @@ int run_report(const TrainerArgs& args);
 /// `trainer --version`
 int run_version();
 
+/// What args.mode says.
+int run_mode(const TrainerArgs& args);
+
 }  // namespace ddp::train

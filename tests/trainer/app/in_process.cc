@@ -31,27 +31,9 @@ class InFolder {
 };
 
 int run(const TrainerArgs& args) {
-  switch (args.mode) {
-    case Mode::kTrain:
-      train_job(load_run(args.config, args.overrides), DistEnv{}, OnFailure::kThrow);
-      return launch::kExitDone;
-    case Mode::kGenerate:
-      return run_generate(args);
-    case Mode::kEval:
-      return run_eval(args);
-    case Mode::kPredict:
-      return run_predict(args);
-    case Mode::kExport:
-      return run_export(args);
-    case Mode::kPlan:
-      return run_plan(args);
-    case Mode::kInspect:
-      return run_inspect(args);
-    case Mode::kTokenize:
-      return run_tokenize(args);
-    default:
-      throw std::logic_error("not a mode that refuses files or keys");
-  }
+  if (args.mode != Mode::kTrain) return run_mode(args);
+  train_job(load_run(args.config, args.overrides), DistEnv{}, OnFailure::kThrow);
+  return launch::kExitDone;
 }
 
 }  // namespace
