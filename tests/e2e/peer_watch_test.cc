@@ -34,8 +34,8 @@ void wait_until_still(pid_t pid) {
   }
 }
 
-/// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM. Without a launcher nobody else
-/// ends it, and nobody wakes its peer.
+/// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM. Without a launcher nothing else
+/// ends it or wakes its peer.
 Finished stop_beside_frozen_peer(const Workspace& place, const Words& overrides) {
   const int port = unused_port();
   ChildProgram rank_0(lone_rank(place, 0, 2, port, overrides));

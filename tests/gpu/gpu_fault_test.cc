@@ -31,7 +31,7 @@ TEST_CASE("a job on two GPUs, a rank of which is killed, ends as the unbroken on
   CHECK(steps_of(log_of(killed)) == steps_of(whole.out));
 }
 
-// NCCL tells nobody of a rank that is gone: the launcher's signal does, and each rank gives up what
+// NCCL does not report that a rank is gone: the launcher's signal does, and each rank gives up what
 // its GPU waits for in any group.
 TEST_CASE(
     "when a rank of a mesh of GPUs is killed, the others name it, leave, and the run resumes "

@@ -63,7 +63,8 @@ constexpr std::array kFound{
     Found{21'001'269, 0, -1, 1},
     // A host stepped down without the round that it had proposed, and that others had accepted.
     Found{291'126'230, 0, 0, -1},
-    // A host that had gone on alone, and was started anew, asked nobody: another node went on, too.
+    // A host that had gone on alone, and was started anew, asked none of the others, and one had
+    // gone on.
     Found{292'001'174},
 };
 
