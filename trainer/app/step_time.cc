@@ -29,6 +29,7 @@ struct Exchange {
   double first_unit = 0.0;  ///< Seconds that each forward pass waits for its first weights.
   double collect = 0.0;     ///< Seconds of collecting all weights for it.
 
+  /// With this much computation in each pass to hide behind.
   double exposed(double forward_s, double backward_s) const {
     return passes * (std::max(last_bucket, seconds - backward_s) +
                      std::max(first_unit, collect - forward_s)) +
@@ -251,7 +252,10 @@ StepTime step_time(const Config& config, const PlannedTraining& training, const 
     time.compute_s =
         micro_batch_s * static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
   time.sent_bytes += exchange.bytes;
-  time.exposed_s += exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, backward_s);
+  // On CPU ranks the cores that compute also copy, so that nothing is hidden.
+  time.exposed_s += cluster.cuda
+                        ? exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, backward_s)
+                        : exchange.exposed(0.0, 0.0);
   const double sharers = how.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(network.ranks);
   const bool offload = cluster.cuda && how.offload == Offload::kOptimizer;
   time.update_s = offload ? bus_seconds(gradients / sharers)

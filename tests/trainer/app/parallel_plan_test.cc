@@ -401,6 +401,15 @@ TEST_CASE("backward passes hide communication, but for the last bucket and the g
   CHECK(bare[0].time.exposed_s == Approx(2 * 10 * of_bucket));
 }
 
+TEST_CASE("on CPU ranks nothing hides communication") {
+  const auto training = training_of(Model{}, 64);
+  Cluster cpus = gpus(4, 80);
+  cpus.cuda = false;
+  const auto plans = parallel_plans(training, cpus);
+  CHECK(plans[0].time.exposed_s == Approx(2 * 10 * all_gather_seconds(cpus.network, 400e6 / 10)));
+  CHECK(plans[1].time.exposed_s == Approx(2 * 16 * all_gather_seconds(cpus.network, 400e6 / 16)));
+}
+
 TEST_CASE("small matrices share buckets of distributed_config.bucket_cap_mb") {
   const Model model{.matrices = 1000, .matrix = 100'000};
   const Cluster cluster = gpus(4, 80);
