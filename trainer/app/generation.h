@@ -17,7 +17,7 @@ void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torc
 
 /// `trainer generate --chat`: a conversation with `model`, from standard input or one message of
 /// --prompt. Throws UserError: the model has no chat template; a message that it cannot take,
-/// unless a person is typing, who gets the line and may go on.
+/// unless a person is typing, who sees the line and may continue.
 void chat(const ModelBundle& model, const GenerateArgs& options, torch::Device device);
 
 }  // namespace ddp::train

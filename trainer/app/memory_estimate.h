@@ -12,7 +12,7 @@ namespace ddp::train {
 
 struct MemoryEstimate {
   std::vector<MemoryItem> items;  ///< With the program itself.
-  int64_t device_bytes = 0;  ///< Of the rank that needs most, in the memory that `available` is of.
+  int64_t device_bytes = 0;       ///< Needed by the largest rank, of the memory in available_bytes.
   int64_t available_bytes = 0;
   int64_t ranks_sharing = 1;  ///< That memory.
   bool cuda = false;
@@ -31,7 +31,7 @@ struct MemorySaving {
   MemoryEstimate then;
 };
 
-/// Those that there are: checkpointed blocks; a micro-batch halved until it fits, or is 1.
+/// What is still possible: checkpointed blocks; a micro-batch halved until it fits, or is 1.
 std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
                                          const ComputePlace& place, int device_index);
 

@@ -27,7 +27,7 @@ int run_predict(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
 /// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and
-/// how to mend it.
+/// how to fix it.
 int run_doctor(const TrainerArgs& args);
 /// `trainer tokenize`: texts into a folder of token files.
 int run_tokenize(const TrainerArgs& args);

@@ -6,7 +6,7 @@
 namespace ddp::train {
 
 /// `trainer --multirun ...`: 0 when every job has trained to its end, 1 when one failed, 75 when
-/// stopped (the jobs behind it are left out). A job that fails does not end the sweep.
+/// stopped (the jobs after it are left out). A job that fails does not end the sweep.
 int run_multirun(const TrainerArgs& args);
 
 }  // namespace ddp::train

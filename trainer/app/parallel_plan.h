@@ -21,14 +21,14 @@ struct ParallelPlan {
   int64_t data = 1;
   /// To the configuration, besides the strategy: "key=value". First those of distributed_config.
   std::vector<std::string> changes;
-  std::vector<MemoryItem> items;  ///< Of the rank that needs most, with the program itself.
-  int64_t memory_bytes = 0;       ///< Of them.
+  std::vector<MemoryItem> items;  ///< The largest rank's, including the program itself.
+  int64_t memory_bytes = 0;       ///< Sum of the items.
   int64_t batch_size = 0;         ///< Samples of a micro-batch.
   int64_t largest_batch = 0;      ///< Samples of the largest micro-batch that fits; 0: none.
   StepTime time;
   bool accepted = true;  ///< By the trainer; of others memory and time are not computed.
   bool fits = false;
-  std::string reason;  ///< What limits its speed; of one that does not fit, why and what would.
+  std::string reason;  ///< What limits its speed; if it does not fit: why, and what would.
 
   std::string_view strategy_name() const;
   /// "zero1, tensor=2 with sequence_parallel, pipeline=2 interleaved x2"
@@ -37,7 +37,7 @@ struct ParallelPlan {
 
 /// Every plan with the batch and the model as they are configured, the simplest first.
 std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training, const Cluster& cluster);
-/// Those that differ from the configuration in the strategy alone.
+/// The plans that differ from the configuration in nothing but the strategy.
 std::vector<ParallelPlan> strategy_plans(const PlannedTraining& training, const Cluster& cluster);
 
 /// The fastest of `plans` that fits; a simpler one wins unless the other is clearly faster. If none

@@ -19,7 +19,7 @@ struct Options {
   Words words;
 };
 
-/// The options of one mode, parsed, and what is left. Throws UserError.
+/// The options of one mode, parsed, and the remaining words. Throws UserError.
 class Parsed {
  public:
   Parsed(const Words& words, const Options& options);
@@ -39,7 +39,7 @@ class Parsed {
   std::size_t choice(const std::string& name, const Words& words) const;
 
   void require(const Words& names) const;
-  /// Words beside options, after the first `allowed` ones.
+  /// Words that are not options, after the first `allowed` ones.
   void refuse_rest(const std::string& mode, std::size_t allowed = 0) const;
 
  private:

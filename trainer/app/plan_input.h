@@ -35,7 +35,7 @@ struct PlannedTraining {
 struct Cluster {
   Network network;
   bool cuda = true;
-  int64_t memory_bytes = 0;  ///< Of each rank.
+  int64_t memory_bytes = 0;  ///< Per rank.
   double flops_per_s = 0.0;  ///< That each rank attains.
   double memory_bytes_per_s =
       0.0;  ///< That its memory delivers: the optimizer's update waits for it.

@@ -1,4 +1,4 @@
-// What distributed_config.strategy=auto stands for in a run.
+// What distributed_config.strategy=auto means in a run.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct StrategyChoice {
   std::string why;  ///< For the log.
 };
 
-/// The fastest of `plans` that fits; if none does, the one that needs least memory.
+/// The fastest of `plans` that fits; if none fits, the one that needs the least memory.
 StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const PlannedTraining& training,
                             const Cluster& cluster);
 

@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// A piece of one of the files. The piece behind the last one of a file has no text.
+/// A piece of one of the files. A file ends with a piece without text.
 struct TextPiece {
   std::size_t file = 0;
   bool ends_file = false;

@@ -13,8 +13,8 @@ namespace ddp::train {
 /// How a job ended.
 struct JobResult {
   int stop_signal = 0;
-  std::optional<double> train_loss;  ///< Of the last logged step; none when nothing was trained.
-  std::optional<double> eval_loss;   ///< Of the last evaluation.
+  std::optional<double> train_loss;  ///< At the last logged step; none when nothing was trained.
+  std::optional<double> eval_loss;   ///< At the last evaluation.
   std::string folder;                ///< Where rank 0 wrote, on every rank.
 };
 
@@ -23,7 +23,7 @@ struct JobResult {
 enum class OnFailure { kEndProcess, kThrow };
 
 /// Rank 0 creates the folder of the run and its log. All ranks join a group, in a part of `store`
-/// that is this job's own, and train. Every torch object of the job is gone when this returns.
+/// that is this job's own, and train. Every torch object of the job is destroyed when this returns.
 /// Throws what ends the job: UserError before training, anything after.
 JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
                     const StorePart& store = {});

@@ -36,7 +36,7 @@ struct GenerateArgs {
   std::optional<std::string> prompt_file;  ///< Instead of prompt; "-" is standard input.
   bool prompt_per_line = false;            ///< Each line of prompt_file is one.
   bool chat = false;   ///< A conversation; prompt: its only message, else standard input has them.
-  std::string system;  ///< Of a conversation: the system's message in front; empty: none.
+  std::string system;  ///< A conversation's system message; empty: none.
   int64_t max_new_tokens = 200;
   double temperature = 1.0;
   std::optional<int64_t> top_k;
@@ -44,7 +44,7 @@ struct GenerateArgs {
   double min_p = 0.0;
   double repetition_penalty = 1.0;
   std::vector<std::string> stops;
-  int64_t num_samples = 1;  ///< Of each prompt.
+  int64_t num_samples = 1;  ///< Per prompt.
   int64_t batch_size = 8;   ///< Continuations at a time.
   int64_t seed = 1337;
   bool greedy = false;
@@ -78,7 +78,7 @@ struct PredictArgs {
 struct ExportArgs {
   std::string snapshot;
   ExportFormat format = ExportFormat::kHuggingFace;
-  bool merge = false;           ///< Of adapters: add them to the model's weights.
+  bool merge = false;           ///< Add adapters to the model's weights.
   bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.
   std::string output;
 };
@@ -92,9 +92,9 @@ struct EstimateArgs {
 /// Options of `trainer plan` besides the configuration. What is not given has a default, which
 /// depends on the device.
 struct PlanArgs {
-  int64_t gpus = 1;  ///< Of all nodes; CPU ranks where the configuration trains on CPUs.
+  int64_t gpus = 1;  ///< On all nodes; CPU ranks if the configuration trains on CPUs.
   int64_t nodes = 1;
-  double memory_gb = 0.0;             ///< Of each GPU, 1e9 bytes.
+  double memory_gb = 0.0;             ///< Per GPU, 1e9 bytes.
   std::optional<double> link_gb_s;    ///< Between the nodes; within the only one.
   std::optional<double> tflops;       ///< Peak of a GPU, 1e12 FLOP/s.
   std::optional<double> efficiency;   ///< Share of the peak that computation attains.

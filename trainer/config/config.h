@@ -29,7 +29,7 @@ struct Config {
   BertConfig bert;
   ImageConfig image;
   LoraConfig lora;
-  ModelSections models;  ///< Of the models that bring a section of their own.
+  ModelSections models;  ///< Sections of models that bring their own.
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;

@@ -36,7 +36,7 @@ struct DataConfig {
   std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
   std::vector<WeightedSource> sources;  ///< Instead of path.
   DataFormat format = DataFormat::kAuto;
-  LossOn loss_on = LossOn::kAssistant;  ///< Of format chat.
+  LossOn loss_on = LossOn::kAssistant;  ///< For format chat.
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
   std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
@@ -52,8 +52,8 @@ struct DataConfig {
   std::string text_column = "text";    ///< Where a table has its texts,
   std::string label_column = "label";  ///< and for text_classification their classes.
   int64_t bucket_batches = 0;  ///< Micro-batches made of samples sorted by length; 0: unsorted.
-  int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
-  double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
+  int64_t min_characters = 0;  ///< masked_lm: shorter lines are left out.
+  double mask_share = 0.15;    ///< masked_lm: share of a line's tokens that are hidden.
 };
 
 }  // namespace ddp::train

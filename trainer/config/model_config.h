@@ -27,7 +27,7 @@ struct GptConfig {
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
   AutoNumber loss_chunk_size;             ///< Rows of logits at a time in the loss; 0: all.
-  AutoNumber pad_vocab_to_multiple_of{};  ///< Of the logits of the loss; 0: none.
+  AutoNumber pad_vocab_to_multiple_of{};  ///< In the logits of the loss; 0: none.
   bool fused_cpu_kernels = true;          ///< false: torch's operations.
 };
 
@@ -46,7 +46,7 @@ struct BertConfig {
   double hidden_pdrop = 0.1;
   double attn_pdrop = 0.1;
   std::string init_from;  ///< Folder or snapshot of a BERT to start from. Absolute after loading.
-  ClassWeights class_weights;  ///< Of text_classification.
+  ClassWeights class_weights;  ///< For text_classification.
 };
 
 enum class ImageNetworkKind { kDense, kConv };
@@ -59,12 +59,12 @@ struct ImageConfig {
   ImageNetworkKind network = ImageNetworkKind::kConv;
   int64_t n_layer = 2;         ///< Hidden layers of a dense network, stages of a convolutional one.
   int64_t width = 128;         ///< Units of a hidden layer.
-  int64_t conv_channels = 32;  ///< Of the first stage; each further one has twice as many.
+  int64_t conv_channels = 32;  ///< In the first stage; doubled in each further one.
   BatchNormKind batch_norm = BatchNormKind::kOff;
   double dropout = 0.0;
   std::optional<int64_t> size;      ///< Pixels of a side that images are brought to.
   std::optional<int64_t> channels;  ///< 1 or 3; none: as the first image.
-  double pixel_mean = 0.5;          ///< Of pixels from 0 to 1.
+  double pixel_mean = 0.5;          ///< With pixels from 0 to 1.
   double pixel_std = 0.5;
   int64_t augment_shift = 0;  ///< Pixels, at most.
   bool augment_flip = false;
@@ -72,7 +72,7 @@ struct ImageConfig {
 
 /// Low-rank adapters on a frozen pretrained model.
 struct LoraConfig {
-  int64_t rank = 0;                  ///< Of the adapters' matrices; 0: no adapters.
+  int64_t rank = 0;                  ///< Rank of the adapters' matrices; 0: no adapters.
   double alpha = 16.0;               ///< The adapters' outputs are scaled by alpha / rank.
   double dropout = 0.0;              ///< On the adapters' inputs.
   std::vector<std::string> targets;  ///< Shell patterns of linear layers; the model's default.

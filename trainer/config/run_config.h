@@ -59,8 +59,8 @@ struct LoggingConfig {
   bool jsonl = true;         ///< metrics.jsonl in run_dir.
   bool tensorboard = false;  ///< Event files in run_dir/tensorboard.
   ProgressStyle progress = ProgressStyle::kAuto;
-  std::optional<int64_t> histogram_every_steps;  ///< Of parameters and gradients, for TensorBoard.
-  double peak_tflops = 0.0;                      ///< Of one rank's device, 1e12 FLOP/s; 0: no MFU.
+  std::optional<int64_t> histogram_every_steps;  ///< Parameters and gradients, for TensorBoard.
+  double peak_tflops = 0.0;                      ///< Per rank's device, 1e12 FLOP/s; 0: no MFU.
 };
 
 struct ProfileConfig {

@@ -22,7 +22,7 @@ inline Names names_of(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
 enum class IfBusy { kSkip, kWait };
 inline Names names_of(IfBusy) { return {"skip", "wait"}; }
 
-/// Of a YAML value that may also be a bool: its names are what a bool is called there.
+/// A YAML value that may also be a bool; its names are the bool's spellings.
 enum class AutoSwitch { kAuto, kTrue, kFalse };
 inline Names names_of(AutoSwitch) { return {"auto", "true", "false"}; }
 
@@ -62,7 +62,7 @@ struct TrainerConfig {
   std::string sample_prompt;       ///< Empty: the beginning of the evaluation text.
   int64_t sample_tokens = 100;
   std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
-  double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
+  double ema_decay = 0.0;           ///< Decay of the averaged weights; 0: no average.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
@@ -129,13 +129,13 @@ struct OptimizerConfig {
   int64_t warmup_steps = 0;            ///< Optimizer steps from 0 up to learning_rate.
   std::optional<int64_t> decay_steps;  ///< Step at which the decay ends; of wsd: its length.
   double min_lr = 0.0;                 ///< Where the decay ends.
-  double lr_power = 1.0;               ///< Of the polynomial schedule.
+  double lr_power = 1.0;               ///< For the polynomial schedule.
   double weight_decay = 0.1;           ///< Applied to the weights of linear layers only.
   bool decay_embeddings = false;       ///< And to embeddings, as nanoGPT and transformers do.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
-  AutoNumber momentum;                   ///< Of sgd and muon.
-  bool nesterov = false;                 ///< Of sgd.
+  AutoNumber momentum;                   ///< For sgd and muon.
+  bool nesterov = false;                 ///< For sgd.
   std::vector<ParamGroup> param_groups;  ///< The first match counts.
 };
 

@@ -15,7 +15,7 @@ class DataLoader {
  public:
   struct Options {
     int64_t batch_size = 1;
-    int64_t micro_batches = 1;  ///< Of this rank, per step.
+    int64_t micro_batches = 1;  ///< Per step of this rank.
     int rank = 0;
     int world_size = 1;
     int64_t workers = 0;  ///< Threads; 0: next() makes the batch itself.

@@ -16,7 +16,7 @@ struct DataSource {
   std::unique_ptr<TokenSequence> training;
   std::unique_ptr<TokenSequence> evaluation;  ///< Null: a part of `training` is for evaluation.
   int64_t training_tokens = 0;  ///< From the start of `training`; data_config.truncate leaves them.
-  int64_t characters_in_files = 0;  ///< Of the training text; 0 for files of tokens.
+  int64_t characters_in_files = 0;  ///< In the training text; 0 for files of tokens.
   bool from_text = false;
 };
 

@@ -19,8 +19,8 @@ struct BatchRequest {
 
 /// How many targets a batch has by its number of samples alone.
 struct TargetCount {
-  int64_t per_sample = 1;  ///< Of a sample that lacks none.
-  bool always = true;      ///< No sample of the source lacks one.
+  int64_t per_sample = 1;  ///< In a complete sample.
+  bool always = true;      ///< All samples of the source are complete.
 };
 
 /// Which samples are for training and which for evaluation, in rising order.

@@ -18,12 +18,12 @@ class WeightedOrder {
   };
   struct Place {
     std::size_t part = 0;
-    int64_t sample = 0;  ///< Of the part.
+    int64_t sample = 0;  ///< Number within the part.
   };
   WeightedOrder(std::vector<Part> parts, uint64_t seed);
 
   int64_t size() const { return starts_.back(); }
-  /// Of a source, in each epoch.
+  /// How many samples of a source each epoch has.
   int64_t samples_of(std::size_t part) const { return starts_[part + 1] - starts_[part]; }
   /// What sample i of epoch e is: a function of (seed, e, i).
   Place at(int64_t sample, int64_t epoch) const;

@@ -14,8 +14,8 @@ enum class FaultKind {
   kKill,      ///< SIGKILL to itself.
   kAbort,     ///< SIGABRT, as a failed assertion does.
   kExit,      ///< Ends with the exit code `value` (default 1).
-  kStop,      ///< SIGSTOP: the process stands still.
-  kHang,      ///< Waits for ever in this phase.
+  kStop,      ///< SIGSTOP: the process is stopped.
+  kHang,      ///< Waits forever in this phase.
   kSlow,      ///< Sleeps `value` milliseconds in this phase, in this step and every later one.
   kNan,       ///< The loss of this step becomes NaN on this rank, and so do its gradients.
   kDiskFull,  ///< Saves of this step fail as on a full disk.

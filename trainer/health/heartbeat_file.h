@@ -17,7 +17,7 @@ void beat_at_start(bool promises);
 /// Costs one system call each; does nothing when the launcher named no file.
 class HeartbeatFile {
  public:
-  /// `path` may be empty. A file that cannot be opened is no error: nobody looks for it then.
+  /// `path` may be empty. A file that cannot be opened is not an error: no launcher reads it then.
   explicit HeartbeatFile(const std::string& path);
   ~HeartbeatFile();
   HeartbeatFile(const HeartbeatFile&) = delete;

@@ -1,4 +1,4 @@
-// Where a rank stands, told to the launcher and to the fault plan as it goes.
+// A rank's progress, reported to the launcher and to the fault plan.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace ddp::train {
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
 /// What a rank does in a step without waiting for others, seconds. On a GPU the host's time: it
-/// queues the forward pass and goes on.
+/// queues the forward pass and continues.
 struct OwnTimes {
   double data = 0.0;
   double forward = 0.0;
@@ -47,7 +47,7 @@ class RunMonitor {
   /// that one, but 30 s at least.
   void joining();
   /// Before the group's first step: snapshot, data. kPromiseOfStart, or without a limit where
-  /// `unlimited`: another one than ours says how long that takes.
+  /// `unlimited`: how long that takes is decided elsewhere.
   void starting(bool unlimited);
   /// A part of the start is over, and the next one has a promise of its own.
   void started(std::string part);

@@ -15,11 +15,11 @@
 namespace ddp::train {
 
 struct ExportedModel {
-  Config config;  ///< Of the run: its task and model decide the format.
+  Config config;  ///< The run's: its task and model determine the format.
   int64_t vocab_size = 0;
   std::vector<NamedTensor> weights;   ///< float32; every distinct parameter once.
-  std::vector<std::string> labels{};  ///< Of a classifier; empty: it is none.
-  std::optional<ChatFacts> chat{};    ///< Of a causal model that has a chat template.
+  std::vector<std::string> labels{};  ///< A classifier's labels; empty: not a classifier.
+  std::optional<ChatFacts> chat{};    ///< For a causal model with a chat template.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the

@@ -12,7 +12,7 @@
 
 namespace ddp::train {
 
-/// Of BertForMaskedLM and BertForPreTraining, whose pooler and second head are left out.
+/// The layout of BertForMaskedLM and BertForPreTraining, without the pooler and the second head.
 extern const PretrainedLayout kBertLayout;
 /// The encoder of any BERT, with the pooler and the classifier where they are there.
 extern const PretrainedLayout kBertClassifierLayout;

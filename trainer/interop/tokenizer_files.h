@@ -15,7 +15,7 @@ using TextFiles = std::map<std::string, std::string>;
 
 /// How a model chats, for those that read its folder.
 struct ChatFacts {
-  std::string source;                          ///< Of the chat template.
+  std::string source;                          ///< Source of the chat template.
   std::map<std::string, std::string> special;  ///< "bos_token" -> "<s>"
   std::optional<int32_t> end_of_turn;          ///< The token after which generation ends.
 };

@@ -18,7 +18,7 @@ class AppendFile {
   /// All of the record or, with a RunError, nothing of it. No fsync: it survives the end of the
   /// process, not that of the machine.
   void append(std::string_view record);
-  /// Cuts off what is behind that many bytes. Throws RunError.
+  /// Truncates the file to that many bytes. Throws RunError.
   void truncate(int64_t size);
 
   const std::string& path() const { return path_; }

@@ -8,8 +8,8 @@ namespace ddp::train {
 
 /// Counts of one class among all answers.
 struct ClassCounts {
-  double right = 0.0;     ///< Of the class, and said to be.
-  double actual = 0.0;    ///< Of the class.
+  double right = 0.0;     ///< Samples of the class that were predicted as such.
+  double actual = 0.0;    ///< Samples of the class.
   double answered = 0.0;  ///< Said to be of it.
 };
 

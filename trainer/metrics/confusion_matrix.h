@@ -22,7 +22,7 @@ struct ConfusionMatrix {
   ClassCounts of_class(std::size_t k) const;
 };
 
-/// Of more classes a matrix is neither counted nor kept: no page has room for it.
+/// No matrix is recorded above this number of classes: no page has room for it.
 inline constexpr std::size_t kMostConfusionClasses = 256;
 
 /// At most `most` (at least 2) rows and columns: the classes with the most mistakes, taken for
@@ -34,7 +34,7 @@ std::string confusion_table(const ConfusionMatrix& matrix);
 
 /// {"labels":["a","b"],"counts":[[3,0],[1,2]]}: without the braces, as a part of a line.
 std::string confusion_members(const ConfusionMatrix& matrix);
-/// Reads such a line back; empty: it holds none, or one that does not fit together.
+/// Parses such a line; empty: it holds no matrix, or an inconsistent one.
 ConfusionMatrix confusion_in(const std::string& json_line);
 
 }  // namespace ddp::train

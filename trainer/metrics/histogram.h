@@ -7,7 +7,7 @@
 
 namespace ddp::train {
 
-/// Of the finite values alone. As TensorFlow's histogram.cc: bucket limits grow by 10 % from 1e-12
+/// Counts the finite values. As in TensorFlow's histogram.cc, bucket limits grow by 10 % from 1e-12
 /// to 1e20, the same below zero; runs of empty buckets are left out.
 struct Histogram {
   double min = 0.0;

@@ -10,7 +10,7 @@ struct MemoryUse {
   int64_t peak = 0;      ///< The most there has been.
 };
 
-/// Of this process: VmRSS and VmHWM of proc(5)'s status. On the host alone, not on a GPU.
+/// This process's VmRSS and VmHWM, from proc(5)'s status: host memory only, not a GPU's.
 MemoryUse memory_use();
 
 }  // namespace ddp::train

@@ -13,7 +13,7 @@
 namespace ddp::train {
 
 /// Lives on rank 0. Never waits for a disk and never throws: records that a slow disk has no room
-/// for, or that a sink cannot write, are lost, and take_troubles() says so once. flush() may be
+/// for, or that a sink cannot write, are lost, and take_troubles() reports it once. flush() may be
 /// called from any thread, all else is for one.
 class MetricRecorder {
  public:
@@ -22,7 +22,7 @@ class MetricRecorder {
 
   /// The thread starts with the first record; without sinks there is none.
   explicit MetricRecorder(std::vector<std::unique_ptr<MetricSink>> sinks);
-  /// As flush(); what is left then is given up.
+  /// Like flush(); drops whatever is left after that.
   ~MetricRecorder();
   MetricRecorder(const MetricRecorder&) = delete;
   MetricRecorder& operator=(const MetricRecorder&) = delete;
@@ -46,7 +46,7 @@ class MetricRecorder {
   using Job = std::function<void(MetricSink&)>;
   void add(Job job, bool may_be_lost = true);
 
-  std::shared_ptr<State> state_;  // the thread's as well: it may be stuck in a write for ever
+  std::shared_ptr<State> state_;  // shared with the thread, which may be stuck in a write forever
 };
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// One line that says how a run goes.
+// One line that shows a run's progress.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace ddp::train {
 struct Progress {
   int64_t epoch = 0;  ///< From 1.
   int64_t step = 0;
-  int64_t last_step = 0;  ///< Of the whole run; 0: unknown.
+  int64_t last_step = 0;  ///< Last step of the whole run; 0: unknown.
   std::optional<double> loss{};
   std::optional<double> eval_loss{};
   double learning_rate = 0.0;
   double per_second = 0.0;
-  std::string unit = "tokens";  ///< Of per_second.
+  std::string unit = "tokens";  ///< Unit of per_second.
   std::optional<double> seconds_left{};
   int64_t memory = 0;  ///< Bytes; 0: unknown.
 };

@@ -39,7 +39,7 @@ class RunRecords {
   /// `last_step`: where the run ends.
   void step_done(int64_t step, int64_t epoch, int64_t last_step);
 
-  /// What was written is in the files when this returns, unless a disk stands still.
+  /// Everything written so far is in the files when this returns, unless a disk blocks.
   void flush() { recorder_.flush(); }
 
  private:

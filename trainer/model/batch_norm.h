@@ -47,7 +47,7 @@ class BatchNormImpl : public torch::nn::Module {
   torch::Tensor normalise_together(const torch::Tensor& x_BCHW);
   void remember(const torch::Tensor& mean_C, const torch::Tensor& var_C, double count);
 
-  SumOverRanks sum_;  // null: each rank by itself
+  SumOverRanks sum_;  // null: each rank on its own
   int64_t ranks_ = 1;
   torch::Tensor seen_;  // [2, C] + [1]: sums of means and unbiased variances, micro-batches
 };

@@ -15,7 +15,7 @@ struct BertSizes {
   int64_t vocab_size = 0;
   int64_t positions = 0;      ///< The model's.
   int64_t classes = 0;        ///< 0: a masked language model.
-  double hidden_share = 0.0;  ///< Of a row's tokens; of a masked language model.
+  double hidden_share = 0.0;  ///< Share of a row's tokens; for a masked language model.
   int64_t longest_row = 0;    ///< Tokens; a batch is as wide as its longest one.
   double mean_row = 0.0;
 };

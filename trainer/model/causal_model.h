@@ -37,7 +37,7 @@ class CausalModel : public torch::nn::Module {
     AutoNumber loss_chunk_size;           ///< Rows of logits at a time in the loss; 0: all.
     AutoNumber pad_vocab_to_multiple_of;  ///< In the loss and evaluations; 0: no padding.
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
-    WeightsLayout layout{};               ///< Of the whole model; unused without ranks.
+    WeightsLayout layout{};               ///< The whole model's; unused without ranks.
   };
   explicit CausalModel(Options options);
 
@@ -57,8 +57,8 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT = {});
 
-  /// Of each target its negative log-likelihood in nats, 0 where it is -1; float32 [B, T], without
-  /// gradients. The host waits for the device.
+  /// The negative log-likelihood of each target in nats, 0 where the target is -1; float32 [B, T],
+  /// without gradients. The host waits for the device.
   torch::Tensor target_losses(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
 
   int64_t block_size() const { return options_.block_size; }
@@ -67,7 +67,7 @@ class CausalModel : public torch::nn::Module {
   int64_t logits_padding() const;
   /// Every distinct parameter once, in the order of registration; of a part those that it trains.
   std::vector<ModelParameter> model_parameters() const;
-  /// Those of the whole model.
+  /// The parameters of the whole model.
   std::vector<ParameterShape> whole_shapes() const;
   /// All parameters of the whole model, a tied matrix once.
   int64_t parameter_count() const;
@@ -84,7 +84,7 @@ class CausalModel : public torch::nn::Module {
   /// After the backward passes of a step: sums them over the ranks.
   void sum_partial_gradients();
   /// Gives the weight of that name its part of `values`, which are those of the whole weight.
-  /// Nothing for one that this rank does not hold.
+  /// Does nothing for a weight that this rank does not hold.
   void set_weight(const std::string& name, const torch::Tensor& values);
   /// Replaces whole weights by this rank's parts of them. Of a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
@@ -97,9 +97,9 @@ class CausalModel : public torch::nn::Module {
   void cut(ModelPart part, std::optional<uint64_t> seed);
   /// None: this is the whole model.
   const std::optional<ModelPart>& part() const { return part_; }
-  /// Of the residual stream, C.
+  /// Width of the residual stream, C.
   int64_t width() const { return part_ ? width_ : head_weight().size(1); }
-  /// Of `length` rows of each sequence those that this rank hands on to the next stage in a pass
+  /// How many of the `length` rows of each sequence this rank hands on to the next stage in a pass
   /// without a cache.
   int64_t rows_handed_on(int64_t length) const;
   bool has_head() const { return !part_ || part_->has_last(); }
@@ -144,7 +144,7 @@ class CausalModel : public torch::nn::Module {
   /// This rank's part of a parameter.
   ParameterCut cut_of(const std::string& weight) const;
   const WeightPlace& place_of(const std::string& weight) const;
-  /// Of a parameter's name among those of the whole model, in the order of registration.
+  /// A parameter's place among all parameters of the whole model, in the order of registration.
   int64_t place_in_order(const std::string& parameter) const;
   VocabularyShare vocabulary_share() const { return {options_.ranks, own_tokens()}; }
   torch::Tensor all_logits(const torch::Tensor& x) const;

@@ -12,7 +12,7 @@ namespace ddp::train {
 /// `x` in the type that losses are computed in: float32, float64 where it is that.
 torch::Tensor wide(const torch::Tensor& x);
 
-/// `weight_VC` with `padding` rows of zeros behind it, in the type that autocast computes in;
+/// `weight_VC` with `padding` rows of zeros appended, in the type that autocast computes in;
 /// itself for a padding of 0. Products with it have rows of a length that matrix units like, of
 /// which the first V numbers count: the parameter, its gradient and what is saved know nothing of
 /// it.

@@ -8,7 +8,7 @@ namespace ddp::train {
 
 /// The way between two ranks.
 struct Link {
-  double latency_s = 0.0;    ///< Of one message.
+  double latency_s = 0.0;    ///< Per message.
   double bytes_per_s = 0.0;  ///< That a rank sends, while it receives as much.
 };
 

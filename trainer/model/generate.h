@@ -20,7 +20,7 @@ class BatchGenerator {
  public:
   struct Row {
     std::vector<int32_t> tokens;  ///< At least one.
-    uint64_t seed = 0;            ///< Of this row's draws: they do not depend on the other rows.
+    uint64_t seed = 0;            ///< For this row's draws, which do not depend on other rows.
   };
 
   /// Puts the model, which must outlive it, into eval mode. `options.seed` is not used.

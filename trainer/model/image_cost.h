@@ -25,7 +25,7 @@ struct ImageLayer {
   int64_t inputs = 0;   ///< Channels, or values.
   int64_t outputs = 0;  ///< Likewise.
   int64_t places = 1;   ///< Pixels that it is computed at.
-  bool pooled = false;  ///< 2x2 max-pooling behind it.
+  bool pooled = false;  ///< Followed by 2x2 max-pooling.
 
   int64_t weights() const { return inputs * outputs * (convolution ? 9 : 1); }
 };

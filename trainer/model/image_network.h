@@ -45,7 +45,7 @@ class ImageNetworkImpl : public torch::nn::Module {
 
   double dropout_;
   std::vector<torch::nn::Conv2d> stages_;
-  std::vector<bool> pools_;  // behind the stage of that index
+  std::vector<bool> pools_;  // after the stage of that index
   std::vector<BatchNorm> norms_;
   std::vector<torch::nn::Linear> dense_;  // the last one gives the logits
 };

@@ -24,7 +24,7 @@ void complete_lora(Config& config, const CausalArchitecture& architecture, const
 /// its hidden matrices, without ".weight", in the model's order.
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters);
 std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
-/// Those of them that `targets` choose.
+/// The adaptable layers that `targets` select.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable);
 /// What the adapters add to a model with these parameters, in the model's order.

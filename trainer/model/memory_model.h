@@ -16,7 +16,7 @@ namespace ddp::train {
 /// The items of a rank that trains by a configuration, as Task::memory_items() lists them.
 using MemoryModel = std::function<std::vector<MemoryItem>(const Config&, const ComputePlace&)>;
 
-/// Whether an item lies in the memory that limits: the CPU's holds everything, a GPU's only what is
+/// Whether an item is in the limiting memory: the CPU's holds everything, a GPU's only what is
 /// computed with.
 inline bool counts(const MemoryItem& item, bool cuda) {
   return !cuda || item.kind == MemoryKind::kDevice;

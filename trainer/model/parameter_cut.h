@@ -21,10 +21,10 @@ struct CutRange {
 /// What a rank's tensor is of the whole one: `ranges` of dimension `dim`, one after the other. What
 /// it has beyond them is padding.
 struct ParameterCut {
-  std::vector<int64_t> shape;  ///< Of the whole tensor.
+  std::vector<int64_t> shape;  ///< Shape of the whole tensor.
   int64_t dim = 0;
   std::vector<CutRange> ranges;
-  /// Of each element one rank's copy counts, in the gradient norm and in snapshots.
+  /// Whether this rank's copy counts in the gradient norm and in snapshots: one copy per element.
   bool counted = true;
   int64_t place = 0;  ///< Among the parameters of the whole model.
 
@@ -35,7 +35,7 @@ struct ParameterCut {
   }
 };
 
-/// Of every parameter that the rank holds, by its name.
+/// The cuts of all parameters that a rank holds, by name.
 using ParameterCuts = std::map<std::string, ParameterCut>;
 
 }  // namespace ddp::train

@@ -23,14 +23,14 @@ struct PretrainedSizes {
 };
 
 struct PretrainedGpt : PretrainedSizes {
-  std::optional<Activation> activation;  ///< None: one that this model does not have.
+  std::optional<Activation> activation;  ///< None: an activation that this model does not have.
   bool tie_weights = true;
 };
 
 struct PretrainedBert : PretrainedSizes {
   int64_t intermediate = 0;
-  std::vector<std::string> labels;  ///< Of its classifier, by number; empty: it has none.
-  std::string tokenizer_state;      ///< Of a snapshot; a folder has files.
+  std::vector<std::string> labels;  ///< Its classifier's labels, by number; empty: no classifier.
+  std::string tokenizer_state;      ///< A snapshot's; a folder has files.
 };
 
 /// model_type in a folder's config.json, "" if it has none; "llama" for each model that has its
@@ -41,7 +41,8 @@ std::string pretrained_type(const std::string& folder);
 /// JSON, not a GPT-2.
 PretrainedGpt read_pretrained_gpt(const std::string& path);
 
-/// Of a snapshot of causal_lm, with that of its task. Throws UserError: not such a snapshot.
+/// The metadata of a snapshot of causal_lm, its task's included. Throws UserError: not such a
+/// snapshot.
 std::map<std::string, std::string> causal_snapshot_metadata(const std::string& path);
 
 /// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such

@@ -1,4 +1,4 @@
-// How a model of transformers names and lays out its tensors, beside this trainer's.
+// How a transformers model names and lays out its tensors, compared with this trainer's.
 #pragma once
 
 #include <string>

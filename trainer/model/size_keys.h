@@ -54,7 +54,7 @@ class SizeKeys {
     return true;
   }
 
-  /// Of a ModelPreset or a PretrainedSizes.
+  /// Copies the sizes of a ModelPreset or a PretrainedSizes.
   template <class Sizes>
   void take_sizes(const Sizes& from) {
     model_.n_layer = from.n_layer;

@@ -30,7 +30,7 @@ bool in_one_piece(const LossSizes& sizes);
 /// it; nothing if it is computed with the logits.
 double waiting_logit_bytes(const LossSizes& sizes, double waiting);
 
-/// Of a pipeline: the output that is being sent, and an input or gradient that has arrived early.
+/// A pipeline's messages: the output being sent, and an input or gradient that has arrived early.
 /// `row`: elements of a hidden state.
 inline double message_bytes(double row) {
   constexpr double kFloatBytes = 4.0;

@@ -71,12 +71,12 @@ torch::Tensor own_part(const torch::Tensor& whole, const ParameterCut& cut);
 /// A vocabulary that is divided between ranks, in the loss.
 struct VocabularyShare {
   TensorRanksPtr ranks;
-  CutRange tokens;  ///< Of this rank.
+  CutRange tokens;  ///< This rank's.
 };
 
-/// Of logits of this rank's tokens, [n, V'] in float32 or float64: the negative log-likelihoods of
-/// `targets_n`, 0 where a target is negative; turns `logits` into the gradient of their sum. No
-/// rank sees other ranks' logits: 3 n numbers travel.
+/// Returns the negative log-likelihoods of `targets_n`, 0 where a target is negative, and turns
+/// `logits`, those of this rank's tokens, [n, V'] in float32 or float64, into the gradient of their
+/// sum. No rank sees other ranks' logits: 3 n numbers travel.
 torch::Tensor divided_cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets_n,
                                      const VocabularyShare& share);
 /// The most likely token of each row, of all ranks' logits; the first of several.

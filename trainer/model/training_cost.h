@@ -45,7 +45,7 @@ inline double flops_per_token(const ModelSize& size) {
 struct ComputePlace {
   bool cuda = false;
   int64_t world_size = 1;
-  int64_t stage = 0;  ///< Of the ranks of a pipeline.
+  int64_t stage = 0;  ///< Stage of a pipeline.
 };
 
 enum class MemoryKind { kDevice, kHost, kShared };
@@ -77,7 +77,7 @@ double logit_bytes(const LossSizes& sizes);
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place);
-/// `items` with `more` behind the optimizer's, without those of 0 bytes.
+/// `items` with `more` inserted after the optimizer's, without empty ones.
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more);
 
 }  // namespace ddp::train

@@ -39,7 +39,7 @@ class WeightGradStore {
   WeightGradStore(const WeightGradStore&) = delete;
   WeightGradStore& operator=(const WeightGradStore&) = delete;
 
-  /// The one that exists, or nullptr.
+  /// The current store, or nullptr.
   static WeightGradStore* current();
 
   /// Before the backward pass of `micro_batch`, whose forward pass ran with the store as well.

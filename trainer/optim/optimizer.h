@@ -14,10 +14,10 @@
 
 namespace ddp::train {
 
-/// Of a tensor that is divided between ranks: where the elements that a rank has belong.
+/// Where a rank's elements belong in a tensor that is divided between ranks.
 struct Piece {
   std::size_t parameter = 0;   ///< Its place among those that are trained.
-  std::vector<int64_t> shape;  ///< Of the whole.
+  std::vector<int64_t> shape;  ///< Shape of the whole tensor.
   int64_t begin = 0;           ///< The first one's place in the whole, by rows.
 };
 
@@ -94,7 +94,7 @@ class Optimizer {
   torch::Tensor step_count_;
 };
 
-/// The one that optimizer_config.name stands for.
+/// Makes the optimizer that optimizer_config.name selects.
 std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained, const OptimizerConfig& config);
 
 /// Scales `gradients` in place so that a global L2 norm of `norm` (float32 scalar on their device)

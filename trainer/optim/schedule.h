@@ -16,7 +16,7 @@ class Schedule {
   /// decay does not fit into them.
   Schedule(const OptimizerConfig& config, int64_t total_steps);
 
-  /// Of the optimizer step that follows `step` finished ones.
+  /// The learning rate of the optimizer step that follows `step` finished ones.
   double learning_rate(int64_t step) const;
 
  private:

@@ -9,7 +9,7 @@ namespace ddp::train {
 
 enum class TracedKind : uint8_t {
   kForward,
-  kBackward,         ///< Of the input alone where gradients of weights are a pass of their own.
+  kBackward,         ///< The input's gradient only, if weight gradients are a pass of their own.
   kBackwardWeights,  ///< zero_bubble
 };
 
@@ -22,7 +22,8 @@ struct TracedPass {
 
 struct PipelineTrace {
   int64_t step = 0;
-  std::vector<std::vector<TracedPass>> ranks;  ///< Of one copy of the model; each in its order.
+  std::vector<std::vector<TracedPass>>
+      ranks;  ///< One copy of the model; each rank's passes in order.
 };
 
 /// The last step that the traces of all ranks of a copy hold, of a run by `config_json`; without

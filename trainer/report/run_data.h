@@ -19,7 +19,7 @@ struct RunData {
   std::vector<int64_t> resumed;                       ///< Steps that an attempt went on from.
   std::vector<TextRecord> samples;                    ///< The last ones.
   std::map<std::string, ConfusionRecord> confusions;  ///< By split, the last of each.
-  PipelineTrace pipeline;  ///< Of a profiled step; without ranks: none is known.
+  PipelineTrace pipeline;  ///< A profiled step; no ranks: none was profiled.
   int64_t records = 0;
   int64_t last_step = 0;
   double first_time = 0.0;  ///< Unix seconds.

@@ -23,8 +23,8 @@ class ModelNorm {
   ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
             ProcessGroup& group);
 
-  /// Of the parameters' gradients in their order; a float32 scalar on their device, the same on all
-  /// ranks of the group. A collective; no host sync.
+  /// The norm of the parameters' gradients, in order: a float32 scalar on their device, equal on
+  /// all ranks of the group. A collective; no host sync.
   torch::Tensor operator()(const std::vector<torch::Tensor>& gradients) const;
 
  private:

@@ -18,7 +18,7 @@
 namespace ddp::train {
 
 /// Updates parameters of a GPU in host memory, where it keeps a copy of their values and all of
-/// the state of the optimizer that `config` stands for. On the GPU stay parameters and gradients:
+/// the state of the optimizer that `config` selects. Parameters and gradients stay on the GPU:
 /// with AdamW 8 bytes a parameter less, for 12 bytes of host memory.
 ///
 /// A step works through the parameters chunk by chunk. While the CPU updates a chunk, the next

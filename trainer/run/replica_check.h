@@ -12,7 +12,7 @@
 namespace ddp::train {
 
 struct ReplicaDifference {
-  std::string tensor;  ///< The first one that differs, in the order given.
+  std::string tensor;  ///< The first tensor that differs, in the order given.
   int rank = 0;        ///< The first rank whose bytes are not rank 0's.
 };
 

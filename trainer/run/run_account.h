@@ -14,7 +14,7 @@
 
 namespace ddp::train {
 
-/// One restart of the group. Times in seconds; none where nobody was there to measure.
+/// One restart of the group. Times in seconds; none where they were not measured.
 struct RestartRecord {
   int rank = -1;                        ///< That failed first, as ddp-run says; -1: unknown.
   std::string cause;                    ///< "SIGKILL", "hang", "nodes joined or left"; "": unknown.
@@ -27,7 +27,7 @@ struct RestartRecord {
 /// The most that the ranks have taken, bytes, by rank.
 struct PeakMemory {
   std::vector<double> host{};
-  std::vector<double> device{};  ///< Of tensors on GPUs; empty on CPUs.
+  std::vector<double> device{};  ///< For tensors on GPUs; empty on CPUs.
 };
 
 /// What is known at the end of a run besides.
@@ -64,12 +64,12 @@ class RunAccount {
  private:
   struct Totals {
     double job_began = 0.0;     ///< Unix seconds.
-    int64_t first_step = 0;     ///< Of the first attempt.
+    int64_t first_step = 0;     ///< First step of the first attempt.
     int64_t last_step = 0;      ///< Finished.
     double last_step_at = 0.0;  ///< Unix seconds.
     double median_step = 0.0;   ///< Seconds; of the attempt before, until this one has its own.
     int64_t redone_steps = 0;
-    SaveCounts saves;  ///< Of earlier attempts.
+    SaveCounts saves;  ///< Earlier attempts' saves.
     std::vector<RestartRecord> restarts;
   };
   void read_earlier_attempts(int64_t resumed_step);

@@ -14,8 +14,8 @@ bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch);
 /// Optimizer steps of the whole run.
 int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch);
 
-/// One line for a run that starts complete: why, and which words make the same command go on or
-/// begin anew.
+/// One line for a run that is already complete: why, and which arguments make the command continue
+/// or begin anew.
 std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch);
 
 /// The same for a run that early stopping has ended.

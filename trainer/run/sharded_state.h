@@ -63,7 +63,7 @@ class ShardedState {
   Whole whole_of(const NamedTensor& piece) const;
   std::vector<Whole> wholes_of(const std::vector<NamedTensor>& pieces);
   std::string name_of(const Whole& whole) const;
-  /// Those of that label, as ShardedDataParallel::exchange() takes them.
+  /// The tensors with that label, as ShardedDataParallel::exchange() takes them.
   std::vector<torch::Tensor> values_of(const std::string& label,
                                        const std::vector<NamedTensor>& pieces) const;
   std::size_t place_of(const Piece& piece) const;

@@ -13,8 +13,8 @@ namespace ddp::train {
 enum class StepVerdict { kGood, kNotFinite, kSpike };
 
 /// Decides from values that are equal on all ranks, so every rank decides the same. Part of the
-/// training state: a resumed run judges as the unbroken one would. Logs nothing, changes nothing
-/// outside itself.
+/// training state: a resumed run decides as an uninterrupted one would. Logs nothing, changes
+/// nothing outside itself.
 class StepGuard {
  public:
   /// `spike_factor` 0: only what is not finite is bad.

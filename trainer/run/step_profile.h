@@ -18,7 +18,7 @@ namespace ddp::train {
 /// are recorded, with those of the backward pass. Does nothing without profile.start.
 class StepProfile {
  public:
-  /// `last_step`: where the run ends. Throws UserError when profile.start lies behind it.
+  /// `last_step`: where the run ends. Throws UserError if profile.start is after it.
   StepProfile(const Config& config, int rank, c10::Device device, int64_t last_step);
   /// What was recorded and not written is dropped.
   ~StepProfile();

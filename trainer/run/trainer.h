@@ -80,8 +80,8 @@ class Trainer {
                                      const std::function<void()>& before_wait);
 
   /// What the task makes up at this step, with the averaged weights where there are any: the same
-  /// whatever came before, and training goes on as without. For rank 0, or for all where they hold
-  /// shards, of which the others get nothing.
+  /// whatever came before, and training continues as without it. For rank 0, or for all where they
+  /// hold shards, of which the others get nothing.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
 
   /// See LossWeights::step_loss(). A collective of all ranks.
@@ -101,7 +101,7 @@ class Trainer {
   /// The same for each rank to save a shard of it. A collective. Its ShardId knows no attempt yet.
   TrainingState capture_shard() const;
 
-  /// Of the last step, by the names of their parameters; on rank 0.
+  /// The last step's gradients, named like their parameters; on rank 0.
   std::vector<NamedTensor> gradients() const;
   /// "model.*", of the whole model; on rank 0.
   std::vector<NamedTensor> whole_weights() const;
@@ -143,7 +143,7 @@ class Trainer {
   /// Whether no rank has all weights, so that every pass of the model is a collective.
   bool divides_weights() const;
   void combine_found_inf(torch::Tensor& found_inf);
-  /// What `go_on` says on all ranks, which call it alike.
+  /// Whether `go_on` returned true on all ranks, all of which call it.
   std::function<bool()> agreed(const std::function<bool()>& go_on);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
@@ -166,7 +166,7 @@ class Trainer {
   void deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before);
   /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.
   void share_state(const OpenedSnapshot* snapshot);
-  /// Divides the parameters between the ranks where the strategy says so. Returns those that this
+  /// Divides the parameters between the ranks if the strategy does. Returns those that this
   /// rank updates.
   TrainedParameters divide(TrainedParameters trained, FirstValues values);
   void swap_averages();

@@ -28,8 +28,8 @@ namespace ddp::train {
 /// How fit() ended.
 struct FitResult {
   int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
-  std::optional<double> train_loss;  ///< Of the last step; none when there was none to train.
-  std::optional<double> eval_loss;   ///< Of the last evaluation, or of the best one when that is
+  std::optional<double> train_loss;  ///< At the last step; none if there was nothing to train.
+  std::optional<double> eval_loss;   ///< At the last evaluation, or at the best one if that is
                                      ///< what the run ends with.
 };
 
@@ -86,7 +86,7 @@ class TrainingRun {
   bool known_snapshot_due(const StepEnd& end) const;
   void take_snapshot(const StepEnd& end);
   void run_evaluation();
-  /// `trained`: in this process, so that what it says is new.
+  /// `trained`: whether this process trained, so that the message is news.
   void run_test(bool trained);
   void go_to_best();
   /// Whether all ranks take part in a save, at the same steps.

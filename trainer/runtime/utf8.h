@@ -19,7 +19,7 @@ std::size_t utf8_length(unsigned char lead);
 /// The code point that starts at `at`, which is below text.size(). It depends on no byte before.
 CodePoint decode_utf8(std::string_view text, std::size_t at);
 
-/// Of a code point that UTF-8 has.
+/// Encodes a code point that UTF-8 can represent.
 std::string encode_utf8(uint32_t code_point);
 
 /// The largest length that ends no character in two, as far as `text` shows it.

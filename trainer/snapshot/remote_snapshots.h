@@ -55,7 +55,7 @@ class RemoteSnapshots {
   /// The best snapshot that the store's manifest names is fetched, too: it then stays the best one
   /// here. Only those of the run that the store's manifest names are taken. What an earlier machine
   /// left of that run is removed when it is older than its last save_total_limit snapshots; never
-  /// what is newer than the state that the run goes on from.
+  /// what is newer than the state that the run resumes from.
   void fetch_newest();
 
   /// Uploads the current contents of `local`. Returns immediately.

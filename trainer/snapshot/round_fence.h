@@ -6,7 +6,7 @@
 
 namespace ddp::train {
 
-/// Of the rounds of one job only the newest may write. Rounds of different jobs, and processes
+/// Only the newest round of a job may write. Rounds of different jobs, and processes
 /// without a launcher, cannot be compared: a job that is started anew begins with small epochs.
 struct RoundFence {
   std::string job;    ///< DDP_ROUND_JOB; "": none.

@@ -38,7 +38,8 @@ class SavedTensors {
   const std::vector<ShardEntry>& shards() const { return shards_; }
 
   /// Calls `take` for `bytes` bytes of a tensor laid out by rows, from its byte `first` on, in
-  /// order and without a copy. Throws RunError if a shard is missing or not the one that was saved.
+  /// order and without a copy. Throws RunError if a shard is missing or was not saved with the
+  /// others.
   using Take = std::function<void(const std::byte*, std::size_t)>;
   void read(const LogicalTensor& tensor, std::size_t first, std::size_t bytes,
             const Take& take) const;
@@ -46,7 +47,7 @@ class SavedTensors {
   /// As SafetensorsFile::verify_checksum(), of all files; also that the shards are those that were
   /// saved together, and hold each element once.
   void verify_checksum() const;
-  /// Of the single file's or the index's header.
+  /// Verifies the header of the single file or the index.
   void verify_header() const { front_->verify_header(); }
 
  private:

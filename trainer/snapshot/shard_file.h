@@ -43,8 +43,8 @@ std::string text_of(const ShardId& id);
 /// A shard as the index names it.
 struct ShardEntry {
   std::string file;      ///< Without the folder, which is the index's.
-  uint64_t bytes = 0;    ///< Of the file.
-  std::string checksum;  ///< Of its header, in which the digests of its tensors are.
+  uint64_t bytes = 0;    ///< Size of the file.
+  std::string checksum;  ///< Of the header, which holds the tensors' digests.
 };
 
 /// `<stem>.R-of-W`
@@ -65,7 +65,7 @@ std::string shards_json(const std::vector<ShardEntry>& shards);
 /// Throws RunError naming `path`, also for a name that leads out of the folder.
 std::vector<ShardEntry> shards_from_json(const std::string& json, const std::string& path);
 
-/// The shards that an index names, as paths; none for a single file or one that cannot be read.
+/// The shards that an index names, as paths; none for a single or an unreadable file.
 std::vector<std::string> shard_paths(const std::string& snapshot);
 
 }  // namespace ddp::train

@@ -22,7 +22,7 @@ namespace ddp::train {
 /// An opened, verified snapshot.
 struct OpenedSnapshot {
   std::string path;
-  std::vector<std::string> shards_in_memory;  ///< Of a copy in memory, which has no index.
+  std::vector<std::string> shards_in_memory;  ///< Shards of a copy in memory, which has no index.
   std::unique_ptr<SavedTensors> file;
   SnapshotMeta meta;
 

@@ -25,7 +25,7 @@ void prepare_snapshot_folder(const std::string& path);
 /// loss. Indices, oldest first.
 std::vector<std::size_t> superseded(const std::vector<SnapshotEntry>& entries, std::size_t limit);
 
-/// This process is not the one that continues the run any more: a later start of it has published.
+/// This process no longer owns the run: a later start of it has published.
 class SupersededError : public FinalError {
  public:
   using FinalError::FinalError;

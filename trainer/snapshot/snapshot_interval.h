@@ -20,7 +20,7 @@ struct SaveCost {
 ///
 /// With less the loss at a failure (half an interval on average) gets smaller and the cost of
 /// saving larger; Young, "A first order approximation to the optimum checkpoint interval", 1974,
-/// gives sqrt(2 x cost x mean time between failures), which needs a number nobody knows here.
+/// gives sqrt(2 x cost x mean time between failures), which needs a number that is unknown here.
 inline double snapshot_interval(const SaveCost& cost, const TrainerConfig& config) {
   constexpr double kBytesPerGb = 1e9;
   constexpr double kSecondsPerHour = 3600.0;

@@ -30,7 +30,7 @@ struct SaveCounts {
   int64_t skipped = 0;         ///< Due while the previous one was still being written.
   int64_t in_memory = 0;       ///< Copies in shared memory.
   double stall_seconds = 0.0;  ///< Wall time for which saves stalled the training thread.
-  double longest_stall = 0.0;  ///< Of one save.
+  double longest_stall = 0.0;  ///< Longest stall of a single save.
 };
 
 enum class SaveReason {
@@ -97,15 +97,15 @@ class SnapshotKeeper {
   /// their shards before they ended, the index follows.
   void finish_writing();
 
-  /// Of the save that has neither been committed nor given up; kNone if there is none.
+  /// The progress of the save that is neither committed nor abandoned; kNone if there is none.
   ShardProgress shard_progress() const;
   /// What went wrong with a shard that failed; "" otherwise.
   std::string shard_failure() const;
   /// On rank 0: all shards of the last save are on the disk; publishes their index in the
   /// background. On other ranks: forgets the save.
   void commit();
-  /// A shard failed, on any rank: rank 0 says `why` and removes the others. If a disk was full, it
-  /// deletes an older snapshot to make room for the next one.
+  /// A shard failed on some rank: rank 0 reports `why` and removes the others. If a disk was full,
+  /// it deletes an older snapshot to make room for the next one.
   void give_up(const std::string& why, bool disk_was_full);
   bool shard_found_disk_full() const;
   /// Whether the state of `step` has been saved.

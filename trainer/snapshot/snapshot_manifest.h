@@ -1,4 +1,4 @@
-// The list of a run's snapshots that lies beside them, `<name>.manifest.json` (`run`: the run's id;
+// The list of a run's snapshots, stored next to them, `<name>.manifest.json` (`run`: the run's id;
 // `file`: the name here; `object`: its name in an object store, where names do not change).
 #pragma once
 
@@ -17,20 +17,20 @@ struct SnapshotEntry {
   std::string file;  ///< Name without the folder.
   int64_t step = 0;
   int64_t epoch = 0;
-  std::optional<double> eval_loss;  ///< Of this step.
+  std::optional<double> eval_loss;  ///< At this step.
   double score = 0.0;               ///< With an eval_loss: EvalRecord::score,
   std::string basis;                ///< and EvalRecord::basis.
   uint64_t bytes = 0;               ///< With its shards.
 };
 
-/// Of a snapshot in `file` with this metadata.
+/// The entry of a snapshot in `file` with this metadata.
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta);
 
 /// The entry with the best evaluation, the earliest of equals; null when none has one. Entries that
 /// were evaluated on another basis than the newest evaluated one, and NaN scores, do not count.
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
 
-/// Name of an older snapshot of `step` beside `path`.
+/// Name of an older snapshot of `step` next to `path`.
 std::string older_snapshot_path(const std::string& path, int64_t step);
 
 /// `name` is that of the newest one; `entries`, newest first, may be empty before the first save.
@@ -41,8 +41,8 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
 /// The parts of a list that others need.
 struct Manifest {
   std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
-  int64_t attempt = 0;                ///< Of the last start; 0 where its trainer did not count.
-  RoundFence round;                   ///< Of the last start that ddp-run made.
+  int64_t attempt = 0;                ///< Number of the last start; 0 if its trainer did not count.
+  RoundFence round;                   ///< Round of the last start by ddp-run.
   std::string best_object;            ///< "" when there is no best one.
 };
 

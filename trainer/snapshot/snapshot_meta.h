@@ -25,7 +25,7 @@ inline constexpr const char* kTaskKey = "task";
 struct EvalRecord {
   int64_t step = 0;
   double loss = 0.0;
-  double score = 0.0;  ///< What tells the better one of two: less is better, NaN never.
+  double score = 0.0;  ///< Lower is better, NaN never.
   std::string basis;   ///< score_basis(): only scores of one basis are comparable.
   bool operator==(const EvalRecord&) const = default;
 };
@@ -35,7 +35,7 @@ bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best);
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
-  std::string run_id;         ///< Of the run that saved; "" where its trainer knew of none.
+  std::string run_id;         ///< The run that saved; "" if its trainer had no run ids.
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.

@@ -27,7 +27,7 @@ class StateBuffer {
   explicit StateBuffer(const NamedTensors& like);
   /// In foreign memory of bytes_of(like) bytes that outlives it.
   StateBuffer(const NamedTensors& like, std::byte* memory);
-  /// Tensors on the CPU that nobody changes, as they are: there is nothing to copy.
+  /// CPU tensors that do not change are used as they are, without a copy.
   static std::shared_ptr<StateBuffer> of_copy(const NamedTensors& tensors);
 
   static std::size_t bytes_of(const NamedTensors& like);

@@ -41,8 +41,8 @@ int64_t row_elements(const std::vector<int64_t>& shape);
 
 /// A box that this rank saves.
 struct StatePiece {
-  std::string name;            ///< Of the logical tensor.
-  std::vector<int64_t> shape;  ///< Of the logical tensor.
+  std::string name;            ///< The logical tensor's.
+  std::vector<int64_t> shape;  ///< The logical tensor's.
   Box box;
   /// The box's elements by rows: those of the first tensor, then those of the next. On any device,
   /// all of one dtype. Several where part of a row came from another rank.

@@ -18,7 +18,7 @@ struct ShardToSave {
   ShardId id;
   std::string stem;  ///< See SnapshotFolder::stem_for_shards().
   std::vector<StatePiece> pieces;
-  std::vector<LogicalTensor> tensors;  ///< Of the whole state.
+  std::vector<LogicalTensor> tensors;  ///< The whole state.
 
   /// The same without the state's own tensors.
   ShardToSave without_values() const;

@@ -1,4 +1,4 @@
-// The seam to Arrow's file systems and tables: a shared library beside trainer, loaded only when a
+// The seam to Arrow's file systems and tables: a shared library next to trainer, loaded only when a
 // path is remote or of a table. Other runs map none of its 65 MB.
 #pragma once
 

@@ -41,7 +41,7 @@ struct MirrorOptions {
 
 struct MirrorCounts {
   int64_t files = 0;        ///< Objects sent, manifests included.
-  int64_t bytes = 0;        ///< Of these.
+  int64_t bytes = 0;        ///< Total size of these files.
   int64_t failures = 0;     ///< Calls to the store that failed.
   int64_t superseded = 0;   ///< Publications that a newer one replaced before they were sent.
   double seconds = 0;       ///< Spent sending.

@@ -15,7 +15,7 @@ struct Surroundings {
   std::string machine;
 };
 
-/// Those of this process.
+/// Reads the current process's surroundings.
 Surroundings surroundings();
 
 struct S3Settings {
@@ -33,7 +33,7 @@ S3Settings s3_settings(const Surroundings& around);
 
 struct GcsSettings {
   std::string scheme = "https";
-  std::string endpoint;  ///< Of an emulator; empty: Google's own.
+  std::string endpoint;  ///< An emulator's address; empty: Google's own.
   bool anonymous = false;
   bool credentials_found = false;  ///< A file, or a machine of Google's with a metadata service.
 };

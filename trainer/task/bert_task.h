@@ -36,7 +36,7 @@ std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
 std::unique_ptr<Tokenizer> trained_vocabulary(const std::vector<TableRow>& rows,
                                               const std::vector<int64_t>& training);
 
-/// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
+/// The tokenizer in a snapshot's metadata. Throws RunError if it is missing or damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::string>& metadata);
 
 /// The id of a token that the vocabulary must have. Throws UserError.

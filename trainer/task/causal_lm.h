@@ -104,9 +104,9 @@ class CausalLm : public Task, private StageModel {
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;
   TensorRanksPtr tensor_ranks_;    ///< Null: this process holds the whole model.
-  std::optional<ModelPart> part_;  ///< Of the model, if it is cut into stages.
+  std::optional<ModelPart> part_;  ///< This rank's part, if the model is cut into stages.
   std::shared_ptr<CausalModel> model_;
-  std::string base_digest_;  ///< Of the pretrained model below the adapters; else empty.
+  std::string base_digest_;  ///< Digest of the pretrained model below adapters; else empty.
   torch::Tensor
       token_characters_;  ///< [V], float32, on the host: characters that begin in each token.
 };

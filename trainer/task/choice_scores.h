@@ -28,7 +28,7 @@ struct ChoiceScores {
 ChoiceScores scores_of(const ChoiceSuite& suite,
                        const std::vector<std::vector<double>>& log_likelihoods);
 
-/// Of the tokens of each choice after its context, the sum of their log-likelihoods in nats;
+/// The sum of the log-likelihoods, in nats, of each choice's tokens after its context;
 /// contexts longer than the model's lose their start. `batch_size` choices at a time, divided
 /// between the ranks; equal on all of them. Puts the model into eval mode. Throws UserError that
 /// names file and line: text that cannot be encoded, a choice longer than the model's context.

@@ -37,7 +37,7 @@ enum class IdleRanks {
 ///
 /// With `most_batches`, those are spread evenly over all.
 ///
-/// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
+/// `go_on` is called before each batch; if it returns false on any rank, all ranks skip the rest
 /// after their present batch and get nothing. `before_wait` is called before the ranks wait for
 /// each other.
 ///

@@ -34,7 +34,7 @@ class MaskedLm : public BertTask {
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
-  /// Of the hidden tokens alone.
+  /// The mean over the hidden tokens only.
   torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, hidden tokens that were the most likely ones, hidden tokens.

@@ -18,11 +18,11 @@ namespace ddp::train {
 
 struct ModelBundle {
   std::string path;             ///< Where it was opened.
-  std::optional<int64_t> step;  ///< Of the run, if it was a snapshot.
-  Config config;                ///< Of the run that trained it; config.task is the task.
+  std::optional<int64_t> step;  ///< The run's step, if it was a snapshot.
+  Config config;                ///< Configuration of the run that trained it, with its task.
   std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
   std::unique_ptr<Tokenizer> tokenizer;         ///< Null for a model of images.
-  std::vector<std::string> labels;              ///< Of a classifier; else empty.
+  std::vector<std::string> labels;              ///< A classifier's labels; else empty.
   std::shared_ptr<torch::nn::Module> model;     ///< In eval mode once it is opened.
   /// What a snapshot of the model holds: every distinct parameter once, in order; of a model with
   /// adapters theirs alone.

@@ -19,9 +19,9 @@ namespace ddp::train {
 /// The answer to one input.
 struct Prediction {
   std::string input;         ///< Its name or text.
-  std::string place = {};    ///< Of a text: where it stands.
+  std::string place = {};    ///< For a text: file and line.
   std::string label;         ///< The most likely answer; empty when there is none.
-  double probability = 0.0;  ///< Of label.
+  double probability = 0.0;  ///< Probability of the label.
   /// Answers and probabilities: of a classifier all of them in the order of labels(), else the most
   /// likely ones first.
   std::vector<std::pair<std::string, double>> answers;
@@ -38,7 +38,7 @@ class Predictor {
   virtual const std::vector<std::string>& labels() const = 0;
   /// The columns of the table that the inputs are in; empty: they are in none.
   virtual std::vector<std::string> columns() const { return {}; }
-  /// Of the next inputs, `most` at a time; empty at their end.
+  /// Predicts for the next inputs, at most `most` of them; empty at their end.
   virtual std::vector<Prediction> next(int64_t most) = 0;
 };
 
@@ -49,10 +49,10 @@ struct PredictRequest {
   std::string text = {};   ///< Instead of input: one text.
   /// Instead of both: one text after the other, none at their end.
   std::function<std::optional<std::string>()> next_line = {};
-  int64_t most_answers = 5;  ///< Of a task without classes.
+  int64_t most_answers = 5;  ///< For a task without classes.
 };
 
-/// Of the task that the request's model is for. Throws UserError: a task without
+/// Makes the predictor of the model's task. Throws UserError: a task without
 /// predictions, or an input that cannot be opened.
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
 

@@ -30,7 +30,7 @@ namespace ddp::train {
 /// Name and value, the loss first.
 using Metrics = std::vector<std::pair<std::string, double>>;
 
-/// Of a batch of evaluation samples.
+/// Sums over a batch of evaluation samples.
 struct BatchSums {
   torch::Tensor sums;  ///< float32 [Task::sums()], each a sum over the samples.
   /// int64 [K, K], samples by true and by predicted class; not defined without classes().
@@ -94,24 +94,24 @@ class Task : public TaskCost, public TaskReport {
   /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
   /// leaves them as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
-  /// Those of parameters() of which each rank that shares a model has the gradients of its own
-  /// heads or rows.
+  /// The parameters() whose gradients cover, on each rank that shares a model, only its own heads
+  /// or rows.
   virtual std::vector<std::string> partial_gradients() const { return {}; }
-  /// On all ranks that share a model, after the backward passes of a step: sums them.
+  /// Sums those gradients over the ranks that share a model, after the backward passes of a step.
   virtual void complete_gradients() {}
-  /// Of a batch of evaluation samples, in eval mode.
+  /// Evaluates a batch of samples, in eval mode.
   virtual BatchSums evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
   /// The classes that evaluate() counts confusions of, by name; empty: it counts none.
   virtual std::vector<std::string> classes() const { return {}; }
-  /// Of the sums over all evaluation samples.
+  /// Computes the metrics from the sums over all evaluation samples.
   virtual Metrics metrics(const std::vector<double>& sums) const = 0;
   /// The names in metrics(), in their order.
   virtual std::vector<std::string> metric_names() const = 0;
 
   /// Its part of a snapshot's metadata: tokenizer, names of labels.
   virtual std::map<std::string, std::string> metadata() const = 0;
-  /// Throws UserError when a snapshot with this metadata cannot go on with these data.
+  /// Throws UserError if a snapshot with this metadata cannot be resumed with these data.
   virtual void check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const = 0;
 };

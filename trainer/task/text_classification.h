@@ -89,7 +89,7 @@ class TextClassification : public BertTask {
   bool own_vocabulary_ = false;  // trained here, on the training texts
   BertTokens tokens_;
   Labels labels_;
-  std::vector<std::string> left_out_;  // rows, where on_bad_sample says skip
+  std::vector<std::string> left_out_;  // rows, with on_bad_sample=skip
   std::string start_;                  // what the weights come from
   std::unique_ptr<LabelledTexts> texts_;
   std::unique_ptr<LabelledTexts> evaluation_texts_;  // null: a part of texts_

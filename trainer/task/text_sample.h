@@ -15,7 +15,7 @@
 namespace ddp::train {
 
 /// `prompt` (at least one token) and its continuation by options.max_new_tokens tokens, or up to
-/// `end`; always valid UTF-8. None when `go_on`, asked before each token, says no.
+/// `end`; always valid UTF-8. None if `go_on`, called before each token, returns false.
 /// The model is in its former mode afterwards.
 std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
                                        std::vector<int32_t> prompt, std::optional<int32_t> end,

@@ -22,7 +22,7 @@ struct TensorBytes {
   std::size_t size = 0;  ///< Bytes.
 };
 
-/// Bytes of an element of a dtype; 0 for one that is not known.
+/// Bytes per element of a dtype; 0 if it is unknown.
 std::size_t element_bytes(std::string_view dtype);
 /// Shape times element size; nothing when that overflows or a dimension is negative.
 std::optional<std::size_t> bytes_of_shape(const std::vector<int64_t>& shape,

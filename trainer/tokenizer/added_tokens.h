@@ -22,14 +22,14 @@ class AddedTokens {
   using Normalize = std::function<std::string(std::string_view)>;
   explicit AddedTokens(const std::vector<AddedToken>& tokens, Normalize normalize = nullptr);
 
-  /// `first`: nothing stands before the text.
+  /// `first`: nothing precedes the text.
   using OnText = std::function<void(std::string_view text, bool first)>;
   using OnToken = std::function<void(int32_t)>;
   /// Calls back in order for each token, and for each normalized text (not empty) between.
   void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const;
 
   /// Whether `text` may be cut at `at` as far as these tokens go: none of them could lie across it,
-  /// or take white space from behind it.
+  /// or take white space after it.
   bool may_cut(std::string_view text, std::size_t at) const;
   std::size_t longest() const;
 

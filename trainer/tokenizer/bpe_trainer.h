@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// The words of a corpus, and how often each stands there. add_text() splits as word_end() says.
+/// The words of a corpus and how often each occurs. add_text() splits as word_end() does.
 class WordCounts {
  public:
   void add_text(std::string_view text);

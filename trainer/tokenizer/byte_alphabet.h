@@ -8,7 +8,7 @@
 namespace ddp::train {
 
 /// bytes_to_unicode() of https://github.com/openai/gpt-2/blob/master/src/encoder.py: printable
-/// Latin-1 stands for itself, the other 68 bytes are U+0100 and on.
+/// Latin-1 stands for itself, the other 68 bytes are U+0100 onward.
 std::string byte_symbol(unsigned char byte);
 std::string bytes_to_symbols(std::string_view bytes);
 /// Nothing when a character of `text` is not the symbol of a byte.

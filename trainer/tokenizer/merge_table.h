@@ -20,7 +20,7 @@ constexpr int32_t merged_token(RankedMerge merge) {
 /// Immutable hash table with open addressing; at most half full.
 class MergeTable {
  public:
-  /// Of two merges of the same pair the last counts, as in `tokenizers`.
+  /// The last of two merges of the same pair counts, as in `tokenizers`.
   explicit MergeTable(const std::vector<Merge>& merges);
 
   RankedMerge find(int32_t left, int32_t right) const {

@@ -24,7 +24,7 @@ class PairTraining {
 
   /// The id of a token, new or known.
   int32_t add_token(const std::string& text);
-  /// Of tokens that are known, standing `count` times in the text.
+  /// Adds a word of known tokens that occurs `count` times in the text.
   void add_word(std::vector<int32_t> tokens, int64_t count);
   /// Merges until the vocabulary has its size or no pair is left. Of pairs with equal counts the
   /// one of smaller ids comes first.
@@ -70,7 +70,7 @@ class PairTraining {
   std::vector<std::vector<int32_t>> words_;
   std::vector<int64_t> word_counts_;
   PairMap<int64_t> counts_;
-  PairMap<std::vector<uint32_t>> places_;  ///< Of pairs in words that were added.
+  PairMap<std::vector<uint32_t>> places_;  ///< Words in which each pair occurs.
   std::vector<PairInWords> queue_;         ///< A heap.
 };
 

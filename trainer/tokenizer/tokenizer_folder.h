@@ -13,7 +13,7 @@ namespace ddp::train {
 /// or such a .json or .txt file.
 /// Throws UserError that names the file and what is wrong with it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
-/// The same for a key of the configuration, which stands before what is wrong.
+/// The same for a key of the configuration, which the error begins with.
 std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path);
 
 /// Whether `folder` is one and has a file that load_tokenizer() reads.

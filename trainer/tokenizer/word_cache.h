@@ -24,7 +24,7 @@ class WordCache {
   };
   struct Slot {
     Key key;
-    std::array<int32_t, kMostTokens> tokens{-1, -1, -1, -1};  ///< -1 behind the last one.
+    std::array<int32_t, kMostTokens> tokens{-1, -1, -1, -1};  ///< -1 after the last one.
 
     std::size_t count() const {
       return 1U + static_cast<unsigned>(tokens[1] >= 0) + static_cast<unsigned>(tokens[2] >= 0) +
@@ -34,7 +34,7 @@ class WordCache {
 
   WordCache() : slots_(kSlots) {}
 
-  /// Of the 1 to 15 bytes at `at`; reads no byte behind `text`.
+  /// Makes the key of the 1 to 15 bytes at `at`; reads no byte past `text`.
   static Key key_of(std::string_view text, std::size_t at, std::size_t bytes) {
     Key key;
     if (text.size() - at >= sizeof key) {

@@ -20,7 +20,7 @@ WordpieceSpec read_wordpiece_json(const nlohmann::json& root, const std::string&
 /// One token a line, the first with id 0; BERT's special tokens among them are found in a text.
 WordpieceSpec parse_vocab_txt(std::string_view text, const std::string& name);
 
-/// What the tokenizer_config.json beside a vocab.txt says: do_lower_case, strip_accents,
+/// The settings in the tokenizer_config.json next to a vocab.txt: do_lower_case, strip_accents,
 /// tokenize_chinese_chars.
 BertWordOptions read_word_options(const nlohmann::json& config);
 

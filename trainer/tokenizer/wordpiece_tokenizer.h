@@ -43,7 +43,7 @@ class WordpieceTokenizer : public Tokenizer {
   int64_t size() const override { return static_cast<int64_t>(spec_.vocabulary.size()); }
   /// Throws UserError when `text` is not valid UTF-8.
   std::vector<int32_t> encode(std::string_view text) const override;
-  /// Words with a space between; accents and capitals do not come back.
+  /// Words with a space between; accents and capitals are lost.
   std::string decode(std::span<const int32_t> tokens) const override;
   using Tokenizer::decode;
   /// A tokenizer.json.

@@ -13,7 +13,7 @@
 #define DDP_KEY_AT(key_path, key_member) \
   .path = (key_path), .member = [](Config& c) -> FieldPointer { return &c.key_member; }
 
-/// Of a model with a section of its own: DDP_MODEL_KEY(bigram, BigramConfig, width) is
+/// For a model with a section of its own: DDP_MODEL_KEY(bigram, BigramConfig, width) is
 /// bigram_config.width.
 #define DDP_MODEL_KEY(model_name, Section, name) \
   .path = #model_name "_config." #name,          \

@@ -44,7 +44,7 @@ struct Field {
   std::string path;  ///< "trainer_config.batch_size"
   FieldPointer (*member)(Config&);
   Range range = {};
-  bool whole = false;  ///< Of a number that may be auto: without a fraction.
+  bool whole = false;  ///< For a number that may be auto: no fraction.
   std::string unit = {};
   NullMeans null_means = NullMeans::kError;
   std::string default_text = {};     ///< Empty: the struct's own default.

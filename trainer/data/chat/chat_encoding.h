@@ -52,7 +52,7 @@ class ChatEncoder {
   void find_end_of_turn();
   void check_tools(const Conversation& conversation) const;
   std::vector<TextSpan> answers(const Conversation& conversation, const RenderedChat& whole) const;
-  // Of message `count`, from 0.
+  // Where the answer in message `count`, from 0, begins.
   std::size_t answer_begin(const Conversation& conversation, std::size_t count,
                            const std::string& whole) const;
   TextSpan answer_after(const Conversation& conversation, std::size_t count,
@@ -69,7 +69,7 @@ class ChatEncoder {
 };
 
 /// Each of `conversations`, on all CPU cores that this process may use. Throws UserError that
-/// begins with the place of the first one that cannot be encoded.
+/// begins with the place of the first message that cannot be encoded.
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
                                     const ChatEncoder& encoder, LossOn loss_on);
 

@@ -17,10 +17,10 @@ namespace ddp::train {
 struct ChatCounts {
   int64_t conversations = 0;
   int64_t truncated = 0;       ///< Longer than a row: cut at its end.
-  int64_t cut_tokens = 0;      ///< Of those.
+  int64_t cut_tokens = 0;      ///< Tokens that the cut removed.
   int64_t without_target = 0;  ///< Left out: they have none, or none before the cut.
   int64_t targets = 0;
-  int64_t used_positions = 0;  ///< Of all rows together: those that hold a token.
+  int64_t used_positions = 0;  ///< Positions in all rows that hold a token.
 };
 
 /// A sample is a row of conversations that do not see each other (kPositions), filled up with
@@ -59,7 +59,7 @@ class ChatSamples : public SampleSource {
 
   int64_t block_size_;
   std::vector<EncodedChat> chats_;
-  std::vector<std::vector<std::size_t>> rows_;  ///< Of chats_.
+  std::vector<std::vector<std::size_t>> rows_;  ///< Indices into chats_.
   ChatCounts counts_;
   std::string fingerprint_;
 };

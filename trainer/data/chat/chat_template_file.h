@@ -17,7 +17,7 @@ struct ChatTemplateText {
   std::string place;                           ///< Its file, or what else messages call it.
 };
 
-/// Of a folder with the files of a tokenizer: chat_template.jinja, else the chat_template of
+/// The template of a folder with a tokenizer: chat_template.jinja, else the chat_template of
 /// tokenizer_config.json (the one called "default", if it has several). nullopt if there is none.
 /// Throws UserError: a file that cannot be read.
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder);

@@ -31,7 +31,7 @@ class TemplateRun {
   void count_step();
 
   std::string output;
-  std::vector<TextSpan> generated;  ///< Of the output.
+  std::vector<TextSpan> generated;  ///< Parts of the output.
 
  private:
   std::vector<Variables> scopes_;  ///< The innermost last.
@@ -41,7 +41,7 @@ class TemplateRun {
 using TemplateExpression = std::function<TemplateValue(TemplateRun&)>;
 using TemplateStatement = std::function<void(TemplateRun&)>;
 
-/// Where a parser stands in the tokens.
+/// A parser's position in the tokens.
 class TemplateCursor {
  public:
   explicit TemplateCursor(std::vector<TemplateToken> tokens) : tokens_(std::move(tokens)) {}
@@ -53,7 +53,7 @@ class TemplateCursor {
   }
   bool is_sign(std::string_view sign) const { return is(TemplateToken::Kind::kSign, sign); }
   bool is_name(std::string_view name) const { return is(TemplateToken::Kind::kName, name); }
-  /// Of the token after the present one.
+  /// Whether the token after the current one is `sign`.
   bool is_sign_after(std::string_view sign) const {
     return at_ + 1 < tokens_.size() && tokens_[at_ + 1].kind == TemplateToken::Kind::kSign &&
            tokens_[at_ + 1].text == sign;

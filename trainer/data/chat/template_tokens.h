@@ -10,7 +10,7 @@ namespace ddp::train {
 struct TemplateToken {
   enum class Kind { kData, kStatement, kOutput, kEnd, kName, kString, kNumber, kSign, kEndOfFile };
   Kind kind = Kind::kEndOfFile;  ///< kStatement and kOutput open a tag, kEnd closes it.
-  std::string text;              ///< Of a kString: its value.
+  std::string text;              ///< For kString: its value.
   int line = 1;
 };
 

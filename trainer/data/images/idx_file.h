@@ -16,7 +16,7 @@ struct IdxArray {
   std::vector<uint8_t> elements;
 };
 
-/// Reads an array of unsigned bytes, plain or compressed by gzip (told by its content). Throws
+/// Reads an array of unsigned bytes, plain or compressed by gzip (detected by its content). Throws
 /// UserError that names the file and what is wrong with it.
 IdxArray read_idx(const std::string& path);
 

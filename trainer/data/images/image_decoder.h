@@ -16,13 +16,13 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
-/// An image that cannot be used; says why, without the file's name.
+/// An image that cannot be used; the message gives the reason, without the file's name.
 class BrokenImage : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Decodes a file that is told by its first bytes; `channels` 0 keeps those of the file. Colour
+/// Decodes a file, recognized by its first bytes; `channels` 0 keeps those of the file. Colour
 /// becomes gray by ITU-R BT.601's weights; transparent parts lie on black. Throws BrokenImage.
 Image read_image(const std::string& path, int64_t channels);
 

@@ -13,7 +13,7 @@
 
 namespace ddp::train {
 
-/// Of all images that a model sees.
+/// The shape of all images that a model sees.
 struct ImageShape {
   int64_t channels = 1;
   int64_t height = 0;

@@ -23,7 +23,7 @@ class ImageSet {
   /// Whether an image may turn out to be broken when it is read.
   virtual bool may_be_broken() const = 0;
 
-  /// Index into label_names() of each image; empty: nothing says what they are.
+  /// Index into label_names() of each image; empty: no labels are known.
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& label_names() const { return label_names_; }
   /// Equal for equal images. Of an idx file: its bytes; of folders: class, name, size and both ends
@@ -36,7 +36,7 @@ class ImageSet {
   std::string fingerprint_;
 };
 
-/// `path` is an idx file of images (the file of labels lies beside it: "labels" and "idx1" in its
+/// `path` is an idx file of images (the file of labels is next to it: "labels" and "idx1" in its
 /// name for "images" and "idx3"), or a folder with one of PNG and JPEG files for each class.
 /// `known`: the classes of the model; empty: those of the data. Throws UserError that names the
 /// file or folder and what is wrong with it.

@@ -14,7 +14,7 @@ struct TableColumns {
   std::string label;  ///< Empty: labels are not read.
 };
 
-/// A field as it stands in the file.
+/// A field as in the file.
 struct TableCell {
   std::string text;
   bool is_json = false;  ///< A number, true, false, null, a list or an object of JSON.
@@ -23,14 +23,14 @@ struct TableCell {
 struct TableRow {
   int64_t line = 0;  ///< Where it begins in the file, from 1.
   std::string text;
-  std::string label;  ///< Of JSON: a string, or a number, true or false as it is written.
-  std::vector<TableCell> cells;  ///< Of all columns, where they are asked for.
+  std::string label;             ///< In JSON: a string, or a number, true or false as written.
+  std::vector<TableCell> cells;  ///< All columns, if requested.
 };
 
 /// Whether there is nothing but spaces and line ends.
 bool is_blank(const std::string& text);
 
-/// The rows of `path` below the header. Its name says what it is: .csv, .tsv, .jsonl or .ndjson.
+/// The rows of `path` below the header. The name gives the format: .csv, .tsv, .jsonl or .ndjson.
 /// Empty lines are passed over; a quoted field may hold separators, line ends and doubled quotes.
 /// Throws UserError that names `key`, the file, the line and what is wrong: not readable or not
 /// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote.

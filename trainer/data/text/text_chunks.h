@@ -23,7 +23,7 @@ class TextChunks {
 
   struct Chunk {
     std::string text;
-    uint64_t offset = 0;  ///< Of its first byte in the file.
+    uint64_t offset = 0;  ///< Position of its first byte in the file.
   };
   /// False at the end of the file. Throws RunError when reading fails.
   bool next(Chunk& chunk);

@@ -15,16 +15,16 @@ namespace ddp::train {
 
 class TextDataset {
  public:
-  /// What open_data() says of `config` and `tokenizer` (of a snapshot). Throws UserError: not
-  /// readable, not UTF-8, fewer training samples than `batch_size`, with sizes that would do. A
+  /// Reads what open_data() finds for `config` and `tokenizer` (from a snapshot). Throws UserError:
+  /// not readable, not UTF-8, fewer training samples than `batch_size`, with sizes that would do. A
   /// train_split of 0, which no configuration can have, leaves all for evaluation.
   explicit TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer = nullptr,
                        int64_t batch_size = 1);
 
   const Tokenizer& tokenizer() const { return *source_.tokenizer; }
-  /// Those that training, and evaluation without data_config.eval_path, are taken from.
+  /// The tokens for training, and for evaluation without data_config.eval_path.
   const TokenSequence& tokens() const { return *source_.training; }
-  /// Of tokens(), from their start: all but what data_config.truncate leaves out.
+  /// How many tokens, from the start of tokens(), data_config.truncate keeps.
   int64_t used_tokens() const { return source_.training_tokens; }
   /// Characters of the whole text, of which data_config.truncate leaves the tokens; 0 for files of
   /// tokens.
@@ -35,7 +35,7 @@ class TextDataset {
   TokenRange training_range() const { return {0, split_}; }
   /// Empty when train_split is 1 or fewer than two tokens are left.
   const EvaluationWindows& evaluation() const { return evaluation_; }
-  /// Of the files of data_config.eval_path, if it is given, else of tokens().
+  /// A range in the files of data_config.eval_path, if it is given, else in tokens().
   TokenRange evaluation_range() const;
 
  private:

@@ -15,7 +15,7 @@ namespace ddp::train {
 class TextLines {
  public:
   /// The lines of `text` with at least `min_characters` characters, the newline not counted, that
-  /// have any token; each is cut behind `most_tokens` tokens.
+  /// have any token; each is cut after `most_tokens` tokens.
   TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
             int64_t most_tokens);
   /// Each of `texts`, whatever is in it, is a line; one without a token has none here either.

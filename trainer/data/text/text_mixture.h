@@ -24,7 +24,7 @@ class TextMixture {
 
   const Tokenizer& tokenizer() const { return parts_.front()->tokenizer(); }
   const SampleSource& training() const;
-  /// Of all sources, or of data_config.eval_path; empty when there is nothing.
+  /// Windows of all sources, or of data_config.eval_path; empty if there are none.
   const SampleSource& evaluation() const;
   int64_t evaluation_tokens() const;
   /// One for data_config.path, else one for each source.

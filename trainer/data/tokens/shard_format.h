@@ -36,11 +36,11 @@ std::size_t token_bytes_for(int64_t vocabulary_size);
 /// The first kShardHeaderBytes of a file.
 std::string shard_header(const ShardLayout& layout);
 
-/// Of a file whose first bytes are `front` (its first 1,024, or all) and whose size is `file_size`.
-/// Told by its first bytes: a shard of this trainer; llm.c's .bin (256 int32: magic 20240520,
+/// The format of a file of `file_size` bytes whose first 1,024 bytes, or all, are `front`.
+/// Recognized by its first bytes: a shard of this trainer; llm.c's .bin (256 int32: magic 20240520,
 /// version 1, number of tokens; or 20240801, version 7, of 32-bit tokens); else nanoGPT's, 16-bit
 /// tokens without a header. Throws UserError that starts with `path` for a file of another byte
-/// order or version, one that is cut short, or too long.
+/// order or version, or a truncated or oversized file.
 ShardLayout read_shard_layout(const std::string& front, uint64_t file_size,
                               const std::string& path);
 

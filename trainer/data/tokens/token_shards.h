@@ -26,7 +26,7 @@ class MappedShard {
   const std::string& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
   /// Returns the largest of them. Throws RunError when the file has been made shorter: reading
-  /// behind its end would end the process.
+  /// past its end would end the process.
   int64_t copy(int64_t first, std::span<int64_t> out) const;
   /// Its pages no longer count as this process's memory; the system keeps them while it can.
   void release_pages() const;
@@ -57,8 +57,8 @@ class TokenShards : public TokenSequence {
   int64_t size() const override { return starts_.back(); }
   /// Throws RunError that names file and position of a token outside of the vocabulary.
   void copy(int64_t first, std::span<int64_t> out) const override;
-  /// Of the number of tokens, the tokenizer, and 64 windows of 1,024 tokens: equal however the
-  /// tokens are cut into files.
+  /// A hash of the number of tokens, the tokenizer, and 64 windows of 1,024 tokens: equal however
+  /// the tokens are cut into files.
   const std::string& fingerprint() const override { return fingerprint_; }
 
   std::size_t files() const { return shards_.size(); }
@@ -72,7 +72,7 @@ class TokenShards : public TokenSequence {
 
   ShardUse use_;
   std::vector<std::unique_ptr<MappedShard>> shards_;
-  std::vector<int64_t> starts_;  ///< Of each shard, and the number of all tokens.
+  std::vector<int64_t> starts_;  ///< First token of each shard, then the number of all tokens.
   std::string fingerprint_;
   mutable std::atomic<std::size_t> touched_bytes_{0};
 };

@@ -32,7 +32,7 @@ class WindowRows {
  public:
   WindowRows(const WindowFormat& format, const BatchRequest& request);
 
-  /// Row `row`: inputs are `length` tokens from `start` on, targets those from start + 1 on; behind
+  /// Row `row`: inputs are `length` tokens from `start` on, targets those from start + 1 on; after
   /// them inputs are 0 and targets -1.
   void fill(std::size_t row, const TokenSequence& tokens, int64_t start, int64_t length);
   Batch batch() const;
@@ -69,7 +69,7 @@ class TrainingWindows : public SampleSource {
 };
 
 /// Each token of the range but the first is the target exactly once. The last window may be
-/// shorter: inputs 0 and targets -1 behind its end. Inputs and targets: int64 [B, block_size].
+/// shorter: inputs 0 and targets -1 after its end. Inputs and targets: int64 [B, block_size].
 class EvaluationWindows : public SampleSource {
  public:
   /// `tokens` outlives it.

@@ -27,7 +27,7 @@ struct GroupOption {
 /// `- _self_`. Its place in the tree (parent_*) is set before any name is asked for.
 struct DefaultElement {
   DefaultKind kind = DefaultKind::kConfig;
-  std::string path;    ///< Of the config, or the group as written.
+  std::string path;    ///< The config's path, or the group as written.
   GroupOption option;  ///< kGroup
   std::optional<std::string> package;
   std::optional<std::string> package_header;  ///< `# @package` of the file, made absolute.

@@ -14,13 +14,13 @@ namespace ddp::train {
 struct ResultDefault {
   std::string config_path;   ///< "db/mysql"
   std::string package;       ///< "db", "" for the top
-  std::string override_key;  ///< Of a group: "db", else empty.
+  std::string override_key;  ///< For a group, e.g. "db"; else empty.
   bool primary = false;
 };
 
 struct DefaultsList {
   std::vector<ResultDefault> configs;                        ///< In the order of merging.
-  std::vector<Override> value_overrides;                     ///< Those that choose no group.
+  std::vector<Override> value_overrides;                     ///< Overrides that choose no group.
   std::vector<std::pair<std::string, std::string>> choices;  ///< group, option ("null" for none)
 };
 

@@ -17,11 +17,11 @@ void resolve_interpolations(Node& root, const Node* composed = nullptr);
 /// The value at the path, itself resolved; null when there is none or it is ???. Throws UserError.
 Node select_value(const Node& root, const std::string& path);
 
-/// The map or list that the interpolation at the path stands for, not resolved itself; null when it
-/// stands for something else or for nothing.
+/// The map or list that the interpolation at the path refers to, not resolved itself; null if it
+/// refers to something else or to nothing.
 Node container_behind(const Node& root, const std::vector<std::string>& path);
 
-/// The map or list of the tree at the path, or the one that an interpolation on the way stands for;
+/// The map or list of the tree at the path, or the one that an interpolation on the way refers to;
 /// nullptr for none. Throws UserError.
 Node* container_at(Node& root, const std::string& path);
 

@@ -39,7 +39,7 @@ class Resolver {
   Node resolve_all();
   /// The node that OmegaConf.select finds from the root, lives as long as this; nullptr for none.
   const Node* node_at(const std::string& path);
-  /// The node behind the one at the path, whose steps need no dereference.
+  /// The node that the one at the path refers to, whose steps need no dereference.
   Node behind(const std::vector<std::string>& path);
 
   // For the functions, which see `at`, the node that holds the interpolation: relative keys start
@@ -63,7 +63,7 @@ class Resolver {
   const NodeRef& child_entry(const NodeRef& map, std::size_t i);
   [[noreturn]] void fail(const NodeRef& ref, const std::string& what) const;
   std::string chain_text() const;
-  /// The value that an interpolation stands for, or the ref itself.
+  /// The value that an interpolation refers to, or the ref itself.
   const NodeRef& dereferenced(const NodeRef& ref);
   const NodeRef& evaluate(const Expr& expr, const NodeRef& at);
   /// The parts of a reference or name as one text; `what` it is, for messages.

@@ -17,7 +17,7 @@ struct OverrideValue {
   std::optional<Sweep> sweep;
 };
 
-/// An empty text is an empty string. Throws UserError that begins with `place` and says how to
+/// An empty text is an empty string. Throws UserError that begins with `place` and explains how to
 /// quote what breaks the grammar.
 OverrideValue parse_override_value(std::string_view text, const Place& place);
 

@@ -28,7 +28,7 @@ struct Override {
 /// it.
 Override parse_override(const std::string& text);
 
-/// Throws UserError, in Hydra's words, for an override that stands for several values.
+/// Throws UserError, in Hydra's words, for an override with several values.
 void refuse_sweeps(const std::vector<Override>& overrides);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// What an override of a sweep stands for: a=1,2  choice(1,2)  range(1,4)  glob(*)
+// The values of an override in a sweep: a=1,2  choice(1,2)  range(1,4)  glob(*)
 #pragma once
 
 #include <string>

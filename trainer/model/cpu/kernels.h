@@ -23,7 +23,7 @@ struct Places {
 struct Dropout {
   double p = 0.0;
   uint64_t seed = 0;
-  Places places{};  ///< Of rows; in attention, of heads. Masks are those of one process.
+  Places places{};  ///< Rows; in attention, heads. Masks equal those of one process.
 };
 
 /// Rows of a matrix that one call works on: [first, last) of [rows, columns], row-major.

@@ -38,7 +38,7 @@ struct CachedPositions {
 struct AttentionScope {
   const CachedPositions* cached = nullptr;  ///< Null: no earlier tokens.
   torch::Tensor mask{};                     ///< As TokenContext::mask().
-  fused::Places rows{};  ///< Of a sequence, that this rank holds between shared layers.
+  fused::Places rows{};  ///< Rows of a sequence that this rank holds between shared layers.
 };
 
 class CausalSelfAttentionImpl : public torch::nn::Module {

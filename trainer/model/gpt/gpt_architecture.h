@@ -18,7 +18,7 @@ WeightsLayout gpt_layout(const GptConfig& gpt, int64_t vocab_size, int64_t block
 /// The sizes that gpt_config.model_type names.
 const std::vector<ModelPreset>& gpt_presets();
 
-/// Of transformers' GPT2LMHeadModel and GPT2Model.
+/// The layout of transformers' GPT2LMHeadModel and GPT2Model.
 extern const PretrainedLayout kGpt2Layout;
 
 }  // namespace ddp::train

@@ -39,7 +39,7 @@ TORCH_MODULE(RmsNorm);
 
 /// What all blocks of a pass share.
 struct LlamaPass {
-  torch::Tensor cos, sin;          ///< Of the positions, [.., T, D / 2].
+  torch::Tensor cos, sin;          ///< For the positions, [.., T, D / 2].
   KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
   torch::Tensor mask{};            ///< As TokenContext::mask().
   TensorRanksPtr ranks{};          ///< Null: the layers are not shared.

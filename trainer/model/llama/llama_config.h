@@ -35,7 +35,7 @@ struct LlamaShape {
   RopeScaling rope_scaling{};
   double norm_eps = 1e-5;
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
-  bool qkv_bias = false;     ///< Of the query, key and value projections: Qwen2.
+  bool qkv_bias = false;     ///< In the query, key and value projections: Qwen2.
   bool qk_norm = false;      ///< RMSNorm of each query and key head: Qwen3.
 };
 
@@ -44,7 +44,7 @@ struct LlamaConfig : LlamaShape {
   std::string init_from;   ///< Folder or snapshot to start from. Absolute after loading.
   bool activation_checkpointing = false;
   AutoNumber loss_chunk_size;             ///< Rows of logits at a time in the loss; 0: all.
-  AutoNumber pad_vocab_to_multiple_of{};  ///< Of the logits of the loss; 0: none.
+  AutoNumber pad_vocab_to_multiple_of{};  ///< In the logits of the loss; 0: none.
 };
 
 struct LlamaPreset : LlamaShape {

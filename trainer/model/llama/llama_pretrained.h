@@ -34,7 +34,8 @@ PretrainedLlama read_pretrained_llama(const std::string& path);
 std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64_t positions,
                               std::optional<int32_t> end_of_text);
 
-/// Of LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and the models without a head.
+/// The layout of LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and the models without a
+/// head.
 extern const PretrainedLayout kLlamaLayout;
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// torchelastic's error file: tells the launcher why a worker failed.
+// torchelastic's error file: reports to the launcher why a worker failed.
 #pragma once
 
 #include <string>

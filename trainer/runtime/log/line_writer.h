@@ -18,7 +18,7 @@ class LineWriter {
 
   struct Stream {
     int fd = -1;
-    std::string name;    ///< Named in the line that says it is closed.
+    std::string name;    ///< Used in the line that reports it as closed.
     bool owned = false;  ///< Closed once the last line is written or dropped.
     /// A terminal, the same for all such streams: lines go above what set_live_line() shows there.
     bool terminal = false;
@@ -27,13 +27,13 @@ class LineWriter {
   /// `elsewhere`: appended where lines are missing, e.g. "main.log has them"; may be empty. The
   /// thread starts with the first line.
   explicit LineWriter(std::vector<Stream> streams, std::string elsewhere = "");
-  /// Like flush(); drops what is left.
+  /// Like flush(); drops whatever remains.
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
-  /// Never blocks on the stream. A stream whose reader is gone (`| head`) gets no more lines, which
-  /// another one reports once. Thread-safe.
+  /// Never blocks on the stream. A stream whose reader has exited (`| head`) gets no more lines,
+  /// which another one reports once. Thread-safe.
   void write(int fd, std::string line);
 
   /// The text after the last line on the first stream, without an end of line, in place of the one

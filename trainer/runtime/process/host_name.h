@@ -4,7 +4,7 @@
 
 namespace ddp::train {
 
-/// This machine's name for messages and file names; "localhost" when it tells none.
+/// This machine's name for messages and file names; "localhost" if it has none.
 std::string host_name();
 
 }  // namespace ddp::train
