@@ -23,7 +23,7 @@ struct JobRendezvous {
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const SignalMailbox& signals);
 
-/// Of a job on this machine alone.
+/// For a job on this machine only.
 LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan);
 
 /// For --dry-run: as if all nodes were like this one; with c10d as if it were the first.

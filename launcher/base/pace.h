@@ -29,7 +29,7 @@ struct PhasePace {
   int other_ranks = 0;
 };
 
-/// What a node tells about its ranks; no phases: not enough is known.
+/// What a node reports about its ranks; no phases: not enough is known.
 struct NodePace {
   int node = 0;  // its rank
   std::string host{};

@@ -20,7 +20,7 @@ enum class WorkerState {
   kRunning,
   kSucceeded,
   kFailed,
-  kStopped,  // exited after being told to
+  kStopped,  // exited after being asked to
 };
 
 /// How a run ended.

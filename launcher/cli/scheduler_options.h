@@ -6,8 +6,8 @@
 
 namespace ddp::launch {
 
-/// Adds to `raw` what is missing, with its source, and one hint that names it all. Given options
-/// win. Without --scheduler nothing is taken; a hint tells those who may have forgotten it.
+/// Adds what is missing in `raw`, with its source, and one hint that lists all of it. Given options
+/// win. Without --scheduler nothing is added; a hint is for users who may have forgotten it.
 /// Errors are LaunchErrors (2).
 void add_scheduler_options(RawOptions& raw, const Environment& environment);
 

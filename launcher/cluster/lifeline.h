@@ -1,6 +1,6 @@
 // On a host of --hosts, standard input, which comes through ssh, takes the place of a parent
 // process: each line is the name of a signal to forward; end-of-file means that the ddp-run that
-// started this one is gone, and ends the job.
+// started this one has exited, and ends the job.
 #pragma once
 
 #include <sys/types.h>

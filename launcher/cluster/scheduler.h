@@ -1,4 +1,4 @@
-// What the environment of a scheduler's processes tells about the job. Pure.
+// What a scheduler's processes learn about the job from their environment. Pure.
 #pragma once
 
 #include <optional>

@@ -54,7 +54,7 @@ struct EtcdLease {
   std::int64_t id = 0;
   std::int64_t seconds = 0;  // left; 0: it has run out
 };
-/// Of a grant or a renewal.
+/// Parses the reply to a grant or a renewal.
 std::optional<EtcdLease> parse_lease(std::string_view body) noexcept;
 std::optional<std::string> parse_token(std::string_view body) noexcept;
 /// A line of a watch: whether the watch continues.

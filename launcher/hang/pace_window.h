@@ -15,14 +15,14 @@ namespace ddp::launch {
 class PaceWindow {
  public:
   static constexpr std::chrono::seconds kLength{30};
-  /// Fewer readings of a rank say nothing.
+  /// Fewer readings of a rank are not enough.
   static constexpr std::size_t kFewestReadings = 5;
 
   void clear() { ranks_.clear(); }
   /// The last heartbeat of `rank`. One with the same step as before is no new reading.
   void add(int rank, long long step, const std::vector<PhaseTime>& times, Clock::time_point now);
   /// Returns the node's pace; no phases until every rank that was read has been so for kLength, and
-  /// while it stands still. A single outlier in a window does not count.
+  /// none while it makes no progress. A single outlier in a window does not count.
   NodePace pace(Clock::time_point now) const;
 
  private:

@@ -16,7 +16,7 @@ struct KernelState {
   bool dying = false;  // exiting already
 };
 
-/// Reads the state of a process; its text is empty if the process is gone.
+/// Reads the state of a process; its text is empty if the process has exited.
 KernelState kernel_state(pid_t pid);
 
 /// Returns a table with one line per thread: id, name, state, kernel function.

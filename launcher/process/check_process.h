@@ -28,7 +28,7 @@ class CheckProcess : public PollHandler {
 
   /// Starts it with stdin at end-of-file; stdout and stderr are read here. Throws LaunchError.
   void start(const WorkerSpec& spec);
-  /// Call for every child that has exited, before it is reaped. nullopt: it is another one.
+  /// Call for every child that has exited, before it is reaped. Returns nullopt for other children.
   std::optional<End> take_exit(pid_t pid, const ExitStatus& exit);
   /// Call once all children of this process are dead.
   void forget();
