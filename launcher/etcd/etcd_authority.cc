@@ -254,7 +254,7 @@ void EtcdAuthority::absorb_read(const std::string& body) {
   judge_place(epoch_before);
 }
 
-// Of a transaction whose answer was lost, this is the answer.
+// This also settles a transaction whose reply was lost.
 void EtcdAuthority::judge_place(std::int64_t epoch_before) {
   const bool own = keys_.host && keys_.host->id == status_.id;
   if (role_ == Role::kHosting && keys_.host && !own) {

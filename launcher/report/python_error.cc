@@ -20,7 +20,7 @@ std::string shown(std::string_view text) {
   return printable(text.substr(0, kLongestText)) + (text.size() > kLongestText ? "..." : "");
 }
 
-// Of `[rank1]: ` (torch's excepthook) or `[default1]:` (a launcher's console) at the beginning.
+// Length of a leading `[rank1]: ` (torch's excepthook) or `[default1]:` (a launcher's console).
 std::size_t prefix_size(std::string_view line) {
   const auto end = line.find("]:");
   if (!line.starts_with('[') || end == std::string_view::npos || end < 2) return 0;

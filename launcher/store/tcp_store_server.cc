@@ -148,7 +148,7 @@ RequestParser::Next TcpStoreServer::carry_out(Peer peer, Client& client) {
   return RequestParser::Next::kComplete;
 }
 
-// Those for `current` leave together.
+// Answers to `current` are sent together.
 void TcpStoreServer::deliver(KeyValues::Answer& answer, Peer current) {
   Client& client = clients_.at(answer.to);
   if (client.output.empty()) {

@@ -60,8 +60,7 @@ class Report {
   /// What only --json has.
   nlohmann::ordered_json& facts() { return facts_; }
 
-  /// Those of every rank, so that the one that prints knows of them; one that several have is kept
-  /// once.
+  /// Gathers the problems of all ranks on the rank that prints; one that several have is kept once.
   void gather_problems(ProcessGroup& group) {
     std::string own;
     for (const auto& problem : problems_) own += problem + '\n';
@@ -165,7 +164,7 @@ void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) 
   } else {
     report.item("GPU", nvidia_device_visible() ? "found, but not usable" : "none visible");
   }
-  // Of more ranks than CPUs each needs a thread still: they only take turns.
+  // With more ranks than CPUs each still needs a thread: they take turns.
   const long wanted = static_cast<long>(torch::get_num_threads()) * env.local_world_size;
   const bool avoidable = torch::get_num_threads() > 1 && env.local_world_size > 1;
   if (!plan.device.is_cuda() && wanted > cpus && avoidable) {

@@ -103,7 +103,7 @@ void print_table(Announcer& announcer, const SweepPlan& plan,
   }
 }
 
-/// Of the group that all jobs use, in seconds.
+/// Timeout of the group that all jobs use, in seconds.
 double join_timeout(const Node& root) {
   constexpr const char* kKey = "distributed_config.timeout_s";
   Config config;

@@ -27,7 +27,7 @@ struct AssumedSpeed {
   std::string_view what;
 };
 
-/// Of one CPU thread as docs/performance.md has measured it; of an H100 dense peaks, and the share
+/// One CPU thread as measured in docs/performance.md, or an H100's dense peak and the share of it
 /// that llm.c and Megatron-LM attain at least.
 AssumedSpeed assumed_speed(const TrainerConfig& trainer, bool cuda) {
   constexpr double kAttained = 0.4;
@@ -47,8 +47,8 @@ struct AssumedLinks {
   std::string_view what_between;
 };
 
-/// Of GPUs NVLink as NCCL uses it (370GB/s for large messages, 150GB/s for 58MB among eight), and
-/// 400GB/s for a node of eight; of CPUs what docs/performance.md has measured.
+/// For GPUs NVLink as NCCL uses it (370GB/s for large messages, 150GB/s for 58MB among eight), and
+/// 400GB/s for a node of eight; for CPUs as measured in docs/performance.md.
 AssumedLinks assumed_links(bool cuda) {
   if (cuda) {
     return {{29 * kMicro, 370 * kGiga},

@@ -89,7 +89,7 @@ double update_bytes(const std::vector<MemoryItem>& whole) {
          2 * (bytes_of(whole, "optimizer") + bytes_of(whole, "averaged_weights"));
 }
 
-/// Of ranks that hold the same part of different copies.
+/// The network between ranks that hold the same part of different copies.
 Network network_of_copies(const Network& all, int64_t ranks_of_copy) {
   Network network = all;
   network.ranks = std::max<int64_t>(1, all.ranks / ranks_of_copy);
@@ -99,7 +99,7 @@ Network network_of_copies(const Network& all, int64_t ranks_of_copy) {
   return network;
 }
 
-/// Of ranks that share layers, which are neighbours.
+/// The network between ranks that share layers, which are neighbours.
 Network network_of_layer(const Network& all, int64_t tensor) {
   Network network = all;
   network.ranks = tensor;
@@ -134,7 +134,8 @@ LayerExchange layer_exchange(const Config& config, const PlannedTraining& traini
           (sums * static_cast<double>(costs.layers) + kOutside) * 2 * all_gather_bytes(ranks, row)};
 }
 
-/// Of one micro-batch in each stage, what ranks that share layers exchange included.
+/// Seconds of one micro-batch in each stage, including the exchange between ranks that share
+/// layers.
 std::vector<StageSeconds> stage_seconds(const Config& config, const StageCosts& costs,
                                         const LayerExchange& layers, double micro_batch_s) {
   const int64_t stages = config.distributed.pipeline * config.distributed.pipeline_chunks;
@@ -172,8 +173,8 @@ double message_bytes_of(const Config& config, const WeightsLayout& layout) {
          rows;
 }
 
-/// Of gradients that come down to host memory and weights that go up again, while the host updates
-/// what has arrived: a PCIe 4.0 bus, assumed.
+/// Seconds for gradients to reach host memory and weights to return, while the host updates what
+/// has arrived; assumes a PCIe 4.0 bus.
 double bus_seconds(double gradient_bytes) {
   constexpr double kBusBytesPerSecond = 25e9;
   return 2 * gradient_bytes / kBusBytesPerSecond;

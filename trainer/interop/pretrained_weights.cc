@@ -111,7 +111,7 @@ class PretrainedTensors {
   bool is_snapshot() const { return of_snapshot_; }
 
  private:
-  /// Of a tensor of a snapshot, "" where it is no parameter as it was evaluated.
+  /// The model's name for a snapshot's tensor, "" unless it is a parameter as used in evaluations.
   static std::string name_in_model(const SafetensorsFile& file, const std::string& tensor) {
     constexpr std::string_view kAverage = "ema.";
     constexpr std::string_view kPresent = "model.";

@@ -103,7 +103,8 @@ TextFiles wordpiece_files(const WordpieceTokenizer& tokenizer, int64_t model_max
           {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
 
-/// Those that the chat template uses; without one, the end of a text is its beginning as well.
+/// Adds the tokens that the chat template uses; without one, the end-of-text token also begins a
+/// text.
 void add_special_tokens(const Tokenizer& tokenizer, const std::optional<ChatFacts>& chat,
                         OrderedJson& config) {
   if (chat) {

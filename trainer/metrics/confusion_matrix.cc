@@ -15,13 +15,13 @@ namespace {
 
 using ConfusionJson = nlohmann::ordered_json;
 
-/// Of a class: taken for another one, or another one for it.
+/// How often the class was predicted as another one, or another one as this class.
 int64_t mistakes(const ConfusionMatrix& matrix, std::size_t k) {
   const ClassCounts counts = matrix.of_class(k);
   return static_cast<int64_t>(counts.actual + counts.answered - 2 * counts.right);
 }
 
-/// Those of the most mistakes, in their own order.
+/// The classes with the most mistakes, in their original order.
 std::vector<std::size_t> most_mistaken(const ConfusionMatrix& matrix, std::size_t most) {
   std::vector<std::size_t> classes(matrix.size());
   std::iota(classes.begin(), classes.end(), 0);

@@ -13,7 +13,7 @@ const std::vector<int64_t> kAllButChannels = {0, 2, 3};
 
 torch::Tensor of_channels(const torch::Tensor& value_C) { return value_C.view({1, -1, 1, 1}); }
 
-/// Of the forward pass, for the backward pass.
+/// The forward pass's sum, kept for the backward pass.
 struct HeldSum : torch::CustomClassHolder {
   explicit HeldSum(SumOverRanks given) : sum(std::move(given)) {}
   SumOverRanks sum;

@@ -5,7 +5,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of n equal pieces all but the own one.
+/// The share of all but one of n equal pieces.
 double share_of_others(double n) { return (n - 1.0) / n; }
 
 }  // namespace

@@ -91,7 +91,7 @@ struct Linear : Function<Linear> {
     return context->saved_data["bias"].toBool() && context->needs_input_grad(2);
   }
 
-  /// Of x and of the weight, whose gradient is float32 as the weight; not of the bias.
+  /// The gradients of x and of the weight, in float32 like the weight; not of the bias.
   static variable_list gradients_of_product(AutogradContext* context, const torch::Tensor& dy) {
     const auto saved = context->get_saved_variables();
     variable_list result(3);

@@ -13,7 +13,7 @@ namespace {
 using Make = std::function<std::shared_ptr<CausalModel>(
     const Config& config, int64_t vocab_size, std::optional<uint64_t> seed, const TensorRanksPtr&)>;
 
-/// Of a model whose layers cannot be shared.
+/// Makes a model whose layers cannot be shared.
 Make whole_model(MakeCausalModel make) {
   return [make](const Config& config, int64_t vocab_size, std::optional<uint64_t> seed,
                 const TensorRanksPtr& ranks) {

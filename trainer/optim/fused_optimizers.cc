@@ -15,7 +15,7 @@ std::vector<torch::Tensor> zeros_like_each(const std::vector<Parameter>& paramet
   return zeros;
 }
 
-/// Of one tensor for each parameter, those of the group's members.
+/// Picks the group's tensors from `all`, which has one per parameter.
 std::vector<torch::Tensor> of_group(const std::vector<torch::Tensor>& all,
                                     const ParameterGroup& group) {
   std::vector<torch::Tensor> own;

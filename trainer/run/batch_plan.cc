@@ -20,7 +20,7 @@ bool same_micro_batches(const TrainerConfig& now, const SnapshotMeta& meta) {
          then.value("grad_accumulation_steps", int64_t{0}) == now.grad_accumulation_steps;
 }
 
-/// Of the model, in the run before.
+/// Copies of the model in the previous run.
 int64_t copies_then(const SnapshotMeta& meta) {
   const auto config = nlohmann::json::parse(meta.config_json, nullptr, false);
   if (!config.is_object() || !config.contains("distributed_config")) return meta.world_size;

@@ -24,7 +24,7 @@ std::size_t bytes_of(const std::vector<Parameter>& parameters, std::size_t first
   return bytes;
 }
 
-/// Those from `first` up to `last`, which is not among them, in the groups that they are in.
+/// The parameters [first, last) in their groups.
 TrainedParameters range_of(const std::vector<Parameter>& parameters,
                            const std::vector<ParameterGroup>& groups, std::size_t first,
                            std::size_t last) {

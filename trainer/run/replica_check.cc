@@ -11,7 +11,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of a tensor on the CPU.
+/// Hashes a tensor on the CPU.
 int64_t digest_of(const torch::Tensor& tensor) {
   constexpr std::size_t kDigits = 16;
   const auto bytes = tensor.contiguous();

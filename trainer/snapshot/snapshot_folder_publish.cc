@@ -26,7 +26,7 @@ bool SnapshotFolder::delete_oldest() {
   return true;
 }
 
-// Of this run; otherwise an empty one.
+// This run's manifest, or an empty one.
 Manifest SnapshotFolder::present_manifest() const {
   const auto manifest = read_manifest(manifest_path());
   return manifest && manifest->run_id == run_id_ ? *manifest : Manifest{};
@@ -48,7 +48,7 @@ void SnapshotFolder::claim_attempt() {
   step_at_start_ = step_there(run_id());
 }
 
-// Of the present file, if it is one of this run's.
+// The step of the current file, if it belongs to this run.
 std::optional<int64_t> SnapshotFolder::step_there(const std::string& run_id) const {
   try {
     const SnapshotMeta present = peek_snapshot(path_).meta;

@@ -10,7 +10,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of what is written and renamed.
+/// The phase of writing or renaming a shard.
 Phase phase_of_shard(PublishPhase phase) {
   return phase == PublishPhase::kWriting ? Phase::kWriting : Phase::kRename;
 }

@@ -111,8 +111,8 @@ struct RemoteMirror::State {
   bool ended = false;  // run() is over
 
   std::mutex telling;  // held while options.log runs, which must not outlive the mirror
-  // Of the thread alone:
-  RemoteFailure trouble = RemoteFailure::kStopped;  // the one that was told last
+  // Used by the thread only:
+  RemoteFailure trouble = RemoteFailure::kStopped;  // the one last reported
   bool listed = false;                              // `present` has what was there before us
 };
 

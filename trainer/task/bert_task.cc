@@ -18,7 +18,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of a folder or a snapshot; null: it has none.
+/// The tokenizer of a folder or a snapshot; null if it has none.
 std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(init_from, ignored))

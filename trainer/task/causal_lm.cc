@@ -38,8 +38,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
   return tokenizer_of(causal_snapshot_metadata(path));
 }
 
-/// Of a run that names none and does not resume: that of the snapshot to start from, or for texts
-/// that of the folder. Files of tokens have their own. Null: there is none.
+/// The tokenizer of a run that configures none and does not resume: the one of the snapshot to
+/// start from, or for texts the folder's. Files of tokens have their own. Null: there is none.
 std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
   const CausalArchitecture& architecture = causal_architecture(config);
   const std::string path = architecture.pretrained(config);
@@ -267,7 +267,7 @@ BatchSums CausalLm::evaluate(const Batch& batch) {
   auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
   auto sums =
       to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions)));
-  // Of the ranks that have the last layers together one counts.
+  // One of the ranks that share the last layers counts.
   if (!model_->has_head() || (tensor_ranks_ && tensor_ranks_->rank() > 0)) {
     sums.zero_();
     characters.zero_();

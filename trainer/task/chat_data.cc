@@ -138,7 +138,7 @@ class ChatData : public CausalData {
   Conversations read(const std::string& key, const std::string& path) const;
   ChatSamples samples_of(const std::string& key, std::span<const Conversation> chats) const;
   ChatSamples samples_to_evaluate(const std::string& key, const std::string& path) const;
-  /// Of conversations to evaluate on.
+  /// Checks conversations for evaluation.
   void require_targets(const std::string& key, const std::string& path,
                        const ChatSamples& samples) const;
   /// The key that names the sources.

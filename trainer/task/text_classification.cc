@@ -147,7 +147,7 @@ void TextClassification::take_labels(const std::vector<TableRow>& rows) {
     throw UserError(fmt::format("{}: {}: all rows have the label {}; a classifier needs two",
                                 kTrainingTable, config_.data.path, shown(labels_.front())));
   }
-  // Of weights that know these classes already, their order counts.
+  // Weights with the same classes determine the order.
   if (config_.bert.init_from.empty()) return;
   const Labels theirs = read_pretrained_bert(config_.bert.init_from).labels;
   if (sorted_labels(theirs) == labels_) labels_ = theirs;

@@ -139,7 +139,7 @@ struct CasePairs {
   uint32_t step;   // 2: every other character is a lower-case one
 };
 
-// Of Unicode 15.1 to 17, which `tokenizers` knows here and utf8proc may not.
+// Cases of Unicode 15.1 to 17, which `tokenizers` has and utf8proc may not.
 constexpr CasePairs kYoungerCases[] = {
     {{0x1C89, 0x1C89}, 0x1C8A, 1},    {{0xA7CB, 0xA7CB}, 0x264, 1},
     {{0xA7CC, 0xA7DA}, 0xA7CD, 2},    {{0xA7DC, 0xA7DC}, 0x19B, 1},

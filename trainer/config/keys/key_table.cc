@@ -10,7 +10,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of models with a section of their own.
+/// Keys of models with a section of their own.
 struct AddedFields {
   std::vector<Field> fields;
   bool closed = false;  ///< config_fields() has been built.

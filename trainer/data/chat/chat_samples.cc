@@ -102,7 +102,7 @@ std::vector<int32_t> ChatSamples::first_prompt() const {
   return {chat.tokens.begin(), chat.tokens.begin() + (first - chat.is_target.begin())};
 }
 
-// Of the rows, as evaluations of other rows have other batches.
+// Covers the rows, because other rows make other batches in an evaluation.
 std::string ChatSamples::digest() const {
   Sha256 sum;
   sum.update(fmt::format("chat {}", block_size_));

@@ -144,7 +144,7 @@ std::vector<Footprint> footprints(int64_t from, int64_t to) {
   return all;
 }
 
-/// Of `line`, whose pixels lie `stride` apart.
+/// The weighted sum over `line`, whose pixels are `stride` apart.
 float weighted_sum(const Footprint& footprint, const float* line, int64_t stride) {
   float sum = 0.0F;
   for (std::size_t k = 0; k < footprint.weights.size(); ++k)

@@ -5,7 +5,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of each token its distance from the start of its document, which ends with `document_end`.
+/// Counts each token's distance from the start of its document, which ends with `document_end`.
 void count_positions(std::span<const int64_t> tokens, int32_t document_end,
                      std::span<int64_t> positions) {
   int64_t next = 0;

@@ -60,7 +60,7 @@ class Arguments {
     }
   }
 
-  /// Those without a name.
+  /// The arguments without a name.
   const std::vector<OverrideValue>& values() const { return values_; }
   /// nullptr where it is not given, or null.
   const OverrideValue* find(const std::string& name) const {

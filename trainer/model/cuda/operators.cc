@@ -33,7 +33,7 @@ struct Kernels {
   CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, adam;
 };
 
-/// Of the device of this process; each rank has one.
+/// For this process's device; each rank has one.
 std::unique_ptr<const Kernels> kernels;
 
 at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t classes) {
@@ -192,7 +192,7 @@ struct AdamOptions {
 /// Elements of a tensor that a block of ddp_adam() updates.
 constexpr int64_t kAdamChunk = 16384;
 
-/// Of the operator's lists, those at `index`, checked.
+/// The operator's tensors at `index`, checked.
 AdamTensors::Tensor adam_tensor(at::TensorList weights, at::TensorList gradients,
                                 at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
                                 const c10::List<std::optional<at::Tensor>>& copies,

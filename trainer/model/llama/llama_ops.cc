@@ -83,7 +83,7 @@ struct SwiGlu : Function<SwiGlu> {
   }
 };
 
-/// Of blocks of tokens.
+/// [B, T, H, D] -> [B T, H D]: a row for each token.
 torch::Tensor by_tokens(const torch::Tensor& x_BTHD) { return x_BTHD.flatten(0, 1).flatten(1); }
 
 struct RotatedHeads : Function<RotatedHeads> {

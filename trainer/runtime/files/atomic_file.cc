@@ -73,7 +73,7 @@ pid_t owner_of(std::string_view suffix) {
 /// one.
 bool alive(pid_t pid) { return pid != getpid() && (::kill(pid, 0) == 0 || errno == EPERM); }
 
-/// Those whose owner is `wanted`.
+/// Removes the temporary files whose owner is `wanted`.
 int remove_temporaries(const std::string& path, const std::function<bool(pid_t)>& wanted) {
   const fs::path target(path);
   const std::string prefix = target.filename().string() + ".tmp.";
