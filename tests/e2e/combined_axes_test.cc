@@ -19,41 +19,10 @@ const Words kUntied = {"gpt_config.n_layer=4",        "gpt_config.n_head=4",
 const Words kFloat16 = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
 const Words kTied = kUntied + Words{"gpt_config.tie_weights=true"};
 
-struct Way {
-  int ranks = 1;
-  Words words;
-};
-
-Words stages(int count, const std::string& schedule = "1f1b") {
-  Words words = {"distributed_config.pipeline=" + std::to_string(count),
-                 "distributed_config.pipeline_schedule=" + schedule};
-  if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
-  return words;
-}
-
 Words shared_by(int ranks, bool by_sequence = false) {
   Words words = {"distributed_config.tensor=" + std::to_string(ranks)};
   if (by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
   return words;
-}
-
-/// All ways end with the same bits, and have said the same of each step.
-template <class Place = Workspace>
-void check_all_same(const std::vector<Way>& some, const Way& other, const Words& options) {
-  const Place reference;
-  const auto by_other = succeed(launched(reference, other.ranks, options + other.words));
-  for (const Way& way : some) {
-    INFO(nlohmann::json(way.words).dump() << " and " << nlohmann::json(other.words).dump() << " of "
-                                          << nlohmann::json(options).dump());
-    const Place place;
-    const auto run = succeed(launched(place, way.ranks, options + way.words));
-    check_same_run(place, run.out, reference, by_other.out);
-  }
-}
-
-template <class Place = Workspace>
-void check_same(const Way& some, const Way& other, const Words& options) {
-  check_all_same<Place>({some}, other, options);
 }
 
 const Words kEvaluated = {"trainer_config.eval_every_steps=2",
@@ -116,7 +85,7 @@ TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and lear
 // lie otherwise on ranks that share layers, if the vocabulary does not divide.
 TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, as without zero") {
   const auto each_zero = [](const Words& shared) {
-    std::vector<Way> ways;
+    std::vector<Divided> ways;
     for (const char* strategy : {"zero1", "zero2", "zero3"})
       ways.push_back({4, shared + under(strategy)});
     return ways;
@@ -132,21 +101,21 @@ TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, a
 }
 
 TEST_CASE("a run that is saved under any of them goes on under any other") {
-  const std::vector<Way> ways = {{1, {}},
-                                 {4, stages(2) + shared_by(2)},
-                                 {2, stages(2)},
-                                 {8, stages(2) + shared_by(2) + under("zero1")},
-                                 {4, stages(2) + under("zero1")},
-                                 {8, stages(2) + shared_by(2)},
-                                 {4, shared_by(2) + under("zero3")},
-                                 {2, shared_by(2, true)},
-                                 {3, under("zero3")}};
+  const std::vector<Divided> ways = {{1, {}},
+                                     {4, stages(2) + shared_by(2)},
+                                     {2, stages(2)},
+                                     {8, stages(2) + shared_by(2) + under("zero1")},
+                                     {4, stages(2) + under("zero1")},
+                                     {8, stages(2) + shared_by(2)},
+                                     {4, shared_by(2) + under("zero3")},
+                                     {2, shared_by(2, true)},
+                                     {3, under("zero3")}};
   const Workspace place;
   succeed(alone(place, kTied));
   const std::string first = place / "first.pt";
   std::filesystem::copy_file(place.snapshot(), first);
   int step = 4;
-  for (const Way& way : ways) {
+  for (const Divided& way : ways) {
     INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump());
     // A step without an update leaves the state as it was loaded, and saves it in this way.
     nlohmann::json faults;
@@ -173,8 +142,8 @@ TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared l
                       "optimizer_config.learning_rate=0.05"};
     const Workspace one;
     succeed(alone(one, options));
-    for (const Way& way : {Way{2, stages(2)}, Way{2, shared_by(2)},
-                           Way{4, stages(2, "interleaved") + shared_by(2)}}) {
+    for (const Divided& way : {Divided{2, stages(2)}, Divided{2, shared_by(2)},
+                               Divided{4, stages(2, "interleaved") + shared_by(2)}}) {
       INFO(nlohmann::json(way.words).dump());
       const Workspace divided;
       succeed(launched(divided, way.ranks, options + way.words));

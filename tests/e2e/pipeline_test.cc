@@ -16,28 +16,19 @@ const Words kUntied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
 const Words kTied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=true",
                      "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
 
-Words stages(int count, const std::string& schedule = "1f1b") {
-  Words words = {"distributed_config.pipeline=" + std::to_string(count),
-                 "distributed_config.pipeline_schedule=" + schedule};
-  if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
-  return words;
-}
-
 Words micro_batches(int count) {
   return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
 }
 
-/// `ranks` ranks end with the state that one process ends with from as many micro-batches, and say
-/// the same of each step.
+Divided pipeline(int ranks, const std::string& schedule = "1f1b") {
+  return {ranks, stages(ranks, schedule), "Pipeline: "};
+}
+
+/// Each pipeline learns what one process learns from as many micro-batches.
 template <class Place = Workspace>
-void check_like_one_process(int ranks, int micro, const Words& pipeline, const Words& options) {
-  INFO(ranks << " ranks, " << micro << " micro-batches, " << pipeline.at(1));
-  const Place one, several;
-  const auto by_one = succeed(alone(one, options + micro_batches(micro)));
-  const auto by_several =
-      succeed(launched(several, ranks, options + micro_batches(micro) + pipeline));
-  CHECK_THAT(by_several.out, Catch::Contains("Pipeline: "));
-  check_same_run(several, by_several.out, one, by_one.out);
+void check_like_one_process(const std::vector<Divided>& pipelines, int micro,
+                            const Words& options) {
+  check_all_same<Place>(pipelines, {1, {}}, options + micro_batches(micro));
 }
 
 }  // namespace
@@ -45,14 +36,16 @@ void check_like_one_process(int ranks, int micro, const Words& pipeline, const W
 TEST_CASE("a pipeline learns bit for bit what one process learns, with every schedule") {
   const Words options =
       kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
-  for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zero_bubble"}) {
-    check_like_one_process(2, 4, stages(2, schedule), options);
-    if (std::string(schedule) == "interleaved") continue;
-    check_like_one_process(3, 5, stages(3, schedule), options);
-    check_like_one_process(4, 3, stages(4, schedule), options);
-  }
-  check_like_one_process(3, 1, stages(3), options);
-  check_like_one_process(3, 1, stages(3, "zero_bubble"), options);
+  const auto in_order = [](int ranks) {
+    return std::vector<Divided>{pipeline(ranks), pipeline(ranks, "gpipe"),
+                                pipeline(ranks, "zero_bubble")};
+  };
+  auto of_two = in_order(2);
+  of_two.push_back(pipeline(2, "interleaved"));
+  check_like_one_process(of_two, 4, options);
+  check_like_one_process(in_order(3), 5, options);
+  check_like_one_process(in_order(4), 3, options);
+  check_like_one_process({pipeline(3), pipeline(3, "zero_bubble")}, 1, options);
 }
 
 TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones") {
@@ -64,34 +57,23 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
         Words{"gpt_config.fused_cpu_kernels=false"},
         Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=bf16"},
         Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-              "trainer_config.max_steps=20"}}) {
-    INFO(option.front());
-    check_like_one_process(2, 4, stages(2), kUntied + option);
-    check_like_one_process(2, 4, stages(2, "zero_bubble"), kUntied + option);
-  }
+              "trainer_config.max_steps=20"}})
+    check_like_one_process({pipeline(2), pipeline(2, "zero_bubble")}, 4, kUntied + option);
 }
 
 TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
-  check_like_one_process<LlamaWorkspace>(2, 4, stages(2), {});
-  check_like_one_process<LlamaWorkspace>(3, 4, stages(3, "zero_bubble"), {});
-  check_like_one_process<LlamaWorkspace>(3, 3, stages(3, "gpipe"),
+  check_like_one_process<LlamaWorkspace>({pipeline(2), pipeline(3, "zero_bubble")}, 4, {});
+  check_like_one_process<LlamaWorkspace>({pipeline(3, "gpipe")}, 3,
                                          {"llama_config.activation_checkpointing=true"});
 }
 
 TEST_CASE("through sockets a pipeline learns what one process learns") {
-  check_like_one_process(3, 4, stages(3), kUntied + Words{"distributed_config.backend=gloo"});
+  check_like_one_process({pipeline(3)}, 4, kUntied + Words{"distributed_config.backend=gloo"});
 }
 
 TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
-  for (const char* schedule : {"1f1b", "interleaved", "zero_bubble"}) {
-    INFO(schedule);
-    const Workspace whole, cut;
-    const Words options = kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"};
-    const auto by_whole = succeed(launched(whole, 2, options));
-    const auto by_cut = succeed(launched(cut, 4, options + stages(2, schedule)));
-    CHECK(differences(cut.snapshot(), whole.snapshot()) == Words{});
-    CHECK(steps_of(by_cut.out) == steps_of(by_whole.out));
-  }
+  check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}, {4, stages(2, "zero_bubble")}},
+                 {2, {}}, kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
 }
 
 // The table's gradient is the sum of two stages' parts: another order of summation than in one
@@ -118,14 +100,10 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
       kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.global_batch_size=16"};
   const Workspace unbroken;
   succeed(alone(unbroken, options));
-  struct Place {
-    int ranks;
-    Words words;
-  };
-  const std::vector<Place> places = {
+  const std::vector<Divided> places = {
       {1, {}}, {2, stages(2)}, {4, stages(4, "zero_bubble")}, {2, stages(2, "interleaved")}};
-  for (const Place& before : places) {
-    for (const Place& after : places) {
+  for (const Divided& before : places) {
+    for (const Divided& after : places) {
       INFO(before.ranks << " ranks, then " << after.ranks);
       const Workspace place;
       succeed(launched(place, before.ranks, half(options) + before.words));

@@ -1,8 +1,11 @@
-// Runs under the strategies that divide the training state.
+// Runs whose training state or model is divided between ranks.
 #pragma once
+
+#include <nlohmann/json.hpp>
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/e2e/saved_state.h"
 
@@ -35,5 +38,39 @@ data_config: {path: text.txt, block_size: 32, train_split: 0.9}
 };
 
 inline Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
+
+inline Words stages(int count, const std::string& schedule = "1f1b") {
+  Words words = {"distributed_config.pipeline=" + std::to_string(count),
+                 "distributed_config.pipeline_schedule=" + schedule};
+  if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
+  return words;
+}
+
+struct Divided {
+  int ranks = 1;
+  Words words;
+  std::string says = {};  ///< A part of its output.
+};
+
+/// Each of `some` ends with the bits of `other`, and says the same of each step and evaluation.
+template <class Place = Workspace>
+void check_all_same(const std::vector<Divided>& some, const Divided& other, const Words& options) {
+  const Place reference;
+  const auto by_other = succeed(launched(reference, other.ranks, options + other.words));
+  for (const Divided& way : some) {
+    INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump() << " and "
+                   << nlohmann::json(other.words).dump() << " of "
+                   << nlohmann::json(options).dump());
+    const Place place;
+    const auto run = succeed(launched(place, way.ranks, options + way.words));
+    CHECK_THAT(run.out, Catch::Contains(way.says));
+    check_same_run(place, run.out, reference, by_other.out);
+  }
+}
+
+template <class Place = Workspace>
+void check_same(const Divided& some, const Divided& other, const Words& options) {
+  check_all_same<Place>({some}, other, options);
+}
 
 }  // namespace ddp::test
