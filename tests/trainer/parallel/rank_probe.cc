@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/parallel/collective_ranks.h"
+#include "tests/trainer/parallel/divided_ranks.h"
 #include "tests/trainer/parallel/fake_device.h"
-#include "tests/trainer/parallel/sharded_layers.h"
 #include "tests/trainer/run/cut_memory.h"
 #include "tests/trainer/run/cut_ranks.h"
 #include "tests/trainer/run/norm_ranks.h"
@@ -139,71 +140,13 @@ int gather_texts(ProcessGroup& group) {
   return 0;
 }
 
-torch::Tensor numbers_of(int rank, torch::ScalarType type, int64_t count) {
-  return (torch::arange(count, torch::kFloat64) * 0.37 * (rank + 1)).remainder(60).to(type);
-}
-
-torch::Tensor sum_in_order(int ranks, torch::ScalarType type, int64_t count) {
-  auto sum = numbers_of(0, type, count);
-  for (int rank = 1; rank < ranks; ++rank) sum.add_(numbers_of(rank, type, count));
-  return sum;
-}
-
-/// Of every type and size at once, each of them waited for later, one that is waited for at once
-/// between them.
-bool sums_are_right(ProcessGroup& group) {
-  std::vector<torch::Tensor> sums;
-  std::vector<torch::Tensor> expected;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works;
-  for (const auto type :
-       {torch::kFloat32, torch::kFloat64, torch::kInt32, torch::kInt64, torch::kUInt8}) {
-    for (const int64_t count : {0, 1, 1000, 100'003}) {
-      std::vector<torch::Tensor> one = {numbers_of(group.rank(), type, count)};
-      sums.push_back(one.front());
-      expected.push_back(sum_in_order(group.size(), type, count));
-      works.push_back(group.c10d()->allreduce(one));
-      if (count != 1) continue;
-      for (const double value : group.gather_doubles(1.0)) {
-        if (value != 1.0) return false;
-      }
-    }
-  }
-  for (std::size_t i = 0; i < works.size(); ++i) {
-    works[i]->wait();
-    const auto future = works[i]->getFuture()->value().toTensorVector();
-    if (!torch::equal(sums[i], expected[i]) || !future.front().is_same(sums[i])) return false;
-  }
-  return true;
-}
-
-/// Of a column, which Gloo takes for a row.
-bool column_is_right(ProcessGroup& group) {
-  const auto table = torch::full({50, 3}, 1.0F + static_cast<float>(group.rank()));
-  group.all_reduce_sum(table.select(1, 1));
-  return table.select(1, 1).eq(group.size() * (group.size() + 1) / 2).all().item<bool>() &&
-         table.select(1, 0).eq(group.rank() + 1).all().item<bool>();
-}
-
-/// What goes to Gloo, another operation and another type, and a maximum.
-bool rarities_are_right(ProcessGroup& group) {
-  const int size = group.size();
-  c10d::AllreduceOptions smallest;
-  smallest.reduceOp = c10d::ReduceOp::MIN;
-  std::vector<torch::Tensor> ranks = {torch::tensor({group.rank()}, torch::kInt64)};
-  group.c10d()->allreduce(ranks, smallest)->wait();
-  const auto halves = torch::ones({7}, torch::kBFloat16);
-  group.all_reduce_sum(halves);
-  return ranks.front().item<int64_t>() == 0 && halves.eq(size).all().item<bool>() &&
-         group.all_reduce_max_async(group.rank()).wait() == size - 1;
-}
-
 // Through shared memory, or not where `argument` says so; then the ranks ask for different sums.
 int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   DistributedConfig config;
   if (argument == "gloo") config.backend = Backend::kGloo;
   ProcessGroup group(env, config, {});
-  const bool right = rarities_are_right(group) && sums_are_right(group) &&
-                     (!group.shares_memory() || column_is_right(group));
+  const bool right = test::rarities_are_right(group) && test::sums_are_right(group) &&
+                     (!group.shares_memory() || test::column_is_right(group));
   if (group.is_main())
     std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets",
                 right ? "right" : "wrong");
@@ -218,139 +161,22 @@ int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   return work->isSuccess() ? 3 : 0;
 }
 
-/// Row `row` of what `rank` contributes.
-torch::Tensor row_of(int rank, int row, int64_t n) {
-  return (torch::arange(n, torch::kFloat32) * 0.37 + 1.1 * row).sin() * (rank + 0.3);
-}
-
-/// Reduce-scatters and all-gathers of every size under way at once, with an all-reduce between.
-bool rows_are_right(ProcessGroup& group) {
-  const int size = group.size(), here = group.rank();
-  const auto rows = group.row_collectives(torch::kCPU);
-  struct Case {
-    torch::Tensor own, expected, gathered;
-    RowWork reduced, shared;
-  };
-  std::vector<Case> cases;
-  for (const int64_t n : {1, 16, 1000, 8192, 100'003}) {
-    for (const bool add : {false, true}) {
-      auto table = torch::empty({size, n});
-      for (int row = 0; row < size; ++row) table[row].copy_(row_of(here, row, n));
-      Case one{torch::full({n}, 0.7F), torch::full({n}, 0.7F), torch::zeros({size, n}), {}, {}};
-      for (int rank = 0; rank < size; ++rank) {
-        if (rank == 0 && !add)
-          one.expected = row_of(0, here, n);
-        else
-          one.expected.add_(row_of(rank, here, n));
-      }
-      one.gathered[here].copy_(row_of(here, here, n));
-      one.reduced = rows->reduce_scatter(table, one.own, add);
-      group.barrier();
-      one.shared = rows->all_gather(one.gathered);
-      cases.push_back(std::move(one));
-    }
-  }
-  bool right = true;
-  for (auto& one : cases) {
-    one.reduced.wait();
-    one.shared.wait();
-    right = right && torch::equal(one.own, one.expected);
-    for (int rank = 0; rank < size; ++rank)
-      right = right && torch::equal(one.gathered[rank], row_of(rank, rank, one.own.numel()));
-  }
-  return right;
-}
-
 int rows(const DistEnv& env, const std::string& argument) {
   DistributedConfig config;
   if (argument == "gloo") config.backend = Backend::kGloo;
   ProcessGroup group(env, config, {});
-  const auto right = group.gather_doubles(rows_are_right(group) ? 1.0 : 0.0);
+  const auto right = group.gather_doubles(test::rows_are_right(group) ? 1.0 : 0.0);
   const bool all = std::find(right.begin(), right.end(), 0.0) == right.end();
   if (group.is_main())
     std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets", all ? "right" : "wrong");
   return 0;
 }
 
-torch::Tensor input_of(int rank, bool requires_grad = false) {
-  const auto x =
-      (torch::arange(5 * test::Layer::kWidth, torch::kFloat32) * 0.37 * (rank + 1)).sin();
-  return x.view({5, -1}).requires_grad_(requires_grad);
-}
-
-/// The gradients of every rank's input, divided and added in the order of the ranks, twice.
-std::vector<torch::Tensor> summed_gradients(int ranks) {
-  test::Layers whole(0);
-  const auto parameters = whole.parameters();
-  std::vector<torch::Tensor> sums;
-  for (const auto& each : parameters) sums.push_back(torch::zeros_like(each.tensor.detach()));
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      whole.loss(input_of(rank)).backward();
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        sums[i].add_(parameters[i].tensor.grad().div(ranks));
-        parameters[i].tensor.mutable_grad().reset();
-      }
-    }
-  }
-  return sums;
-}
-
-/// What went wrong, or "".
-std::string wrong_in_divided_layers(ProcessGroup& group) {
-  using Counts = std::vector<int>;
-  const Counts none = {0, 0, 0, 0}, root_alone = {0, 0, 0, 2};
-  test::Layers model(group.rank());  // rank 0's weights count
-  const auto expected_loss = test::Layers(0).loss(input_of(group.rank()));
-  const auto sync = model.divided(group);
-  if (model.in_memory() != none) return "weights in memory before the first pass";
-  for (int pass = 0; pass < 2; ++pass) {
-    sync->begin_micro_batch(/*last=*/pass == 1);
-    const auto loss = model.loss(input_of(group.rank(), /*requires_grad=*/pass == 1));
-    if (!torch::equal(loss, expected_loss)) return "another loss";
-    if (model.in_memory() != root_alone) return "weights in memory after a forward pass";
-    sync->backward(loss);
-    if (model.in_memory() != none) return "weights in memory after a backward pass";
-  }
-  const auto expected = summed_gradients(group.size());
-  for (const auto& own : sync->own()) {
-    if (!torch::equal(own.gradient, sync->part_of(expected[own.shard.parameter], own.shard)))
-      return "another gradient";
-  }
-  {
-    const torch::NoGradGuard no_grad;
-    sync->begin_inference();
-    if (!torch::equal(model.loss(input_of(group.rank())), expected_loss))
-      return "another loss without gradients";
-    sync->end_inference();
-  }
-  if (model.in_memory() != none) return "weights in memory after inference";
-  model.layers[1]->throws = true;
-  sync->begin_micro_batch(/*last=*/true);
-  try {
-    model.loss(input_of(group.rank()));
-    return "no exception";
-  } catch (const std::runtime_error&) {
-  }
-  if (model.in_memory() != none) return "weights in memory after an exception";
-  model.layers[1]->throws = false;
-  group.barrier();
-  sync->begin_micro_batch(/*last=*/true);
-  const auto failing = model.loss(input_of(group.rank()));
-  failing.register_hook([](const torch::Tensor&) { throw std::runtime_error("a hook failed"); });
-  try {
-    sync->backward(failing);
-    return "no exception";
-  } catch (const std::runtime_error&) {
-  }
-  return model.in_memory() == none ? "" : "weights in memory after an exception in backward";
-}
-
 int divided_layers(const DistEnv& env, const std::string& argument) {
   DistributedConfig config;
   if (argument == "gloo") config.backend = Backend::kGloo;
   ProcessGroup group(env, config, {});
-  for (const auto& wrong : group.gather_texts(wrong_in_divided_layers(group))) {
+  for (const auto& wrong : group.gather_texts(test::wrong_in_divided_layers(group))) {
     if (!wrong.empty() && group.is_main()) std::printf("%s\n", wrong.c_str());
   }
   if (group.is_main()) std::printf("%s, done\n", group.shares_memory() ? "memory" : "sockets");
