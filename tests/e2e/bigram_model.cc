@@ -55,7 +55,7 @@ class BigramArchitecture : public CausalArchitecture {
     const std::vector<ParameterShape> parameters = {
         {"table.weight", shape, ParameterRole::kEmbedding},
         {"head.weight", shape, ParameterRole::kLinear}};
-    return with_items(state_items(config, parameters, place),
+    return rank_items(config, parameters, place,
                       {{"activations", static_cast<int64_t>(tokens * width) * 4},
                        {"logits", static_cast<int64_t>(logits)}});
   }

@@ -167,8 +167,8 @@ std::vector<MemoryItem> bert_memory_items(const Config& config, const BertSizes&
   // The logits are gone when the layers are computed backward.
   const double logits = bert_logit_bytes(batch, sizes);
   const double workspace = std::max(0.0, layer_workspace(batch) - logits);
-  return with_items(
-      state_items(config, bert_parameter_shapes(bert, sizes), place),
+  return rank_items(
+      config, bert_parameter_shapes(bert, sizes), place,
       {{"activations", whole(batch.heap * (activations + workspace))}, {"logits", whole(logits)}});
 }
 

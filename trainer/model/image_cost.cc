@@ -133,7 +133,7 @@ std::vector<MemoryItem> image_memory_items(const Config& config, const ImageSize
   const auto batch =
       static_cast<double>(config.trainer.batch_size * sizes.channels * sizes.height * sizes.width) *
       kValueBytes;
-  return with_items(state_items(config, image_parameter_shapes(config.image, sizes), place),
+  return rank_items(config, image_parameter_shapes(config.image, sizes), place,
                     {{"activations", std::llround(whole_activations(config, sizes))},
                      {"batches", std::llround(batches * batch), MemoryKind::kHost}});
 }

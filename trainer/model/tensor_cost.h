@@ -8,11 +8,12 @@
 
 namespace ddp::train {
 
-/// As state_items(), of the first rank of place.stage; that of stage 0 gathers snapshots. `layout`:
-/// how ranks divide the parameters.
-std::vector<MemoryItem> state_items(const Config& config,
-                                    const std::vector<ParameterShape>& parameters,
-                                    const ComputePlace& place, const WeightsLayout& layout);
+/// As above, of the first rank of place.stage; that of stage 0 gathers snapshots. `layout`: how
+/// ranks divide the parameters.
+std::vector<MemoryItem> rank_items(const Config& config,
+                                   const std::vector<ParameterShape>& parameters,
+                                   const ComputePlace& place, const WeightsLayout& layout,
+                                   const std::vector<MemoryItem>& of_model);
 
 /// What a rank of `stage` holds of each of the parameters; of those of other stages sizes of {0}.
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,

@@ -132,17 +132,33 @@ double table_copy_bytes(const Config& config, const WeightsLayout& layout,
   return 0.0;
 }
 
-/// What a rank of ZeRO holds of gradients besides its shard: two tables that buckets travel in;
-/// full gradients until their bucket is packed, or all of them where ZeRO-1 accumulates
-/// micro-batches.
-double unsharded_gradients(const Config& config, const StateCounts& counts, int64_t world_size) {
+/// What a rank of ZeRO-1 or 2 holds of gradients besides its shard at the largest moment of a step,
+/// beyond `kept` bytes of activations and `logits`. Full gradients wait until their bucket is
+/// packed, or are all there if ZeRO-1 accumulates micro-batches; buckets travel in two tables, the
+/// first of which is there from the beginning of the backward pass. The logits are gone by then,
+/// and with each bucket the activations that its gradients were computed from.
+double unsharded_gradients(const Config& config, const StateCounts& counts, int64_t copies,
+                           double kept, double logits) {
   constexpr double kMiB = 1024.0 * 1024.0;
   const double all = kFloat * counts.trained;
   const double bucket = std::min(all, config.distributed.bucket_cap_mb * kMiB);
   const bool accumulates = config.distributed.strategy == Strategy::kZero1 &&
-                           micro_batches_of_rank(config.trainer, world_size) > 1;
-  const double full = accumulates ? all : std::min(all, bucket + kFloat * counts.largest);
-  return full + 2 * bucket;
+                           micro_batches_of_rank(config.trainer, copies) > 1;
+  double most = accumulates ? all : 0.0;
+  for (const double full : {0.0, 1.0, 2.0}) {
+    const double waiting =
+        accumulates ? all - std::max(0.0, full - 1) * bucket
+                    : std::min(all, std::min(1.0, full) * bucket + kFloat * counts.largest);
+    const double gone = all == 0 ? 0.0 : kept * std::min(1.0, full * bucket / all);
+    most = std::max(most, waiting + std::max(1.0, full) * bucket - gone - logits);
+  }
+  return most;
+}
+
+double item_bytes(const std::vector<MemoryItem>& items, std::string_view name) {
+  for (const MemoryItem& item : items)
+    if (item.name == name) return static_cast<double>(item.bytes);
+  return 0.0;
 }
 
 /// Host memory of OffloadedOptimizer besides the optimizer's state: the weights, and the gradients
@@ -220,15 +236,17 @@ void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
   shapes.push_back({name + ".bias", {outputs}, ParameterRole::kOther});
 }
 
-std::vector<MemoryItem> state_items(const Config& config,
-                                    const std::vector<ParameterShape>& parameters,
-                                    const ComputePlace& place) {
-  return state_items(config, parameters, place, {});
+std::vector<MemoryItem> rank_items(const Config& config,
+                                   const std::vector<ParameterShape>& parameters,
+                                   const ComputePlace& place,
+                                   const std::vector<MemoryItem>& of_model) {
+  return rank_items(config, parameters, place, {}, of_model);
 }
 
-std::vector<MemoryItem> state_items(const Config& config,
-                                    const std::vector<ParameterShape>& parameters,
-                                    const ComputePlace& place, const WeightsLayout& layout) {
+std::vector<MemoryItem> rank_items(const Config& config,
+                                   const std::vector<ParameterShape>& parameters,
+                                   const ComputePlace& place, const WeightsLayout& layout,
+                                   const std::vector<MemoryItem>& of_model) {
   const bool divided = ranks_of_copy(config.distributed) > 1;
   const auto own = divided ? shapes_of_rank(parameters, layout, config, place.stage) : parameters;
   const StateCounts whole = state_counts(config, parameters);
@@ -249,29 +267,29 @@ std::vector<MemoryItem> state_items(const Config& config,
                              : 0.0;
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   double in_buckets = of_units.gradients;
-  if (sharded && !units) in_buckets = unsharded_gradients(config, n, copies);
+  if (sharded && !units) {
+    in_buckets = unsharded_gradients(config, n, copies, item_bytes(of_model, "activations"),
+                                     item_bytes(of_model, "logits"));
+  }
   const bool offload = place.cuda && config.distributed.offload == Offload::kOptimizer;
   const MemoryKind updated = offload ? MemoryKind::kHost : MemoryKind::kDevice;
   const double copies_of_weights = offload ? offloaded_copies(n.trained / ranks, n.largest) : 0;
-  return {{"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
-          {"collected_weights", rounded(of_units.weights)},
-          {"gradients", rounded(kFloat * n.trained / ranks)},
-          {"optimizer", rounded(kFloat * n.states / ranks), updated},
-          {"averaged_weights", rounded(kFloat * n.averages / ranks), updated},
-          {"offloaded_weights", rounded(copies_of_weights), MemoryKind::kHost},
-          {"table_copy", rounded(table_copy_bytes(config, layout, place))},
-          {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
-          {"gradient_buckets", rounded(in_buckets)},
-          {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},
-          {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0,
-           MemoryKind::kShared, !parts}};
-}
-
-std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more) {
-  const auto behind = std::find_if(items.begin(), items.end(), [](const MemoryItem& item) {
-    return item.name == "ddp_buckets";
-  });
-  items.insert(behind, more.begin(), more.end());
+  std::vector<MemoryItem> items = {
+      {"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
+      {"collected_weights", rounded(of_units.weights)},
+      {"gradients", rounded(kFloat * n.trained / ranks)},
+      {"optimizer", rounded(kFloat * n.states / ranks), updated},
+      {"averaged_weights", rounded(kFloat * n.averages / ranks), updated},
+      {"offloaded_weights", rounded(copies_of_weights), MemoryKind::kHost},
+      {"table_copy", rounded(table_copy_bytes(config, layout, place))}};
+  items.insert(items.end(), of_model.begin(), of_model.end());
+  const std::vector<MemoryItem> around = {
+      {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
+      {"gradient_buckets", rounded(in_buckets)},
+      {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},
+      {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
+       !parts}};
+  items.insert(items.end(), around.begin(), around.end());
   std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
   return items;
 }

@@ -71,13 +71,13 @@ struct LossSizes {
 /// Bytes of the logits and of what CausalModel::loss() makes of them.
 double logit_bytes(const LossSizes& sizes);
 
-/// What a training of these parameters keeps whatever the model is: weights, and of those that are
-/// not frozen gradients, optimizer, DDP buckets; snapshots. With lora.rank the model's parameters
-/// are weights only, and those of the adapters are trained.
-std::vector<MemoryItem> state_items(const Config& config,
-                                    const std::vector<ParameterShape>& parameters,
-                                    const ComputePlace& place);
-/// `items` with `more` inserted after the optimizer's, without empty ones.
-std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more);
+/// What a rank that trains these parameters holds: weights, and of those that are not frozen
+/// gradients, optimizer, buckets; snapshots; and `of_model`, of which gradients in buckets take the
+/// place of "activations" and "logits". With lora.rank the model's parameters are weights only, and
+/// those of the adapters are trained. Items of 0 bytes are left out.
+std::vector<MemoryItem> rank_items(const Config& config,
+                                   const std::vector<ParameterShape>& parameters,
+                                   const ComputePlace& place,
+                                   const std::vector<MemoryItem>& of_model);
 
 }  // namespace ddp::train

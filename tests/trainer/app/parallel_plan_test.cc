@@ -1,23 +1,19 @@
 // Which plan a training gets: the cases of "when to use which strategy", as sizes.
 #include "trainer/app/parallel_plan.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "tests/support/catch.h"
-#include "trainer/metrics/text.h"
-#include "trainer/model/model_division.h"
-#include "trainer/model/tensor_cost.h"
-#include "trainer/parallel/pipeline_time.h"
+#include "tests/trainer/app/planned_blocks.h"
 
 namespace ddp::train {
 namespace {
 
 using Catch::Contains;
-
-constexpr int64_t kMillion = 1'000'000;
-constexpr int64_t kGB = 1'000'000'000;
+using test::choice;
+using test::gpus;
+using test::kGB;
+using test::kMillion;
 
 /// A model of equal matrices, 6 FLOPs for each parameter and token.
 struct Model {
@@ -40,7 +36,7 @@ PlannedTraining training_of(const Model& model, int64_t batch_size, int64_t micr
     for (int64_t i = 0; i < model.matrices; ++i)
       shapes.push_back({"layer." + std::to_string(i), {model.matrix}, ParameterRole::kOther});
     const int64_t parts = config.gpt.activation_checkpointing ? 10 : 1;
-    return with_items(state_items(config, shapes, place),
+    return rank_items(config, shapes, place,
                       {{"activations", config.trainer.batch_size * model.activations / parts}});
   };
   training.flops_per_sample = [model](const Config& config) {
@@ -53,16 +49,6 @@ PlannedTraining training_of(const Model& model, int64_t batch_size, int64_t micr
   return training;
 }
 
-Cluster gpus(int64_t ranks, int64_t gigabytes, int64_t nodes = 1) {
-  constexpr double kAttained = 400e12;
-  constexpr double kMemory = 3000e9;
-  return {{ranks, nodes, {29e-6, 370e9}, {29e-6, 50e9}}, true, gigabytes * kGB, kAttained, kMemory};
-}
-
-std::optional<ParallelPlan> choice(const PlannedTraining& training, const Cluster& cluster) {
-  return chosen_plan(parallel_plans(training, cluster), training, cluster);
-}
-
 std::string chosen(const PlannedTraining& training, const Cluster& cluster) {
   const auto plan = choice(training, cluster);
   return plan ? std::string(plan->strategy_name()) : "none";
@@ -72,67 +58,6 @@ int64_t bytes_of(const ParallelPlan& plan, const std::string& name) {
   for (const MemoryItem& item : plan.items)
     if (item.name == name) return item.bytes;
   return 0;
-}
-
-/// A GPT's layout and sizes, in blocks of 12 width^2 parameters; activations divide like layers.
-struct Blocks {
-  int64_t layers = 8;
-  int64_t width = 1024;
-  int64_t vocabulary = 8192;
-  int64_t tokens = 1024;
-
-  WeightsLayout layout() const {
-    WeightsLayout places = {{"table",
-                             {vocabulary, width},
-                             WeightPlace::kBeforeBlocks,
-                             Split::kVocabulary,
-                             1,
-                             vocabulary}};
-    for (int64_t i = 0; i < layers; ++i)
-      places.push_back({"h." + std::to_string(i), {12 * width, width}, i, Split::kColumns, 1, 8});
-    places.push_back({"head",
-                      {vocabulary, width},
-                      WeightPlace::kAfterBlocks,
-                      Split::kVocabulary,
-                      1,
-                      vocabulary});
-    return places;
-  }
-};
-
-PlannedTraining training_of_blocks(const Blocks& blocks, int64_t batch_size,
-                                   int64_t micro_batches = 1) {
-  PlannedTraining training;
-  training.config.trainer.batch_size = batch_size;
-  training.config.trainer.grad_accumulation_steps = micro_batches;
-  training.config.data.block_size = blocks.tokens;
-  training.layout = blocks.layout();
-  training.memory = [blocks](const Config& config, const ComputePlace& place) {
-    std::vector<ParameterShape> shapes;
-    for (const WeightPlace& weight : blocks.layout())
-      shapes.push_back({weight.name, weight.shape, ParameterRole::kOther});
-    const StageLoad load = stage_load(config, blocks.layout(), place);
-    const double row =
-        static_cast<double>(config.trainer.batch_size * blocks.tokens * blocks.width);
-    const double bytes =
-        load.kept_layers * row * 40.0 / static_cast<double>(config.distributed.tensor);
-    return with_items(state_items(config, shapes, place, blocks.layout()),
-                      {{"activations", static_cast<int64_t>(bytes)}});
-  };
-  training.flops_per_sample = [blocks](const Config& config) {
-    return 6.0 * static_cast<double>(elements_of(blocks.layout()) * config.data.block_size);
-  };
-  training.largest_layer =
-      std::max(12 * blocks.width * blocks.width, blocks.vocabulary * blocks.width);
-  training.units = blocks.layers;
-  training.root = 2 * blocks.vocabulary * blocks.width;
-  return training;
-}
-
-const ParallelPlan* found(const std::vector<ParallelPlan>& plans, const Division& division) {
-  for (const ParallelPlan& plan : plans)
-    if (plan.division == division) return &plan;
-  return nullptr;
 }
 
 /// 7.5 billion parameters, the example of the ZeRO paper.
@@ -243,26 +168,6 @@ TEST_CASE("where nothing fits, the ranks that would are named, or that none woul
   CHECK_THAT(none[0], Contains("More ranks do not help") && Contains("even with zero3"));
 }
 
-TEST_CASE("where no number of ranks fits, the leanest of all divisions is named, stages too") {
-  auto training = training_of_blocks(Blocks{.layers = 2, .width = 2048, .tokens = 8192}, 1);
-  training.refusal = [](const Config& config) -> std::string {
-    const DistributedConfig& how = config.distributed;
-    const bool in_stages = how.pipeline == 1 || how.strategy <= Strategy::kZero1;
-    return how.tensor == 1 && in_stages ? "" : "not so";
-  };
-  Cluster cluster = gpus(2, 1);
-  cluster.memory_bytes = 1200 * kMillion;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (int64_t ranks = 4; ranks <= 2048; ranks *= 2) {
-    for (const ParallelPlan& plan : parallel_plans(training, gpus(ranks, 1)))
-      if (plan.accepted) least = std::min(least, plan.memory_bytes);
-  }
-  const auto ways = ways_out(training, cluster);
-  REQUIRE(ways.size() == 1);
-  CHECK_THAT(ways[0], Contains("even with zero1 and distributed_config.pipeline=2") &&
-                          Contains("needs " + in_bytes(least) + " at least"));
-}
-
 TEST_CASE("between slow nodes a reduction for each micro-batch is not worth its memory") {
   const Model model{.matrices = 20, .matrix = 50 * kMillion};
   Cluster slow = gpus(16, 80, 2);
@@ -280,7 +185,9 @@ TEST_CASE("between slow nodes a reduction for each micro-batch is not worth its 
 }
 
 TEST_CASE("7.5 billion parameters on 64 ranks take what the ZeRO paper says") {
-  const auto plans = parallel_plans(training_of(kPaper, 1), gpus(64, 200));
+  Model paper = kPaper;
+  paper.activations = 0;
+  const auto plans = parallel_plans(training_of(paper, 1), gpus(64, 200));
   REQUIRE(plans.size() == 4);
   const auto state = [](const ParallelPlan& plan) {
     return bytes_of(plan, "weights") + bytes_of(plan, "gradients") + bytes_of(plan, "optimizer");
@@ -354,19 +261,6 @@ TEST_CASE("copies in RAM of a divided state need each rank to save its part") {
   CHECK(plans[0].fits);
   CHECK_THAT(plans[1].reason, Contains("without trainer_config.snapshot_shards=false"));
   CHECK_THAT(plans[2].reason, Contains("without trainer_config.snapshot_shards=false"));
-}
-
-TEST_CASE("ranks that divide the rows hand on their part of them to the next stage") {
-  const Blocks blocks{.layers = 4};
-  const auto plans = parallel_plans(training_of_blocks(blocks, 1, 8), gpus(4, 80));
-  Division division{Strategy::kDdp, 2, 2};
-  const ParallelPlan* whole = found(plans, division);
-  division.sequence_parallel = true;
-  const ParallelPlan* part = found(plans, division);
-  REQUIRE((whole && part));
-  constexpr double kMicroBatches = 32.0;  // each sends an output forward and a gradient back
-  const double message = 4.0 * static_cast<double>(blocks.tokens * blocks.width);
-  CHECK(whole->time.sent_bytes - part->time.sent_bytes == Approx(kMicroBatches * 2 * message / 2));
 }
 
 TEST_CASE("an offloaded update takes the time of its gradients and weights on the bus") {
@@ -443,143 +337,6 @@ TEST_CASE("published steps of GPT-2 on eight H100 come out within a quarter") {
     const auto plans = parallel_plans(training, h100);
     CAPTURE(parameters);
     CHECK(plans[1].time.total_s() == Approx(seconds).epsilon(0.25));
-  }
-}
-
-TEST_CASE("a layer that no GPU holds is divided by tensor parallelism") {
-  // 12 width^2 = 3.2 billion parameters in a block: 26 GB of weights and gradients.
-  const auto training = training_of_blocks(Blocks{.layers = 2, .width = 16384, .tokens = 128}, 1);
-  const auto plan = choice(training, gpus(8, 24));
-  REQUIRE(plan);
-  CHECK(plan->division.tensor > 1);
-  for (const ParallelPlan& each : parallel_plans(training, gpus(8, 24)))
-    if (each.division.tensor == 1) CHECK_FALSE(each.fits);
-}
-
-TEST_CASE("on too few ranks for a layer the number of ranks that share it is named") {
-  const auto training = training_of_blocks(Blocks{.layers = 2, .width = 16384, .tokens = 128}, 1);
-  CHECK_FALSE(choice(training, gpus(1, 24)));
-  const auto ways = ways_out(training, gpus(1, 24));
-  REQUIRE(ways.size() == 2);
-  CHECK_THAT(ways[0], Contains("Only tensor parallelism divides a layer"));
-  CHECK_THAT(ways[1], Contains("ranks fit with") && Contains("distributed_config.tensor="));
-}
-
-TEST_CASE("every division of the ranks is a plan with the same global batch") {
-  const auto training = training_of_blocks(Blocks{}, 4, 2);
-  const auto plans = parallel_plans(training, gpus(8, 80));
-  for (const auto& [tensor, pipeline] : {std::pair{1, 8}, {2, 4}, {4, 2}, {8, 1}, {2, 1}, {1, 2}}) {
-    const Division division{Strategy::kDdp, tensor, pipeline};
-    const ParallelPlan* plan = found(plans, division);
-    REQUIRE(plan);
-    CHECK(plan->data * tensor * pipeline == 8);
-    const std::string accumulation =
-        "trainer_config.grad_accumulation_steps=" + std::to_string(2 * tensor * pipeline);
-    CHECK(std::count(plan->changes.begin(), plan->changes.end(), accumulation) == 1);
-  }
-}
-
-// Gradients of several chunks, or of weights that come last, are complete after the last pass only.
-TEST_CASE("a pipeline's last backward pass hides the exchange of gradients under 1f1b alone") {
-  const auto plans = parallel_plans(training_of_blocks(Blocks{}, 4, 4), gpus(8, 80));
-  const auto exposed = [&](PipelineSchedule schedule, int64_t chunks) {
-    const ParallelPlan* plan = found(plans, {Strategy::kDdp, 1, 4, false, schedule, chunks});
-    REQUIRE(plan);
-    return plan->time.exposed_s;
-  };
-  const double hidden = exposed(PipelineSchedule::k1f1b, 1);
-  CHECK(hidden > 0);
-  CHECK(exposed(PipelineSchedule::kGpipe, 1) == hidden);
-  CHECK(exposed(PipelineSchedule::kZeroBubble, 1) > 1.5 * hidden);
-  CHECK(exposed(PipelineSchedule::kInterleaved, 2) == exposed(PipelineSchedule::kZeroBubble, 1));
-}
-
-TEST_CASE("a plan that the trainer refuses has its reason and is never chosen") {
-  auto training = training_of_blocks(Blocks{}, 4, 2);
-  training.refusal = [](const Config& config) -> std::string {
-    return config.distributed.tensor == 1 ? "" : "no layers are shared";
-  };
-  const auto plans = parallel_plans(training, gpus(4, 80));
-  const ParallelPlan* refused = found(plans, {Strategy::kDdp, 2});
-  REQUIRE(refused);
-  CHECK_FALSE(refused->accepted);
-  CHECK_FALSE(refused->fits);
-  CHECK(refused->reason == "no layers are shared");
-  const auto plan = chosen_plan(plans, training, gpus(4, 80));
-  REQUIRE(plan);
-  CHECK(plan->division.tensor == 1);
-}
-
-TEST_CASE("a stage holds its layers alone, and the first one keeps most micro-batches") {
-  Config config;
-  config.trainer.grad_accumulation_steps = 8;
-  config.distributed.pipeline = 4;
-  config.data.block_size = 1024;
-  const auto layout = Blocks{.vocabulary = 64}.layout();
-  for (int64_t stage = 0; stage < 4; ++stage) {
-    const StageLoad load = stage_load(config, layout, {true, 4, stage});
-    CHECK(load.layers == 2);
-    CHECK(load.in_flight == static_cast<double>(4 - stage));
-    CHECK(load.kept_layers == 2.0 * static_cast<double>(4 - stage));
-    CHECK(load.first == (stage == 0));
-    CHECK(load.last == (stage == 3));
-  }
-}
-
-TEST_CASE("under zero_bubble every stage keeps as many micro-batches as the first") {
-  Config config;
-  config.trainer.grad_accumulation_steps = 8;
-  config.distributed.pipeline = 4;
-  config.distributed.pipeline_schedule = PipelineSchedule::kZeroBubble;
-  config.data.block_size = 1024;
-  const auto layout = Blocks{.vocabulary = 64}.layout();
-  for (int64_t stage = 0; stage < 4; ++stage) {
-    const StageLoad load = stage_load(config, layout, {true, 4, stage});
-    CHECK(load.waiting == static_cast<double>(stage));
-    CHECK(load.in_flight + load.waiting == 4.0);
-  }
-  config.trainer.grad_accumulation_steps = 2;
-  CHECK(stage_load(config, layout, {true, 4, 3}).waiting == 1.0);
-  CHECK(stage_load(config, layout, {true, 4, 1}).waiting == 0.0);
-}
-
-TEST_CASE("micro-batches in flight by formula are those of the schedule's order") {
-  DistributedConfig config;
-  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,
-                              PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
-    config.pipeline_schedule = schedule;
-    config.pipeline_chunks = schedule == PipelineSchedule::kInterleaved ? 3 : 1;
-    for (config.pipeline = 2; config.pipeline <= 8; ++config.pipeline) {
-      for (const int64_t micro_batches : {config.pipeline, 4 * config.pipeline}) {
-        const PipelineShape shape{static_cast<int>(config.pipeline),
-                                  static_cast<int>(config.pipeline_chunks), micro_batches};
-        for (int rank = 0; rank < shape.ranks; ++rank) {
-          CAPTURE(name_of(schedule), config.pipeline, micro_batches, rank);
-          CHECK(micro_batches_in_flight(config, rank, micro_batches) ==
-                in_flight(pipeline_computations(schedule, shape, rank)));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("a played schedule of equal stages waits as its formula says") {
-  constexpr double kForward = 1.0;
-  constexpr double kBackward = 2.0;
-  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b,
-                              PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
-    const int chunks = schedule == PipelineSchedule::kInterleaved ? 2 : 1;
-    for (const int64_t micro_batches : {8, 16, 400}) {
-      const PipelineShape shape{4, chunks, micro_batches};
-      const std::vector<StageSeconds> stages(static_cast<std::size_t>(shape.stages()),
-                                             {kForward, kBackward});
-      const auto played = pipeline_time(schedule, shape, stages, 0.0);
-      const double work = static_cast<double>(micro_batches * chunks) * (kForward + kBackward);
-      const double bubble = pipeline_bubble(schedule, shape, kForward, 1.0, 1.0);
-      CAPTURE(name_of(schedule), micro_batches);
-      CHECK(played.seconds == Approx(work + bubble));
-      CHECK(played.idle_share == Approx(bubble / (work + bubble)));
-    }
   }
 }
 

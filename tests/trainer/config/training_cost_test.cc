@@ -27,6 +27,17 @@ int64_t bytes_of(const Config& config, const std::string& name, const ComputePla
   return 0;
 }
 
+/// Of a training with so many bytes of activations and logits.
+int64_t buckets_of(const Config& config, const ComputePlace& place, int64_t activations = 0,
+                   int64_t logits = 0) {
+  for (const MemoryItem& item :
+       rank_items(config, gpt_parameter_shapes(config.gpt, 50257, 1024), place,
+                  {{"activations", activations}, {"logits", logits}})) {
+    if (item.name == "gradient_buckets") return item.bytes;
+  }
+  return 0;
+}
+
 Config gpt2_config() {
   Config config;
   config.gpt = preset("gpt2", true);
@@ -96,10 +107,10 @@ TEST_CASE("zero1 and zero2 divide the optimizer's state and the gradients among 
     CHECK(bytes_of(config, "optimizer", four) == 2 * all);
     CHECK(bytes_of(config, "averaged_weights", four) == all);
     CHECK(bytes_of(config, "ddp_buckets", four) == 0);
-    CHECK(bytes_of(config, "gradient_buckets", four) == buckets);
+    CHECK(buckets_of(config, four) == buckets);
     CHECK(bytes_of(config, "snapshot_copy", four) == 4 * all);  // each rank copies its part
     CHECK(bytes_of(config, "optimizer", {false, 1}) == 8 * all);
-    CHECK(bytes_of(config, "gradient_buckets", {false, 1}) == 0);
+    CHECK(buckets_of(config, {false, 1}) == 0);
   }
 }
 
@@ -109,7 +120,7 @@ TEST_CASE("with several micro-batches zero1 keeps full gradients, zero2 those of
   const int64_t all = 124'439'808;
   const auto gradients = [&](Strategy strategy) {
     config.distributed.strategy = strategy;
-    return bytes_of(config, "gradient_buckets", four);
+    return buckets_of(config, four);
   };
   const int64_t buckets = gradients(Strategy::kZero2);
   CHECK(gradients(Strategy::kZero1) == buckets);
@@ -124,6 +135,22 @@ TEST_CASE("with several micro-batches zero1 keeps full gradients, zero2 those of
   CHECK(gradients(Strategy::kZero1) == buckets);
   config.distributed.bucket_cap_mb = 10'000;  // never more than all gradients in each
   CHECK(gradients(Strategy::kZero2) == 3 * 4 * all);
+}
+
+TEST_CASE("gradients in the buckets of zero1 and zero2 take the place of activations and logits") {
+  Config config = gpt2_config();
+  config.distributed.strategy = Strategy::kZero1;
+  const ComputePlace four{false, 4};
+  const int64_t all = 124'439'808;
+  const int64_t bucket = 25 * 1024 * 1024;
+  const int64_t table = int64_t{4} * 50257 * 768;
+  // With each bucket of gradients as many bytes of activations go.
+  CHECK(buckets_of(config, four, 4 * all) == bucket + table);
+  CHECK(buckets_of(config, four, 4 * all, bucket) == table);
+  CHECK(buckets_of(config, four, 4 * all, bucket + table) == 0);
+  config.trainer.grad_accumulation_steps = 2;  // full gradients are there before the last forward
+  CHECK(buckets_of(config, four, 4 * all) == 4 * all + bucket);
+  CHECK(buckets_of(config, four, 4 * all, bucket) == 4 * all);
 }
 
 TEST_CASE("zero3 divides the weights, too, and collects those of two blocks or of the rest") {
@@ -160,8 +187,7 @@ TEST_CASE("zero2 leaves frozen parameters whole and without gradients") {
   CHECK(bytes_of(config, "weights", {false, 2}) == 4 * all);
   CHECK(bytes_of(config, "gradients", {false, 2}) == 2 * trained);
   CHECK(bytes_of(config, "optimizer", {false, 2}) == 4 * trained);
-  CHECK(bytes_of(config, "gradient_buckets", {false, 2}) ==
-        3 * 25 * 1024 * 1024 + 4 * 4 * 768 * 768);
+  CHECK(buckets_of(config, {false, 2}) == 3 * 25 * 1024 * 1024 + 4 * 4 * 768 * 768);
 }
 
 TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory") {

@@ -201,7 +201,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const double adapters = adapter_activation_bytes(config, parameters, place) /
                           (gpt.activation_checkpointing ? sizes.layers : 1.0);
   const auto own = shapes_of_rank(parameters, layout, config, place.stage);
-  return with_items(state_items(config, parameters, place, layout),
+  return rank_items(config, parameters, place, layout,
                     {{"activations", whole_bytes(activations + workspace + adapters)},
                      {"logits", whole_bytes(logits)},
                      {"weight_copies", whole_bytes(weight_copy_bytes(config, own, place))}});

@@ -219,7 +219,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
       kept_for_backward + workspace + kept * adapter_activation_bytes(config, parameters, place);
   const double weight_copies =
       weight_copy_bytes(config, shapes_of_rank(parameters, layout, config, place.stage), place);
-  return with_items(state_items(config, parameters, place, layout),
+  return rank_items(config, parameters, place, layout,
                     {{"activations", static_cast<int64_t>(std::llround(activations))},
                      {"logits", static_cast<int64_t>(std::llround(logits))},
                      {"weight_copies", static_cast<int64_t>(std::llround(weight_copies))}});
