@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace ddp::train {
 
@@ -39,6 +41,12 @@ class RowCollectives {
                                  bool add) = 0;
   /// Row `rank` of `table` [ranks, n] is filled in on each rank; the others' rows are on return.
   virtual RowWork all_gather(const torch::Tensor& table) = 0;
+  /// The same of rows that lie in pieces: of each rank the tensors that its row consists of, each
+  /// dense in memory. Returns nullopt if this takes tables alone.
+  virtual std::optional<RowWork> gather_pieces(
+      const std::vector<std::vector<torch::Tensor>>& /*rows*/) {
+    return std::nullopt;
+  }
 };
 
 /// By NCCL or Gloo. Gloo's own reduce-scatter is an all-reduce in disguise, which sends twice the

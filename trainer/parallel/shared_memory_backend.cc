@@ -49,6 +49,15 @@ std::vector<std::byte*> data_of(const std::vector<SharedSegment>& segments) {
   return data;
 }
 
+std::vector<SharedReduce::Row> pieces_of(const std::vector<std::vector<at::Tensor>>& rows) {
+  std::vector<SharedReduce::Row> pieces(rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    for (const at::Tensor& tensor : rows[rank])
+      pieces[rank].push_back({static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
+  }
+  return pieces;
+}
+
 bool fewer_cores_than(std::size_t ranks) {
   cpu_set_t cores;
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
@@ -161,6 +170,13 @@ class SharedMemoryBackend : public c10d::Backend, public RowCollectives {
                                                                    SharedReduce::Time limit) {
                    reduce.gather_rows(table.data_ptr(), static_cast<std::size_t>(table.size(1)),
                                       type, limit);
+                 });
+  }
+
+  std::optional<RowWork> gather_pieces(const std::vector<std::vector<at::Tensor>>& rows) override {
+    return begin(c10d::OpType::ALLGATHER, "shared_memory:gather_pieces", at::empty({0}),
+                 [rows](SharedReduce& reduce, SharedReduce::Time limit) {
+                   reduce.gather_pieces(pieces_of(rows), limit);
                  });
   }
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -19,7 +19,6 @@ namespace ddp::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Type = SharedReduce::Type;
 using Operation = SharedReduce::Operation;
 
 constexpr std::size_t kLine = 64;
@@ -50,34 +49,23 @@ void wake_all(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-std::size_t bytes_of(Type type) {
-  switch (type) {
-    case Type::kFloat32:
-    case Type::kInt32:
-      return 4;
-    case Type::kFloat64:
-    case Type::kInt64:
-      return 8;
-    case Type::kUint8:
-      return 1;
-  }
-  return 1;
+std::size_t length_of(const SharedReduce::Row& row) {
+  std::size_t bytes = 0;
+  for (const auto& piece : row) bytes += piece.bytes;
+  return bytes;
 }
 
-const char* name_of(Type type) {
-  switch (type) {
-    case Type::kFloat32:
-      return "float32";
-    case Type::kFloat64:
-      return "float64";
-    case Type::kInt32:
-      return "int32";
-    case Type::kInt64:
-      return "int64";
-    case Type::kUint8:
-      return "uint8";
+/// Calls `visit(memory, offset from begin, bytes)` for what a row has in [begin, begin + bytes).
+template <class Visit>
+void for_each_part(const SharedReduce::Row& row, std::size_t begin, std::size_t bytes,
+                   const Visit& visit) {
+  std::size_t at = 0;
+  for (const auto& piece : row) {
+    const std::size_t from = std::max(begin, at);
+    const std::size_t to = std::min(begin + bytes, at + piece.bytes);
+    if (from < to) visit(piece.data + (from - at), from - begin, to - from);
+    at += piece.bytes;
   }
-  return "unknown";
 }
 
 std::string name_of(Operation operation) {
@@ -92,74 +80,6 @@ std::string name_of(Operation operation) {
       return "an all-gather of rows of ";
   }
   return "";
-}
-
-struct Sum {
-  template <class T>
-  static T of(T a, T b) {
-    return static_cast<T>(a + b);
-  }
-};
-
-struct Larger {
-  template <class T>
-  static T of(T a, T b) {
-    return a < b ? b : a;
-  }
-};
-
-// `out` may be one of the sources.
-template <class T, class Op>
-void combine(T* out, const std::byte* const* sources, std::size_t ranks, std::size_t count) {
-  const auto source = [&](std::size_t rank) { return reinterpret_cast<const T*>(sources[rank]); };
-  if (ranks == 2) {
-    const T* const a = source(0);
-    const T* const b = source(1);
-    for (std::size_t i = 0; i < count; ++i) out[i] = Op::of(a[i], b[i]);
-    return;
-  }
-  constexpr std::size_t kBlock = 4096 / sizeof(T);
-  std::array<T, kBlock> sum;
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t n = std::min(kBlock, count - begin);
-    std::copy_n(source(0) + begin, n, sum.data());
-    for (std::size_t rank = 1; rank < ranks; ++rank) {
-      const T* const next = source(rank) + begin;
-      for (std::size_t i = 0; i < n; ++i) sum[i] = Op::of(sum[i], next[i]);
-    }
-    std::copy_n(sum.data(), n, out + begin);
-  }
-}
-
-// Sums of whole numbers wrap around, as torch's do.
-template <class T>
-void combine_by(Operation operation, void* out, const std::vector<const std::byte*>& sources,
-                std::size_t count) {
-  if (operation == Operation::kMax)
-    return combine<T, Larger>(static_cast<T*>(out), sources.data(), sources.size(), count);
-  if constexpr (std::is_integral_v<T>) {
-    using Wrapping = std::make_unsigned_t<T>;
-    combine<Wrapping, Sum>(static_cast<Wrapping*>(out), sources.data(), sources.size(), count);
-  } else {
-    combine<T, Sum>(static_cast<T*>(out), sources.data(), sources.size(), count);
-  }
-}
-
-void combine_any(Type type, Operation operation, void* out,
-                 const std::vector<const std::byte*>& sources, std::size_t bytes) {
-  const std::size_t count = bytes / bytes_of(type);
-  switch (type) {
-    case Type::kFloat32:
-      return combine_by<float>(operation, out, sources, count);
-    case Type::kFloat64:
-      return combine_by<double>(operation, out, sources, count);
-    case Type::kInt32:
-      return combine_by<int32_t>(operation, out, sources, count);
-    case Type::kInt64:
-      return combine_by<int64_t>(operation, out, sources, count);
-    case Type::kUint8:
-      return combine_by<uint8_t>(operation, out, sources, count);
-  }
 }
 
 }  // namespace
@@ -262,8 +182,17 @@ void SharedReduce::scatter_sums(const void* table, void* own, std::size_t count,
 }
 
 void SharedReduce::gather_rows(void* table, std::size_t count, Type type, Time timeout) {
-  perform({count, type, Operation::kGather}, timeout,
-          [&] { gather_in_pieces(static_cast<std::byte*>(table), count * bytes_of(type)); });
+  const std::size_t length = count * bytes_of(type);
+  std::vector<Row> rows;
+  for (auto* row = static_cast<std::byte*>(table); std::cmp_less(rows.size(), size_); row += length)
+    rows.push_back(Row{{row, length}});
+  perform({count, type, Operation::kGather}, timeout, [&] { gather(rows); });
+}
+
+void SharedReduce::gather_pieces(const std::vector<Row>& rows, Time timeout) {
+  std::size_t all = 0;
+  for (const Row& row : rows) all += length_of(row);
+  perform({all, Type::kUint8, Operation::kGather}, timeout, [&] { gather(rows); });
 }
 
 // A slot holds a piece of each rank's row.
@@ -312,22 +241,30 @@ void SharedReduce::give_rows(const std::byte* table, std::size_t row, std::size_
   publish(&Part::given, chunk + 1);
 }
 
-void SharedReduce::gather_in_pieces(std::byte* table, std::size_t row) {
-  const std::byte* const own = table + static_cast<std::size_t>(rank_) * row;
+void SharedReduce::gather(const std::vector<Row>& rows) {
+  std::size_t longest = 0;
+  for (const Row& row : rows) longest = std::max(longest, length_of(row));
+  const auto row_of = [&](int rank) -> const Row& { return rows[static_cast<std::size_t>(rank)]; };
   in_chunks(
-      row, chunk_, [&](const Chunk& c) { give(own + c.at, c.bytes, c.bytes, c.bytes, c.number); },
-      [&](const Chunk& c) { collect_rows(table, row, c.at, c.bytes, c.number); });
-}
-
-void SharedReduce::collect_rows(std::byte* table, std::size_t row, std::size_t at,
-                                std::size_t bytes, uint64_t chunk) {
-  for (int step = 1; step < size_; ++step) {
-    const int rank = (rank_ + step) % size_;
-    wait_for(rank, &Part::given, chunk + 1);
-    check_call(rank, chunk);
-    if (bytes > 0)
-      std::memcpy(table + static_cast<std::size_t>(rank) * row + at, slot(rank, chunk), bytes);
-  }
+      longest, chunk_,
+      [&](const Chunk& c) {
+        wait_for_slot(c.number);
+        for_each_part(row_of(rank_), c.at, c.bytes, [&](auto* part, std::size_t at, std::size_t n) {
+          std::memcpy(slot(rank_, c.number) + at, part, n);
+        });
+        publish(&Part::given, c.number + 1);
+      },
+      [&](const Chunk& c) {
+        for (int step = 1; step < size_; ++step) {
+          const int rank = (rank_ + step) % size_;
+          wait_for(rank, &Part::given, c.number + 1);
+          check_call(rank, c.number);
+          for_each_part(row_of(rank), c.at, c.bytes,
+                        [&](auto* part, std::size_t at, std::size_t n) {
+                          std::memcpy(part, slot(rank, c.number) + at, n);
+                        });
+        }
+      });
 }
 
 // Each rank sums up all parts.
@@ -385,7 +322,7 @@ void SharedReduce::sum_up(const std::byte* own, std::byte* out, std::size_t byte
     }
     sources_.push_back(rank == rank_ ? own : slot(rank, chunk) + offset);
   }
-  combine_any(call_->type, call_->operation, out, sources_, bytes);
+  combine_elements(call_->type, call_->operation == Operation::kMax, out, sources_, bytes);
 }
 
 void SharedReduce::sum_share(std::byte* data, std::size_t bytes, uint64_t chunk) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/parallel/element_sums.h"
+
 namespace ddp::train {
 
 /// A rank went before the others were done with it: its own message says why.
@@ -23,7 +25,7 @@ class PeerLost : public std::runtime_error {
 
 class SharedReduce {
  public:
-  enum class Type : uint8_t { kFloat32, kFloat64, kInt32, kInt64, kUint8 };
+  using Type = ElementType;
   enum class Operation : uint8_t { kSum, kMax, kScatter, kGather };
   using Time = std::chrono::milliseconds;
 
@@ -55,6 +57,15 @@ class SharedReduce {
                     Time timeout);
   /// `table` as above, with this rank's row filled in: the other ranks' rows are copied into it.
   void gather_rows(void* table, std::size_t count, Type type, Time timeout);
+  /// A part of a row, somewhere in memory.
+  struct Piece {
+    std::byte* data;
+    std::size_t bytes;
+  };
+  using Row = std::vector<Piece>;
+  /// The same of rows that lie in pieces, whose lengths are the same on all ranks. A rank's row may
+  /// be longer than another's.
+  void gather_pieces(const std::vector<Row>& rows, Time timeout);
   /// That rank's process has ended. From any thread.
   void lose(int rank);
 
@@ -76,9 +87,7 @@ class SharedReduce {
   void scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row, bool add);
   void give_rows(const std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
                  uint64_t chunk);
-  void gather_in_pieces(std::byte* table, std::size_t row);
-  void collect_rows(std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
-                    uint64_t chunk);
+  void gather(const std::vector<Row>& rows);
   std::size_t piece_of_row() const;
   void reduce_directly(std::byte* data, std::size_t bytes);
   void reduce_in_shares(std::byte* data, std::size_t bytes);

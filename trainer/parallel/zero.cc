@@ -52,6 +52,11 @@ void ZeroDataParallel::plan(int64_t bucket_elements) {
     });
   }
   end_plan();
+  for (const auto& shards : shards_of_ranks()) {
+    auto& weights = weights_of_ranks_.emplace_back();
+    for (const Shard& shard : shards)
+      weights.push_back(part_of(parameters_[shard.parameter].tensor.detach(), shard));
+  }
 }
 
 void ZeroDataParallel::begin_micro_batch(bool last) {
@@ -142,6 +147,11 @@ void ZeroDataParallel::leave_out_micro_batch(const std::function<torch::Tensor()
 }
 
 void ZeroDataParallel::share_weights() {
+  if (auto work = rows_->gather_pieces(weights_of_ranks_)) {
+    work->wait();
+    for (const Parameter& each : parameters_) each.tensor.unsafeGetTensorImpl()->bump_version();
+    return;
+  }
   std::vector<torch::Tensor> values;
   for (const OwnShard& own : own_) values.push_back(own.value);
   exchange(values, [this](int rank, const Shard& shard, const torch::Tensor& value) {

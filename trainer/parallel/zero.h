@@ -50,7 +50,8 @@ class ZeroDataParallel : public ShardedDataParallel {
   void finish_reducing();
 
   const Options options_;
-  std::vector<std::vector<std::size_t>> buckets_of_;  // of each parameter
+  std::vector<std::vector<std::size_t>> buckets_of_;          // of each parameter
+  std::vector<std::vector<torch::Tensor>> weights_of_ranks_;  // those that each rank updates
   TablePair tables_;
   bool reducing_ = false;
   std::size_t next_bucket_ = 0;

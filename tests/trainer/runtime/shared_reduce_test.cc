@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 #include "tests/support/catch.h"
 
@@ -167,6 +168,42 @@ TEST_CASE("thousands of all-reduces of changing sizes through shared memory keep
     }
   });
   CHECK(errors == std::vector<std::string>(kRanks));
+}
+
+// Of a rank without any, and of pieces that end within a chunk and are empty.
+TEST_CASE("rows of unequal lengths are gathered from the pieces they lie in") {
+  constexpr std::size_t kMost = 3 * Reduce::kChunkOfMore + 5;
+  const std::vector<std::vector<std::size_t>> lengths = {{7, 0, kMost, 1}, {}, {64, kMost / 2}};
+  for (const int ranks : {2, 3}) {
+    std::atomic<int> wrong = 0;
+    const auto errors = in_ranks(ranks, ranks > 2, [&](Reduce& reduce, int own) {
+      std::vector<std::vector<std::vector<uint8_t>>> memory(static_cast<std::size_t>(ranks));
+      std::vector<Reduce::Row> rows(memory.size());
+      const auto value = [](std::size_t rank, std::size_t piece, std::size_t i) {
+        return static_cast<uint8_t>(i * 31 + rank * 7 + piece + 1);
+      };
+      for (std::size_t rank = 0; rank < memory.size(); ++rank) {
+        for (const std::size_t length : lengths[rank]) memory[rank].emplace_back(length);
+        for (auto& piece : memory[rank])
+          rows[rank].push_back({reinterpret_cast<std::byte*>(piece.data()), piece.size()});
+        for (std::size_t piece = 0; std::cmp_equal(rank, own) && piece < memory[rank].size();
+             ++piece) {
+          for (std::size_t i = 0; i < memory[rank][piece].size(); ++i)
+            memory[rank][piece][i] = value(rank, piece, i);
+        }
+      }
+      reduce.gather_pieces(rows, kLong);
+      reduce.gather_pieces(rows, kLong);  // all slots are free again
+      for (std::size_t rank = 0; rank < memory.size(); ++rank) {
+        for (std::size_t piece = 0; piece < memory[rank].size(); ++piece) {
+          for (std::size_t i = 0; i < memory[rank][piece].size(); ++i)
+            wrong += memory[rank][piece][i] == value(rank, piece, i) ? 0 : 1;
+        }
+      }
+    });
+    CHECK(errors == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("ranks that reduce different things in shared memory are told of both") {
