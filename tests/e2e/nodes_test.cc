@@ -119,6 +119,31 @@ TEST_CASE("warm spares of two nodes take over together") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
+// Of what works on one machine alone: no line from each rank.
+TEST_CASE("what needs one machine is a warning of rank 0's on two, and the run is the same") {
+  const auto run_on_two = [](const Workspace& place, const Words& options) {
+    const int port = unused_port();
+    ChildProgram second(fixed_node(place, 1, port, options));
+    auto first = finish(fixed_node(place, 0, port, options));
+    CHECK(first.exit == 0);
+    CHECK(second.wait_exit(kPatience) == 0);
+    return first.err + second.err();
+  };
+  const auto times = [](const std::string& text, const std::string& part) {
+    int count = 0;
+    for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  };
+  const Unbroken one(2);
+  const Workspace divided, shared;
+  const std::string by_state = run_on_two(
+      divided, {"distributed_config.strategy=zero1", "trainer_config.ram_snapshots=true"});
+  CHECK(times(by_state, "trainer_config.ram_snapshots is off: each rank would copy its part") == 1);
+  CHECK(differences(one.snapshot(), divided.snapshot()) == Words{});
+  const std::string by_layers = run_on_two(shared, {"distributed_config.tensor=2"});
+  CHECK(times(by_layers, "ranks that share layers are on different machines") == 1);
+}
+
 TEST_CASE("a snapshot that only another node has stops the run instead of starting anew") {
   const Workspace first_place, second_place;
   succeed(launched(second_place, 2));

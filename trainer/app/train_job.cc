@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
@@ -137,7 +138,7 @@ MeshShape mesh_shape(const DistributedConfig& config, int world_size) {
 }
 
 void warn_of_far_neighbours(const DistributedConfig& config, const DistEnv& env, Log& log) {
-  if (env.single_node() || env.local_world_size % config.tensor == 0) return;
+  if (!env.is_main() || env.single_node() || env.local_world_size % config.tensor == 0) return;
   log.warning(fmt::format(
       "distributed_config.tensor={}: ranks that share layers are on different machines, and wait "
       "for each other four times per layer; use a divisor of the {} ranks per machine",
@@ -175,6 +176,14 @@ bool saves_shards(const Config& config, bool divided, const SnapshotFolder& fold
   if (needed) throw UserError(fmt::format("trainer_config.snapshot_shards: {}", why));
   log.info(fmt::format("Snapshots: rank 0 gathers the state and writes one file, because {}", why));
   return false;
+}
+
+/// The memory of one machine has the parts of its own ranks, of which no restart makes a snapshot.
+void leave_out_copies(TrainerConfig& config, const DistEnv& env, Log& log) {
+  if (!std::exchange(config.ram_snapshots, false) || !env.is_main()) return;
+  log.warning(
+      "trainer_config.ram_snapshots is off: each rank would copy its part to the memory of its own "
+      "machine, and a restart needs all of them in one; use trainer_config.snapshot_every");
 }
 
 void follow_rank_zero(SnapshotFolder& folder, ProcessGroup& group) {
@@ -280,6 +289,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
       folder.begin_run(config_to_json(config), samples, RoundFence::of_environment());
     const bool sharded = saves_shards(config, divided && !mesh.divides_model(), folder, group, log);
     if (sharded) follow_rank_zero(folder, group);
+    if (sharded && several_nodes) leave_out_copies(config.trainer, env, log);
     monitor.started("snapshot and data");
     return train_task(config, plan, group, {folder, remote.get(), sharded}, monitor, log, peers,
                       std::move(resume), *task, mesh);
