@@ -16,7 +16,7 @@ using Catch::Contains;
 using train::test::StoreServer;
 
 ChildOptions stored(const Workspace& place, const StoreServer& server, Words overrides = {}) {
-  overrides.emplace_back("trainer_config.snapshot_path=s3://bucket/runs/7/snapshot.pt");
+  overrides.emplace_back("trainer_config.snapshot_path=" + server.folder("runs/7/snapshot.pt"));
   overrides.emplace_back("trainer_config.snapshot_cache=cache");
   auto options = launched(place, 2, overrides);
   for (const auto& [name, value] : server.environment()) options.set[name] = value;
@@ -49,23 +49,25 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
 }
 
-TEST_CASE("a sharded run resumes from the store on a machine without any files") {
-  const StoreServer server("s3");
+TEST_CASE("a sharded run resumes from either store on a machine without any files") {
+  const std::string kind = GENERATE(as<std::string>(), "s3", "gs");
+  const StoreServer server(kind);
   const Workspace unbroken, place;
-  const Words halfway = joined(kSharded, {"trainer_config.max_steps=20"});
+  const std::string stored_at_20 = server.folder("runs/7/snapshot.pt.step-20");
   succeed(launched(unbroken, 2, kSharded));
-  succeed(stored(place, server, halfway));
+  succeed(stored(place, server, joined(kSharded, {"trainer_config.max_steps=20"})));
   for (const char* shard : {"snapshot.pt.step-20.0-of-2", "snapshot.pt.step-20.1-of-2"})
     CHECK(objects_in(server).contains(shard));
   std::filesystem::remove_all(place / "cache");
-  auto inspected = trainer(place, {"inspect", "s3://bucket/runs/7/snapshot.pt.step-20", "--json"});
+  auto inspected = trainer(place, {"inspect", stored_at_20, "--json"});
   for (const auto& [name, value] : server.environment()) inspected.set[name] = value;
   CHECK(nlohmann::json::parse(succeed(inspected).out).at("shards").size() == 2);
   const auto second = succeed(stored(place, server, kSharded));
   INFO(second.out << second.err);
-  CHECK_THAT(second.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK_THAT(second.out, Contains("Fetching " + stored_at_20));
   CHECK(order_of_steps(second.out) == range_of(21, 40));
-  CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
+  CHECK(differences(unbroken.snapshot(),
+                    place / ("cache/" + kind + "/bucket/runs/7/snapshot.pt")) == Words{});
 }
 
 TEST_CASE("a snapshot that lacks a shard in the store is skipped for the one before it") {
