@@ -147,8 +147,7 @@ double unsharded_gradients(const Config& config, const StateCounts& counts, int6
   double most = accumulates ? all : 0.0;
   for (const double full : {0.0, 1.0, 2.0}) {
     const double waiting =
-        accumulates ? all - std::max(0.0, full - 1) * bucket
-                    : std::min(all, std::min(1.0, full) * bucket + kFloat * counts.largest);
+        accumulates ? all : std::min(all, std::min(1.0, full) * bucket + kFloat * counts.largest);
     const double gone = all == 0 ? 0.0 : kept * std::min(1.0, full * bucket / all);
     most = std::max(most, waiting + std::max(1.0, full) * bucket - gone - logits);
   }
