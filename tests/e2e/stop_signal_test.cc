@@ -10,7 +10,8 @@
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/faults.h"
+#include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 #include "tests/support/loopback.h"
 
@@ -240,6 +241,67 @@ TEST_CASE("a signal ends a rank that still waits for the others") {
   rank_1.signal(SIGTERM);
   const int exit = rank_1.wait_exit();
   CHECK((exit == -SIGTERM || exit == 128 + SIGTERM));
+}
+
+TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been") {
+  const Workspace place;
+  const Unbroken unbroken(2);
+  {
+    ChildProgram job(launched(place, 2, {"trainer_config.save_every_steps=1000"}));
+    job.wait_for("Step 7 | Train", 1, kPatience);
+    ::kill(worker_pid(place, 1), SIGUSR1);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  succeed(launched(place, 2));
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("a signal during an evaluation breaks it off, and the resumed run makes it") {
+  const Workspace place;
+  const Unbroken unbroken(2);
+  std::string output;
+  {
+    ChildProgram job(launched(place, 2,
+                              {plan_of({"rank=0 step=17 phase=evaluation kind=slow value=300",
+                                        "rank=1 step=17 phase=evaluation kind=slow value=300"})}));
+    job.wait_for("Step 17 | Train", 1, kPatience);
+    job.signal(SIGTERM);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+    output = job.out();
+  }
+  output += succeed(launched(place, 2)).out;
+  INFO(output);
+  CHECK(evaluations_of(output) == evaluations_of(unbroken.out));
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("a signal during the last evaluation loses nothing: the next run makes and keeps it") {
+  const Workspace place;
+  const Unbroken unbroken(2);
+  {
+    ChildProgram job(launched(place, 2,
+                              {plan_of({"rank=0 step=40 phase=evaluation kind=slow value=300",
+                                        "rank=1 step=40 phase=evaluation kind=slow value=300"})}));
+    job.wait_for("Step 40 | Train", 1, kPatience);
+    job.signal(SIGTERM);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  CHECK(evaluations_of(succeed(launched(place, 2)).out).size() == 1);
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("SIGUSR2 asks how the run is doing") {
+  const Workspace place;
+  ChildProgram job(launched(place, 2, {"trainer_config.max_steps=100000"}));
+  job.wait_for("Step 7 | Train", 1, kPatience);
+  job.signal(SIGUSR2);
+  job.wait_for("Goodput ", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
 }
 
 }  // namespace

@@ -31,10 +31,6 @@ ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options) 
   return options;
 }
 
-std::string plan_of(const Words& faults) {
-  return "trainer_config.fault_plan=" + nlohmann::json(faults).dump();
-}
-
 std::string sync_probe() {
 #ifdef DDP_SYNC_PROBE
   return DDP_SYNC_PROBE;

@@ -17,9 +17,6 @@ bool gpus_are_faked();
 /// ranks. The ledgers go to ledger.json in the place.
 ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options);
 
-/// The word that plans `faults`.
-std::string plan_of(const Words& faults);
-
 /// A program that waits for a GPU once, in main().
 std::string sync_probe();
 

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/faults.h"
 #include "tests/gpu/gpu_job.h"
 
 namespace ddp::test {

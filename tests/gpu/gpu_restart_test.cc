@@ -9,7 +9,7 @@
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/faults.h"
 #include "tests/gpu/gpu_job.h"
 
 namespace ddp::test {
@@ -17,7 +17,6 @@ namespace {
 
 using Catch::Contains;
 
-const Words kTwentyRestarts = {"--max_restarts=20", "--healthy-after=0.01"};
 const Words kTwentyFourSteps = {"trainer_config.max_steps=24", "trainer_config.save_every_steps=3"};
 
 ChildOptions on_two_gpus(const Workspace& place, const Words& words) {

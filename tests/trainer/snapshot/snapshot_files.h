@@ -1,8 +1,12 @@
 // Snapshot files for tests.
 #pragma once
 
+#include <filesystem>
+#include <initializer_list>
+#include <set>
 #include <string>
 
+#include "tests/trainer/test_model.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/snapshot/state_buffer.h"
@@ -40,12 +44,30 @@ inline void publish(SnapshotFolder& folder, const SnapshotMeta& meta, const Name
   folder.publish(meta, buffer.tensors());
 }
 
+inline void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
+  for (const int64_t step : steps) publish(folder, sample_meta(step), sample_tensors());
+}
+
+inline SnapshotMeta evaluated(int64_t step, double loss) {
+  auto meta = sample_meta(step);
+  meta.last_eval = EvalRecord{step, loss, loss, ""};
+  return meta;
+}
+
 /// One file, without the others that a folder keeps.
 inline void save_snapshot(const std::string& path, const SnapshotMeta& meta,
                           const NamedTensors& tensors) {
   StateBuffer buffer(tensors);
   buffer.copy_from(tensors, nullptr);
   publish_safetensors(path, "", meta.to_metadata(), buffer.tensors());
+}
+
+/// The names of the files in `dir`.
+inline std::set<std::string> names_in(const TempDir& dir) {
+  std::set<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path()))
+    names.insert(file.path().filename());
+  return names;
 }
 
 }  // namespace ddp::train::test

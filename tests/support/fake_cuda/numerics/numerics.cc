@@ -13,7 +13,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,19 +20,21 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/support/fake_cuda/fake_cuda.h"
+#include "tests/support/fake_cuda/numerics/account.h"
+#include "tests/support/fake_cuda/numerics/formulas.h"
 
+namespace ddp::test::fake_cuda {
 namespace {
 
 using c10::IValue;
 using torch::jit::Stack;
 
-// Of this thread: whether it is inside a wrapped CUDA kernel, whose inner calls compute nothing ...
+// Above 0 while this thread is inside a wrapped CUDA kernel, whose inner calls compute nothing.
 thread_local int depth = 0;
-// ... or computes on the host.
+// Whether this thread computes on the host.
 thread_local bool computing = false;
 
 class Within {
@@ -170,114 +171,8 @@ void deliver(const std::vector<at::Tensor>& results, const std::vector<at::Tenso
   }
 }
 
-/// native_dropout(input, p, train), and the generator: its CPU kernel draws from the process's own.
-void dropout(Stack& stack) {
-  const at::Tensor input = stack[0].toTensor();
-  const double p = stack[1].toDouble();
-  const bool drops = stack[2].isNone() || stack[2].toBool();
-  at::Tensor mask = at::ones(input.sizes(), input.options().dtype(at::kBool));
-  if (drops) mask.bernoulli_(1.0 - p, stack[3].toGenerator());
-  const double scale = !drops ? 1.0 : p >= 1.0 ? 0.0 : 1.0 / (1.0 - p);
-  stack = {input.mul(mask).mul_(scale), mask};
-}
-
-/// Products with a wider result: there is no CPU kernel.
-at::Tensor wide_mm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
-  return at::mm(a.to(type), b.to(type));
-}
-at::Tensor& wide_addmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
-                       at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha,
-                       at::Tensor& out) {
-  return at::addmm_out(out, self, a.to(type), b.to(type), beta, alpha);
-}
-at::Tensor wide_bmm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
-  return at::bmm(a.to(type), b.to(type));
-}
-
-/// Of at::rms_norm: x and its scale are normalised together.
-std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                                                     at::IntArrayRef shape, const at::Tensor& rstd,
-                                                     const std::optional<at::Tensor>& weight,
-                                                     std::array<bool, 2> wanted) {
-  std::vector<int64_t> inner, outer;
-  for (int64_t i = 0; i < x.dim(); ++i)
-    (i < x.dim() - static_cast<int64_t>(shape.size()) ? outer : inner).push_back(i);
-  const at::Tensor normal = x * rstd;
-  const at::Tensor scaled = weight ? dy * *weight : dy;
-  at::Tensor dx, dweight;
-  if (wanted[0]) dx = rstd * (scaled - normal * (scaled * normal).mean(inner, /*keepdim=*/true));
-  if (wanted[1] && weight) dweight = outer.empty() ? dy * normal : (dy * normal).sum(outer);
-  return {dx, dweight};
-}
-
 const bool accounts = fakecuda_accounts() != 0;
 const bool computes = fakecuda_computes() != 0;
-
-/// Bytes in memory: what a broadcast repeats lies there once.
-uint64_t bytes_of(const at::Tensor& tensor) {
-  if (!on_device(tensor)) return 0;
-  uint64_t elements = 1;
-  for (int64_t i = 0; i < tensor.dim(); ++i)
-    elements *= tensor.stride(i) == 0 ? 1 : static_cast<uint64_t>(tensor.size(i));
-  return elements * tensor.element_size();
-}
-uint64_t bytes_of(const IValue& value) {
-  if (value.isTensor()) return bytes_of(value.toTensor());
-  uint64_t bytes = 0;
-  if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorVector()) bytes += bytes_of(tensor);
-  return bytes;
-}
-
-/// Of what an operator without results changes. Optimizers' gradients only with a scale.
-uint64_t written_bytes(const c10::FunctionSchema& schema, const std::vector<IValue>& arguments) {
-  uint64_t bytes = 0;
-  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
-    const c10::Argument& argument = schema.arguments()[i];
-    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    if (written && argument.name() != "grads") bytes += bytes_of(arguments[i]);
-  }
-  return bytes;
-}
-
-/// Of products and of attention; all others take no time of their own.
-uint64_t flops_of(const std::string& name, const std::vector<IValue>& arguments) {
-  const auto of_product = [&arguments](std::size_t first) {
-    const at::Tensor& a = arguments[first].toTensor();
-    return 2 * static_cast<uint64_t>(a.numel()) *
-           static_cast<uint64_t>(arguments[first + 1].toTensor().size(-1));
-  };
-  const auto of_causal_attention =
-      [&arguments](std::size_t query) {  // half of all pairs, two products
-        const at::Tensor& q = arguments[query].toTensor();
-        return 2 * static_cast<uint64_t>(q.numel()) *
-               static_cast<uint64_t>(arguments[query + 1].toTensor().size(-2));
-      };
-  if (name == "aten::mm" || name == "aten::bmm") return of_product(0);
-  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::_addmm_activation")
-    return of_product(1);
-  if (name == "aten::_scaled_dot_product_flash_attention") return of_causal_attention(0);
-  if (name == "aten::_scaled_dot_product_flash_attention_backward")
-    return of_causal_attention(1) * 5 / 2;
-  return 0;
-}
-
-/// Every tensor argument is read once, every result written once; `out` is written only.
-void account(const c10::OperatorHandle& op, const std::vector<IValue>& arguments,
-             const Stack& stack) {
-  const auto& schema = op.schema();
-  uint64_t bytes = 0;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!schema.arguments()[i].is_out()) bytes += bytes_of(arguments[i]);
-  }
-  const std::size_t results = stack.size() - schema.returns().size();
-  for (std::size_t i = results; i < stack.size(); ++i) bytes += bytes_of(stack[i]);
-  if (schema.returns().empty() && schema.name().ends_with('_'))
-    bytes += written_bytes(schema, arguments);
-  fakecuda_count(("op:" + schema.name()).c_str(), bytes);
-  if (const uint64_t flops = flops_of(schema.name(), arguments); flops > 0)
-    fakecuda_count(("flop:" + schema.name()).c_str(), flops);
-}
 
 /// A kernel of the CUDA key that also computes.
 class Wrapped final : public c10::OperatorKernel {
@@ -394,7 +289,7 @@ class WithoutNumbers final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const bool outermost = depth == 0 && !computing;
     if (outermost && computes) {
-      std::fprintf(stderr, "fake CUDA: %s has no CPU kernel; numerics.cc needs a formula for it\n",
+      std::fprintf(stderr, "fake CUDA: %s has no CPU kernel; formulas.cc needs one for it\n",
                    c10::toString(op.operator_name()).c_str());
       std::_Exit(2);
     }
@@ -494,3 +389,4 @@ const struct Install {
 } install;
 
 }  // namespace
+}  // namespace ddp::test::fake_cuda
