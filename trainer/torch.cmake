@@ -36,7 +36,7 @@ ddp_torch_room(ddp_data
     data/text/text_dataset.cc
     data/text/text_mixture.cc
     data/text/text_samples.cc
-    data/tokens/mixed_windows.cc
+    data/tokens/joined_windows.cc
     data/tokens/token_windows.cc
     data/weighted_order.cc)
 

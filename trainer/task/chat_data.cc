@@ -11,6 +11,7 @@
 #include "trainer/data/chat/chat_samples.h"
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/data/chat/conversations.h"
+#include "trainer/data/mixed_samples.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
@@ -157,8 +158,8 @@ class ChatData : public CausalData {
   ChatTemplate template_;
   ChatEncoder encoder_;
   std::vector<WeightedSource> sources_;
-  std::vector<ChatSamples> parts_;     // one for each source
-  std::unique_ptr<MixedChats> mixed_;  // of data_config.sources
+  std::vector<ChatSamples> parts_;                    // one for each source
+  std::unique_ptr<MixedSamples<ChatSamples>> mixed_;  // of data_config.sources
   ChatSamples evaluation_;
 };
 
@@ -232,14 +233,14 @@ ChatData::Conversations ChatData::open_source(const WeightedSource& source) {
 }
 
 void ChatData::mix() {
-  std::vector<MixedChats::Part> parts;
+  std::vector<MixedSamples<ChatSamples>::Part> parts;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     check_targets(sources_[i].path, parts_[i]);
     parts.push_back({&parts_[i], sources_[i].weight});
   }
   if (!config_.data.sources.empty())
-    mixed_ =
-        std::make_unique<MixedChats>(std::move(parts), static_cast<uint64_t>(config_.trainer.seed));
+    mixed_ = std::make_unique<MixedSamples<ChatSamples>>(
+        std::move(parts), static_cast<uint64_t>(config_.trainer.seed));
 }
 
 void ChatData::check_targets(const std::string& path, const ChatSamples& samples) const {

@@ -110,7 +110,7 @@ std::vector<std::string> TextData::describe_sources() const {
       fmt::format("{} unique; {} training samples, {} evaluation tokens{}", tokenizer().size(),
                   training().size(), data_.evaluation_tokens(),
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path);
-  const MixedWindows* mixed = data_.mixed();
+  const auto* mixed = data_.mixed();
   if (mixed == nullptr) {
     return {fmt::format("Data: {}: {}, {}", config_.data.path,
                         describe_used(*data_.parts().front()), counts)};

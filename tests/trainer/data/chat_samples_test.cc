@@ -12,6 +12,7 @@
 #include "trainer/data/chat/chat_packing.h"
 #include "trainer/data/chat/chat_samples.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/data/mixed_samples.h"
 
 namespace ddp::train {
 namespace {
@@ -87,11 +88,11 @@ TEST_CASE("rows of several sources are drawn by weight, each once before any com
   for (int32_t i = 0; i < 4; ++i) few.push_back(chat_of(1000 + 10 * i, 9, 3));
   for (int32_t i = 0; i < 20; ++i) many.push_back(chat_of(10 * i, 9, 3));
   const ChatSamples a(many, 8), b(few, 8);
-  const MixedChats mixed({{&a, 1.0}, {&b, 3.0}}, 7);
+  const MixedSamples<ChatSamples> mixed({{&a, 1.0}, {&b, 3.0}}, 7);
   REQUIRE(mixed.size() == 24);
   CHECK(mixed.samples_of(0) == 6);
   CHECK(mixed.samples_of(1) == 18);
-  const auto drawn = [](const MixedChats& source, int64_t epoch) {
+  const auto drawn = [](const MixedSamples<ChatSamples>& source, int64_t epoch) {
     std::vector<int64_t> all(static_cast<std::size_t>(source.size()));
     std::iota(all.begin(), all.end(), 0);
     const Batch batch = source.collate({all, epoch, false});
@@ -103,9 +104,9 @@ TEST_CASE("rows of several sources are drawn by weight, each once before any com
     for (const int64_t token : drawn(mixed, epoch)) ++times[token];
   CHECK(times.size() == 24);
   for (const auto& [token, count] : times) CHECK(count == (token < 1000 ? 3 : 45));
-  CHECK(drawn(mixed, 3) == drawn(MixedChats({{&a, 1.0}, {&b, 3.0}}, 7), 3));
-  CHECK(drawn(mixed, 3) != drawn(MixedChats({{&a, 1.0}, {&b, 3.0}}, 8), 3));
-  CHECK(mixed.fingerprint() != MixedChats({{&a, 1.0}, {&b, 2.0}}, 7).fingerprint());
+  CHECK(drawn(mixed, 3) == drawn(MixedSamples<ChatSamples>({{&a, 1.0}, {&b, 3.0}}, 7), 3));
+  CHECK(drawn(mixed, 3) != drawn(MixedSamples<ChatSamples>({{&a, 1.0}, {&b, 3.0}}, 8), 3));
+  CHECK(mixed.fingerprint() != MixedSamples<ChatSamples>({{&a, 1.0}, {&b, 2.0}}, 7).fingerprint());
 }
 
 TEST_CASE("the fingerprint of conversations depends on tokens, targets and rows") {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "trainer/data/chat/chat_packing.h"
-#include "trainer/data/rows.h"
 #include "trainer/runtime/files/sha256.h"
 
 namespace ddp::train {
@@ -25,6 +24,34 @@ int64_t targets_of(const EncodedChat& chat) {
 }
 
 }  // namespace
+
+ChatRows::ChatRows(int64_t block_size, const BatchRequest& request)
+    : inputs_(request.samples.size(), {block_size}, request.pinned),
+      targets_(request.samples.size(), {block_size}, request.pinned),
+      positions_(request.samples.size(), {block_size}, request.pinned) {}
+
+void ChatRows::fill(std::size_t row, const std::vector<const EncodedChat*>& chats) {
+  const auto inputs = inputs_[row], targets = targets_[row], positions = positions_[row];
+  std::ranges::fill(inputs, 0);
+  std::ranges::fill(targets, -1);
+  std::size_t at = 0;
+  for (const EncodedChat* chat : chats) {
+    for (std::size_t t = 0; t + 1 < chat->tokens.size(); ++t, ++at) {
+      inputs[at] = chat->tokens[t];
+      positions[at] = static_cast<int64_t>(t);
+      if (chat->is_target[t + 1]) targets[at] = chat->tokens[t + 1];
+    }
+    count_ += targets_of(*chat);
+  }
+  std::iota(positions.begin() + static_cast<std::ptrdiff_t>(at), positions.end(), 0);
+}
+
+Batch ChatRows::batch() const {
+  return {{{kInputs, inputs_.tensor()},
+           {kTargets, targets_.tensor()},
+           {kPositions, positions_.tensor()}},
+          count_};
+}
 
 ChatSamples::ChatSamples(std::vector<EncodedChat> chats, int64_t block_size)
     : block_size_(block_size) {
@@ -55,40 +82,17 @@ void ChatSamples::cut(EncodedChat& chat) {
   chat.is_target.resize(chat.tokens.size());
 }
 
-int64_t ChatSamples::fill(int64_t row, const RowSpans& to) const {
-  std::ranges::fill(to.inputs, 0);
-  std::ranges::fill(to.targets, -1);
-  std::size_t at = 0;
-  int64_t count = 0;
-  for (const std::size_t index : rows_[static_cast<std::size_t>(row)]) {
-    const EncodedChat& chat = chats_[index];
-    for (std::size_t t = 0; t + 1 < chat.tokens.size(); ++t, ++at) {
-      to.inputs[at] = chat.tokens[t];
-      to.positions[at] = static_cast<int64_t>(t);
-      if (chat.is_target[t + 1]) to.targets[at] = chat.tokens[t + 1];
-    }
-    count += targets_of(chat);
-  }
-  std::iota(to.positions.begin() + static_cast<std::ptrdiff_t>(at), to.positions.end(), 0);
-  return count;
-}
-
-template <typename Fill>
-Batch ChatSamples::batch_of(std::size_t rows, bool pinned, const Fill& fill) const {
-  Rows<int64_t> inputs(rows, {block_size_}, pinned);
-  Rows<int64_t> targets(rows, {block_size_}, pinned);
-  Rows<int64_t> positions(rows, {block_size_}, pinned);
-  int64_t target_count = 0;
-  for (std::size_t i = 0; i < rows; ++i)
-    target_count += fill(i, RowSpans{inputs[i], targets[i], positions[i]});
-  return {
-      {{kInputs, inputs.tensor()}, {kTargets, targets.tensor()}, {kPositions, positions.tensor()}},
-      target_count};
+void ChatSamples::fill(ChatRows& rows, std::size_t row, int64_t sample) const {
+  std::vector<const EncodedChat*> chats;
+  for (const std::size_t index : rows_[static_cast<std::size_t>(sample)])
+    chats.push_back(&chats_[index]);
+  rows.fill(row, chats);
 }
 
 Batch ChatSamples::collate(const BatchRequest& request) const {
-  return batch_of(request.samples.size(), request.pinned,
-                  [&](std::size_t i, const RowSpans& to) { return fill(request.samples[i], to); });
+  ChatRows made = rows(request);
+  for (std::size_t i = 0; i < request.samples.size(); ++i) fill(made, i, request.samples[i]);
+  return made.batch();
 }
 
 double ChatSamples::filled() const {
@@ -116,32 +120,6 @@ std::string ChatSamples::digest() const {
     sum.update("row");
   }
   return sum.hex();
-}
-
-namespace {
-
-WeightedOrder order_of(const std::vector<MixedChats::Part>& parts, uint64_t seed) {
-  std::vector<WeightedOrder::Part> sizes;
-  for (const auto& part : parts) sizes.push_back({part.samples->size(), part.weight});
-  return {std::move(sizes), seed};
-}
-
-}  // namespace
-
-MixedChats::MixedChats(std::vector<Part> parts, uint64_t seed)
-    : parts_(std::move(parts)), order_(order_of(parts_, seed)) {
-  Sha256 sum;
-  for (const Part& part : parts_)
-    sum.update(fmt::format("{} {}\n", part.samples->fingerprint(), part.weight));
-  fingerprint_ = sum.hex();
-}
-
-Batch MixedChats::collate(const BatchRequest& request) const {
-  return parts_.front().samples->batch_of(
-      request.samples.size(), request.pinned, [&](std::size_t i, const auto& to) {
-        const auto place = order_.at(request.samples[i], request.epoch);
-        return parts_[place.part].samples->fill(place.sample, to);
-      });
 }
 
 }  // namespace ddp::train

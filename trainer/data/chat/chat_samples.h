@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "trainer/data/chat/chat_encoding.h"
+#include "trainer/data/rows.h"
 #include "trainer/data/sample_source.h"
-#include "trainer/data/weighted_order.h"
 
 namespace ddp::train {
 
@@ -23,6 +22,21 @@ struct ChatCounts {
   int64_t used_positions = 0;  ///< Positions in all rows that hold a token.
 };
 
+/// A micro-batch of conversations that is being filled: inputs, targets and positions, int64
+/// [B, block_size].
+class ChatRows {
+ public:
+  ChatRows(int64_t block_size, const BatchRequest& request);
+
+  /// Row `row` holds `chats`, one after the other, then padding.
+  void fill(std::size_t row, const std::vector<const EncodedChat*>& chats);
+  Batch batch() const;
+
+ private:
+  Rows<int64_t> inputs_, targets_, positions_;
+  int64_t count_ = 0;
+};
+
 /// A sample is a row of conversations that do not see each other (kPositions), filled up with
 /// padding that is no target. A conversation of n tokens takes n - 1 positions: its last token is
 /// predicted only. Which conversations share a row depends on their lengths alone. Inputs, targets
@@ -34,6 +48,9 @@ class ChatSamples : public SampleSource {
 
   int64_t size() const override { return static_cast<int64_t>(rows_.size()); }
   Batch collate(const BatchRequest& request) const override;
+  ChatRows rows(const BatchRequest& request) const { return {block_size_, request}; }
+  /// Fills a row with sample `sample`.
+  void fill(ChatRows& rows, std::size_t row, int64_t sample) const;
   TargetCount targets() const override { return {block_size_, /*always=*/false}; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
@@ -44,49 +61,13 @@ class ChatSamples : public SampleSource {
   std::vector<int32_t> first_prompt() const;
 
  private:
-  friend class MixedChats;
-  struct RowSpans {
-    std::span<int64_t> inputs, targets, positions;
-  };
-  /// Of a batch: `fill(i, spans)` writes row i and returns its number of targets.
-  template <typename Fill>
-  Batch batch_of(std::size_t rows, bool pinned, const Fill& fill) const;
-
   void cut(EncodedChat& chat);
-  /// Returns the number of targets.
-  int64_t fill(int64_t row, const RowSpans& to) const;
   std::string digest() const;
 
   int64_t block_size_;
   std::vector<EncodedChat> chats_;
   std::vector<std::vector<std::size_t>> rows_;  ///< Indices into chats_.
   ChatCounts counts_;
-  std::string fingerprint_;
-};
-
-/// The rows of several sources, in the order of WeightedOrder. Conversations share a row with those
-/// of their own source.
-class MixedChats : public SampleSource {
- public:
-  struct Part {
-    const ChatSamples* samples;  ///< Outlives this; not empty.
-    double weight = 1.0;         ///< At least 0; one of them is above.
-  };
-  /// Of one block size.
-  MixedChats(std::vector<Part> parts, uint64_t seed);
-
-  int64_t size() const override { return order_.size(); }
-  Batch collate(const BatchRequest& request) const override;
-  TargetCount targets() const override { return parts_.front().samples->targets(); }
-  /// Of those of the sources and their weights.
-  const std::string& fingerprint() const override { return fingerprint_; }
-
-  /// Rows of a source in each epoch.
-  int64_t samples_of(std::size_t part) const { return order_.samples_of(part); }
-
- private:
-  std::vector<Part> parts_;
-  WeightedOrder order_;
   std::string fingerprint_;
 };
 

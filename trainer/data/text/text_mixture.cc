@@ -58,13 +58,13 @@ void TextMixture::open_sources(const DataConfig& config, std::unique_ptr<Tokeniz
 }
 
 void TextMixture::mix(const DataConfig& config, uint64_t seed) {
-  std::vector<MixedWindows::Part> training;
+  std::vector<MixedSamples<TrainingWindows>::Part> training;
   std::vector<const EvaluationWindows*> evaluation;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     training.push_back({&parts_[i]->training(), config.sources[i].weight});
     if (parts_[i]->evaluation().size() > 0) evaluation.push_back(&parts_[i]->evaluation());
   }
-  mixed_ = std::make_unique<MixedWindows>(std::move(training), seed);
+  mixed_ = std::make_unique<MixedSamples<TrainingWindows>>(std::move(training), seed);
   if (config.eval_path.empty() && !evaluation.empty())
     joined_ = std::make_unique<JoinedWindows>(std::move(evaluation));
 }

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/mixed_samples.h"
 #include "trainer/data/text/text_dataset.h"
-#include "trainer/data/tokens/mixed_windows.h"
+#include "trainer/data/tokens/joined_windows.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -30,14 +31,14 @@ class TextMixture {
   /// One for data_config.path, else one for each source.
   const std::vector<std::unique_ptr<TextDataset>>& parts() const { return parts_; }
   /// Null where there is one part.
-  const MixedWindows* mixed() const { return mixed_.get(); }
+  const MixedSamples<TrainingWindows>* mixed() const { return mixed_.get(); }
 
  private:
   void open_sources(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer);
   void mix(const DataConfig& config, uint64_t seed);
 
   std::vector<std::unique_ptr<TextDataset>> parts_;
-  std::unique_ptr<MixedWindows> mixed_;
+  std::unique_ptr<MixedSamples<TrainingWindows>> mixed_;
   std::unique_ptr<JoinedWindows> joined_;  // null: the evaluation data are those of the first part
 };
 

@@ -5,11 +5,14 @@
 
 #include "tests/support/catch.h"
 
+#include "trainer/data/mixed_samples.h"
 #include "trainer/data/tokens/memory_tokens.h"
-#include "trainer/data/tokens/mixed_windows.h"
+#include "trainer/data/tokens/token_windows.h"
 
 namespace ddp::train {
 namespace {
+
+using MixedWindows = MixedSamples<TrainingWindows>;
 
 MemoryTokens numbers(int32_t first, int32_t count) {
   std::vector<int32_t> tokens(static_cast<std::size_t>(count));
