@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainer/model/chunked_loss.h"
+#include "trainer/model/tensor_cost.h"
 #include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
@@ -250,13 +251,12 @@ torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& t
   return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }
 
-// As many rows of logits as fit into 256 MiB. Ranks that share a vocabulary communicate once a
-// chunk: all of them count with the largest share.
+// As many rows of logits as fit into kAutomaticLogitBytes. Ranks that share a vocabulary
+// communicate once a chunk: all of them count with the largest share.
 int64_t CausalModel::automatic_rows(int64_t bytes_per_logit) const {
-  constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
   const int64_t ranks = options_.ranks ? options_.ranks->size() : 1;
   const int64_t tokens = (vocab_size() + ranks - 1) / ranks;
-  return std::max<int64_t>(1, kAutomaticBytes / (bytes_per_logit * tokens));
+  return std::max<int64_t>(1, kAutomaticLogitBytes / (bytes_per_logit * tokens));
 }
 
 int64_t CausalModel::rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const {

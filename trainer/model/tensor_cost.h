@@ -1,6 +1,7 @@
 // What a training keeps on ranks that divide a model. No LibTorch in it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "trainer/model/training_cost.h"
@@ -21,7 +22,7 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
                                            int64_t stage);
 
 /// What the logits of a chunk may take with `loss_chunk_size: auto`, bytes.
-inline constexpr double kAutomaticLogitBytes = 256.0 * 1024 * 1024;
+inline constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
 /// Tokens of a chunk of the loss; 0: all in one piece, however many they are.
 double rows_of_chunk(const LossSizes& sizes);
