@@ -166,7 +166,7 @@ figure copies_in_memory "$(speed_of copies)"
 figure copies_made "$(last_match "$out/copies.txt" '[0-9]+ in memory')"
 
 train profiled "${half[@]}" "profile.start=$((steps / 2))" profile.steps=2
-figure communication "$(last_match "$out/profiled.txt" 'gradients on their way.*')"
+figure communication "$(last_match "$out/profiled.txt" 'gradients in flight.*')"
 figure operations "$("$python" scripts/bench/breakdown.py "$out/profiled/profile_rank_0.json" --steps 2 --most 5 2>/dev/null | awk 'NR > 1 && NF > 3 { print $4 " " $1 " ms" }' | paste -sd ';' | sed 's/;/; /g')"
 
 # A rank is killed; the others leave by themselves, and the next round goes on from the copy in memory.

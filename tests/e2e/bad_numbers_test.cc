@@ -46,7 +46,7 @@ TEST_CASE("rollbacks that lead nowhere end the run, with the reason and a good s
   INFO(run.out << run.err);
   CHECK(run.exit == 76);
   CHECK_THAT(run.err, Contains("Step 23: NaN or Inf") &&
-                          Contains("10 rollbacks in a row have not led beyond step 12") &&
+                          Contains("10 rollbacks in a row made no progress past step 12") &&
                           Contains("lower optimizer_config.learning_rate") &&
                           !Contains("restart 1 of 20"));
   CHECK(is_whole(place.snapshot()));

@@ -90,12 +90,12 @@ TEST_CASE("a reader that goes away, as head does, is said, and the run goes on")
   check_all_steps_in_file(place);
 }
 
-TEST_CASE("a finished run that is started again names words that make it go on, or begin anew") {
+TEST_CASE("a finished run that is started again names words that make it continue, or start over") {
   const Workspace place;
   succeed(alone(place, {"trainer_config.max_steps=5"}));
   const auto again = succeed(alone(place, {"trainer_config.max_steps=5"}));
   static const std::regex advice(
-      R"(To go on, add (trainer_config\.\S+) to the command; to begin anew, add (trainer_config\.\S+))");
+      R"(To continue, add (trainer_config\.\S+) to the command; to start over, add (trainer_config\.\S+))");
   std::smatch words;
   REQUIRE(std::regex_search(again.out, words, advice));
   const auto further = succeed(alone(place, {"trainer_config.max_steps=5", words[1]}));

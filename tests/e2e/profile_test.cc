@@ -50,7 +50,7 @@ TEST_CASE("a profile is a Chrome trace with the steps asked for, and changes no 
   const auto run = succeed(launched(profiled, 2, more));
   CHECK_THAT(run.out,
              Contains("Profile: " + profiled.path() + "/profile_rank_0.json, of steps 3 to 4"));
-  CHECK_THAT(run.out, Contains("Communication, step 4: gradients on their way for ") &&
+  CHECK_THAT(run.out, Contains("Communication, step 4: gradients in flight for ") &&
                           Contains(" ms exposed"));
   CHECK(differences(plain.snapshot(), profiled.snapshot()) == Words{});
   CHECK_THAT(run.err, !Contains("ERROR"));

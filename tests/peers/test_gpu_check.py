@@ -31,7 +31,7 @@ class GpuCheck(unittest.TestCase):
             self.assertLess(0.0 if figures[name] == "equal" else float(figures[name]), 0.01)
         for name in ("fp32", "bf16", "padded_vocabulary", "compressed", "copies_in_memory"):
             self.assertRegex(figures[name], r"^[\d.]+k? tok/s$")
-        self.assertRegex(figures["communication"], r"on their way for [\d.]+ ms, .* exposed$")
+        self.assertRegex(figures["communication"], r"in flight for [\d.]+ ms, .* exposed$")
         self.assertIn("aten::", figures["operations"])
 
     def test_programs_that_say_nothing_are_missing_figures(self):

@@ -234,10 +234,10 @@ std::unique_ptr<Tokenizer> tokenizer_of_tokens(const DataConfig& config,
   const fs::path beside = fs::path(first_file).parent_path() / "tokenizer.json";
   std::error_code ignored;
   if (fs::exists(beside, ignored)) return load_tokenizer(beside);
-  throw UserError(fmt::format(
-      "{}: has no tokenizer.json beside it (was trainer tokenize interrupted?); name the folder of "
-      "its tokenizer as data_config.tokenizer",
-      first_file));
+  throw UserError(
+      fmt::format("{}: has no tokenizer.json next to it (was trainer tokenize interrupted?); name "
+                  "the folder of its tokenizer as data_config.tokenizer",
+                  first_file));
 }
 
 std::unique_ptr<TokenSequence> open_tokens(const char* key, const std::vector<std::string>& files,

@@ -46,9 +46,9 @@ std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int
     further.push_back(fmt::format("trainer_config.max_steps={}", step + *config.max_steps));
   }
   return fmt::format(
-      "Nothing to train: {} is at step {}, epoch {}, the end by trainer_config.{}. To go on, add "
-      "{} "
-      "to the command; to begin anew, add trainer_config.snapshot_path={}",
+      "Nothing to train: {} is at step {}, epoch {}, the end set by trainer_config.{}. To "
+      "continue, "
+      "add {} to the command; to start over, add trainer_config.snapshot_path={}",
       config.snapshot_path, step, epoch, fmt::join(reached, " and "), fmt::join(further, " "),
       another_path(config.snapshot_path));
 }
@@ -57,9 +57,8 @@ std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t s
   const int64_t patience = config.early_stopping_patience.value_or(0);
   return fmt::format(
       "Nothing to train: {} is at step {}, where early stopping ended the run: {} evaluations "
-      "without progress. To go on, add trainer_config.early_stopping_patience={} to the command; "
-      "to "
-      "begin anew, add trainer_config.snapshot_path={}",
+      "without progress. To continue, add trainer_config.early_stopping_patience={} to the "
+      "command; to start over, add trainer_config.snapshot_path={}",
       config.snapshot_path, step, patience, 2 * patience, another_path(config.snapshot_path));
 }
 

@@ -34,8 +34,8 @@ std::string steps_text(int64_t first, int64_t last) {
 std::string communication_text(const SyncTimes& times, int64_t step) {
   const double all = times.communication_ms;
   return fmt::format(
-      "Communication, step {}: gradients on their way for {:.1f} ms, {:.1f} ms ({:.0f} %) of it "
-      "beside the backward pass of {:.1f} ms; {:.1f} ms exposed",
+      "Communication, step {}: gradients in flight for {:.1f} ms, {:.1f} ms ({:.0f} %) of it "
+      "alongside the backward pass of {:.1f} ms; {:.1f} ms exposed",
       step, all, times.overlap_ms, all > 0.0 ? 100.0 * times.overlap_ms / all : 0.0,
       times.backward_ms, std::max(0.0, all - times.overlap_ms));
 }

@@ -269,7 +269,7 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
     case BadStepPolicy::kRollback:
       if (!rollback_limit_.allows_another()) {
         throw FinalError(fmt::format(
-            "{}; {} rollbacks in a row have not led beyond step {}: training diverges; lower "
+            "{}; {} rollbacks in a row made no progress past step {}: training diverges; lower "
             "optimizer_config.learning_rate, set trainer_config.grad_norm_clip, or let "
             "trainer_config.bad_step_policy=skip pass over such steps; the last snapshot is {}",
             what, RollbackLimit::kMost, rollback_limit_.furthest(), folder_.path()));

@@ -235,7 +235,7 @@ void SnapshotKeeper::write(const Save& save) {
 }
 
 void SnapshotKeeper::check_copied_state(const StateBuffer& copy) {
-  if (!copy.finish_copy()) throw RunError("the GPU waits for a rank that is gone");
+  if (!copy.finish_copy()) throw RunError("the GPU waits for a rank that has exited");
   const std::string bad = first_non_finite(copy.tensors());
   {
     const std::lock_guard lock(mutex_);

@@ -148,7 +148,7 @@ void BertTask::check_resume(const std::map<std::string, std::string>& metadata,
   const auto theirs = metadata.find(kTokenizerState);
   if (theirs != metadata.end() && theirs->second == tokenizer_->state()) return;
   throw UserError(fmt::format(
-      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
+      "{} was trained with another vocabulary than {}; omit data_config.tokenizer to continue "
       "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
       "scratch",
       snapshot, config_.data.tokenizer));

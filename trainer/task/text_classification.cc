@@ -107,7 +107,7 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
     const std::string what = fmt::format("{}: line {}: {}", path, row.line, problem);
     if (config_.data.on_bad_sample == OnBadSample::kStop) {
       throw UserError(fmt::format(
-          "{}: {}; mend the row, or set data_config.on_bad_sample=skip to leave such rows out", key,
+          "{}: {}; fix the row, or set data_config.on_bad_sample=skip to skip such rows", key,
           what));
     }
     left_out_.push_back(what);

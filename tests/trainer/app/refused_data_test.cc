@@ -44,12 +44,12 @@ TEST_CASE("tokens that do not fit are refused in one line") {
   check_refused(on_bpe("data_config.format=text"), {"holds no .txt file"});
   check_refused(on_bpe("data_config.format=token"), {"did you mean"});
   check_refused(in_process(alone(place, {"data_config.format=tokens"})),
-                {"has no tokenizer.json beside it"});
+                {"has no tokenizer.json next to it"});
   fs::resize_file(place / "bpe/tokens_000000.bin", 900);
   check_refused(on_bpe("data_config.stride=1"), {"tokens_000000.bin: is cut short"});
   fs::remove(place / "bytes/tokenizer.json");
   check_refused(in_process(alone(place, {"data_config.path=bytes"})),
-                {"has no tokenizer.json beside it"});
+                {"has no tokenizer.json next to it"});
   CHECK_FALSE(fs::exists(place.snapshot()));
 }
 

@@ -23,10 +23,11 @@ TEST_CASE("a run is complete at its last epoch or its last step, whichever comes
 }
 
 TEST_CASE("a complete run that is started again names the words that make it go on") {
-  CHECK(nothing_to_train_text(limited(8, {}, "outputs/quickstart/snapshot.pt"), 1320, 8) ==
-        "Nothing to train: outputs/quickstart/snapshot.pt is at step 1320, epoch 8, the end by "
-        "trainer_config.max_epochs=8. To go on, add trainer_config.max_epochs=16 to the command; "
-        "to begin anew, add trainer_config.snapshot_path=outputs/quickstart/snapshot-new.pt");
+  CHECK(
+      nothing_to_train_text(limited(8, {}, "outputs/quickstart/snapshot.pt"), 1320, 8) ==
+      "Nothing to train: outputs/quickstart/snapshot.pt is at step 1320, epoch 8, the end set by "
+      "trainer_config.max_epochs=8. To continue, add trainer_config.max_epochs=16 to the command; "
+      "to start over, add trainer_config.snapshot_path=outputs/quickstart/snapshot-new.pt");
   CHECK_THAT(nothing_to_train_text(limited(100, 40, "a.b/snapshot"), 60, 2),
              Catch::Contains("add trainer_config.max_steps=100 to") &&
                  Catch::EndsWith("snapshot_path=a.b/snapshot-new"));

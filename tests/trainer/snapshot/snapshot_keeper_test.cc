@@ -125,7 +125,7 @@ TEST_CASE("a copy that waits for a rank that is gone is given up, and the next o
   }
   CHECK(run.keeper.counts().failed == 1);
   CHECK(run.folder.entries().empty());
-  CHECK_THAT(run.said(), Catch::Contains("the GPU waits for a rank that is gone"));
+  CHECK_THAT(run.said(), Catch::Contains("the GPU waits for a rank that has exited"));
   device.run();
   run.keeper.save(run.state(2), SaveReason::kFixed);
   run.keeper.wait();
