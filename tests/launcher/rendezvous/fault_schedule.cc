@@ -31,7 +31,9 @@ FaultSchedule::FaultSchedule(const ScheduleOptions& options, unsigned long seed)
     : random_(seed),
       verbose_(options.verbose),
       began_(std::chrono::duration<double>(Net::now().time_since_epoch()).count() - 3600) {
-  const int count = options.nodes > 0 ? options.nodes : number(2, 6);
+  Net::seed(seed);
+  const int count =
+      options.nodes > 0 ? options.nodes : number(options.least_nodes, options.most_nodes);
   nodes_.resize(static_cast<std::size_t>(count));
   min_nodes_ = options.min_nodes > 0 ? options.min_nodes : number(1, std::max(1, count / 2));
   const int most = number(0, 1) == 0 ? 1 : std::min(3, count);

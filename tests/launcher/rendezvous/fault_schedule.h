@@ -20,7 +20,8 @@
 namespace ddp::test {
 
 struct ScheduleOptions {
-  int nodes = 0;  // 0: 2 to 6
+  int nodes = 0;  // 0: drawn
+  int least_nodes = 2, most_nodes = 6;
   int min_nodes = 0;
   int endpoints = 0;  // 0: 1 to 3
   int files = -1;     // -1: in every second schedule

@@ -68,6 +68,16 @@ constexpr std::array kFound{
     Found{292'001'174},
 };
 
+void set_nodes(Options& options, const std::string& text) {
+  const auto dots = text.find("..");
+  if (dots == std::string::npos) {
+    options.nodes = std::stoi(text);
+  } else {
+    options.least_nodes = std::stoi(text);
+    options.most_nodes = std::stoi(text.substr(dots + 2));
+  }
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -78,7 +88,7 @@ Options parse(int argc, char** argv) {
     else if (arg.starts_with("--seed="))
       options.seed = value();
     else if (arg.starts_with("--nodes="))
-      options.nodes = static_cast<int>(value());
+      set_nodes(options, arg.substr(8));
     else if (arg.starts_with("--min-nodes="))
       options.min_nodes = static_cast<int>(value());
     else if (arg.starts_with("--endpoints="))

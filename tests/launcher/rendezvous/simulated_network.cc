@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <map>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,6 +35,7 @@ using Pair = std::pair<int, int>;
 struct State {
   SimulatedNetwork::Time now{std::chrono::hours(1)};
   int acting = 0;
+  std::mt19937_64 random{};
   bool progress = false;
   std::set<Pair> cut;
   std::set<int> dead;
@@ -86,6 +88,7 @@ SimulatedNetwork::Time SimulatedNetwork::now() { return state().now; }
 void SimulatedNetwork::advance_to(Time time) { state().now = std::max(state().now, time); }
 void SimulatedNetwork::turn_back_to(Time time) { state().now = time; }
 void SimulatedNetwork::act_as(int node) { state().acting = node; }
+void SimulatedNetwork::seed(unsigned long seed) { state().random.seed(seed); }
 std::string SimulatedNetwork::address_of(int node) {
   std::string text = "127.0.0.";
   return text.append(std::to_string(node + 1));
@@ -184,6 +187,12 @@ int __wrap_close(int fd) {
   state().waiting.erase(fd);
   if (state().ends.erase(fd) > 0) state().progress = true;
   return __real_close(fd);
+}
+
+ssize_t __wrap_getrandom(void* bytes, size_t size, unsigned) {
+  std::generate_n(static_cast<unsigned char*>(bytes), size,
+                  [] { return static_cast<unsigned char>(state().random()); });
+  return static_cast<ssize_t>(size);
 }
 
 std::chrono::steady_clock::time_point __wrap__ZNSt6chrono3_V212steady_clock3nowEv() {

@@ -19,6 +19,8 @@ class SimulatedNetwork {
 
   /// The node whose code runs from now on.
   static void act_as(int node);
+  /// Random names are the same from now on for the same seed.
+  static void seed(unsigned long seed);
   static std::string address_of(int node);
 
   /// Nothing passes between two nodes any more, neither bytes nor the end of a connection.
