@@ -57,34 +57,30 @@ std::vector<Lead> GroupRendezvous::leads() const {
 }
 
 // Nodes that come meanwhile are held.
-void GroupRendezvous::stand(std::vector<int> listeners) {
-  move_to(Stage::kStanding);
+void GroupRendezvous::stand() {
   holds_endpoint_ = true;
-  if (!listeners.empty()) watch_.set(search_.endpoints());
   watch_.take_change();
-  signpost_.listen(listeners);
   ask_around();
   decide();
 }
 
 void GroupRendezvous::decide() {
   if (watch_.take_change()) ask_around();
-  if (!candidacy_) return host_at_endpoint();
+  if (!candidacy_) return happen(GroupEvent::kMayHost);
   const auto now = Clock::now();
   const bool alone = settings_.rules.allow_minority && now >= candidacy_->since + 2 * patience_;
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), alone, now);
   const std::string unknown = alone ? "" : watch_.unknown();
-  if (step.kind == Newcomer::Step::Kind::kHost && unknown.empty()) return host_at_endpoint();
+  if (step.kind == Newcomer::Step::Kind::kHost && unknown.empty())
+    return happen(GroupEvent::kMayHost);
   if (step.kind != Newcomer::Step::Kind::kConnect) return note_standing(now, unknown);
-  move_to(Stage::kSearching);
-  search_.follow({step.place}, patience_);
-  take_search_results();
+  happen(GroupEvent::kNamed, "", step.place);
 }
 
 // A node that returns and is at no endpoint. Those whom it knows come first: at the endpoint there
 // may be a newcomer that knows nobody.
 void GroupRendezvous::heed_members() {
-  if (!candidacy_ || stage_ != Stage::kSearching || resuming_ || holds_endpoint_) return;
+  if (!candidacy_ || stage_ != Stage::kSearching || resumes() || holds_endpoint_) return;
   const auto now = Clock::now();
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), false, now);
   candidacy_->all_heard = step.kind == Newcomer::Step::Kind::kHost;
@@ -98,7 +94,7 @@ void GroupRendezvous::heed_members() {
 }
 
 bool GroupRendezvous::may_greet() const {
-  return !candidacy_ || resuming_ || search_.follows() || candidacy_->all_heard;
+  return !candidacy_ || resumes() || search_.follows() || candidacy_->all_heard;
 }
 
 // When a newcomer that waits has to be looked at again, whatever the others say.
@@ -142,7 +138,6 @@ void GroupRendezvous::host_at_endpoint() {
   host({.epoch = epoch_}, signpost_.take_listeners());
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   next_visit_ = Clock::now();
-  move_to(Stage::kSearching);
   search_.connect_to_self(search_.own().places().front());
   take_search_results();
 }
@@ -181,13 +176,13 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
 bool GroupRendezvous::watches_endpoints() const {
   if (settings_.rules.fixed_ranks || authority_->finds_first_host()) return false;
   const bool elsewhere = !at_endpoint_ || !settings_.more_endpoints.empty();
-  return stage_ == Stage::kStanding || (elsewhere && (coordinator_ || seeking_));
+  return stage_ == Stage::kStanding || (elsewhere && (coordinator_ || seeks()));
 }
 
 // A node that was started anew knows the endpoints only, and may have begun a job of its own there.
 void GroupRendezvous::visit_endpoint() {
   const bool hosts = coordinator_ && stage_ == Stage::kMember;
-  if (!watches_endpoints() || (!hosts && !seeking_)) return visit_.reset();
+  if (!watches_endpoints() || (!hosts && !seeks())) return visit_.reset();
   if (visit_) {
     visit_->handle({});
     for (const auto& finding : visit_->findings()) {

@@ -21,7 +21,7 @@ constexpr int kClaims = 50;
 }  // namespace
 
 void GroupRendezvous::connect() {
-  if (stage_ == Stage::kIdle) search();
+  if (stage_ == Stage::kIdle) happen(GroupEvent::kStart);
 }
 
 void GroupRendezvous::join() {
@@ -32,20 +32,15 @@ void GroupRendezvous::join() {
 }
 
 void GroupRendezvous::search() {
-  if (authority_->finds_first_host()) return seek();
   if (!candidacy_) ask_around();
-  if (holds_endpoint_ && search_.may_host()) return stand({});
-  if (holds_endpoint_) return wait_for_host();
-  move_to(Stage::kSearching);
   search_.begin();
   take_search_results();
 }
 
 // At an endpoint, where the host of the job that runs looks for nodes.
 void GroupRendezvous::wait_for_host() {
-  channel_.reset();
+  if (!candidacy_) ask_around();
   search_.rest();
-  move_to(Stage::kSearching);
   waits_since_ = Clock::now();
 }
 
@@ -53,19 +48,22 @@ void GroupRendezvous::wait_for_host() {
 
 // Messages on their way are sent again: to the job it is as if nothing had happened.
 void GroupRendezvous::reconnect(const std::string& why) {
-  channel_.reset();
-  resuming_ = true;
+  sought_ = Sought::kSameHost;
   reconnect_why_ = why;
-  move_to(Stage::kSearching);
-  search_.follow({search_.present()}, patience_);
+  follow(Place(search_.present()));
+}
+
+void GroupRendezvous::follow(const Place& place) {
+  channel_.reset();
+  search_.follow({place}, patience_);
   take_search_results();
 }
 
 void GroupRendezvous::retry() {
   if (!retry_at_ || Clock::now() < *retry_at_) return;
   retry_at_.reset();
-  if (resuming_) return reconnect(reconnect_why_);
-  if (stage_ == Stage::kSearching && search_.exhausted()) search();
+  if (resumes() || (stage_ == Stage::kSearching && search_.exhausted()))
+    happen(GroupEvent::kStart, reconnect_why_);
 }
 
 Status GroupRendezvous::status() const {
@@ -80,10 +78,12 @@ Status GroupRendezvous::status() const {
 
 // This node has no host.
 void GroupRendezvous::seek() {
-  move_to(Stage::kSeeking);
-  seeking_ = true;
+  sought_ = Sought::kNextHost;
   std::optional<Authority::Loss> loss;
   if (last_round_) {
+    rejoin();
+    // At once, though workers may take their time to stop: the other nodes look for their host.
+    if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
     // What was read just after this process had been suspended may be old.
     const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
     loss = {.last = *last_round_,
@@ -118,7 +118,7 @@ Authority::View GroupRendezvous::view() const {
 
 // Where a node that knows no host waits. Of nodes that have lost one, two may hold each other.
 std::optional<Place> GroupRendezvous::holder() const {
-  const bool waits = stage_ == Stage::kGreeting && !seeking_ && !resuming_ && !coordinator_;
+  const bool waits = stage_ == Stage::kGreeting && sought_ == Sought::kAnyHost && !coordinator_;
   return waits ? std::optional(search_.present()) : std::nullopt;
 }
 
@@ -154,69 +154,48 @@ void GroupRendezvous::find_host() {
   const auto now = known.now;
   const auto step = authority_->next(known);
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
-  if (step.kind == Authority::Step::Kind::kHost && now >= rests_until_) {
-    channel_.reset();
-    return take_over();
-  }
+  if (step.kind == Authority::Step::Kind::kHost && now >= rests_until_)
+    return happen(GroupEvent::kMayHost);
   if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
   if (step.kind != Authority::Step::Kind::kConnect) return;
   if (held && step.place == search_.present()) return;
-  channel_.reset();
-  move_to(Stage::kSearching);
-  search_.follow({step.place}, patience_);
-  take_search_results();
+  happen(GroupEvent::kNamed, "", step.place);
 }
 
 // The agent that was connected to hosts nothing.
 void GroupRendezvous::redirect(const Status& status) {
-  if (resuming_) {
-    heard_ = {};  // the others may have gone on already
-    return lose_host("it has left the job to another host");
-  }
-  if (seeking_ || !status.has_host() || status.hosts)
-    return leave_candidate("it does not host the rendezvous");
-  channel_.reset();
-  move_to(Stage::kSearching);
-  search_.follow({{status.address, status.port}}, patience_);
-  take_search_results();
+  if (resumes()) heard_ = {};  // the others may have gone on already
+  const bool elsewhere = status.has_host() && !status.hosts;
+  happen(elsewhere ? GroupEvent::kSentOn : GroupEvent::kNoHost,
+         resumes() ? "it has left the job to another host" : "it does not host the rendezvous",
+         {status.address, status.port});
 }
 
 // It did not become this node's host.
 void GroupRendezvous::leave_candidate(const std::string& why) {
   constexpr std::chrono::milliseconds kAvoided{500};
   channel_.reset();
-  if (seeking_) {
-    authority_->avoid(search_.present());
-    move_to(Stage::kSeeking);
-    return;
-  }
-  if (candidacy_) {
-    candidacy_->newcomer.avoid(search_.present(), Clock::now() + kAvoided);
-  }
-  if (candidacy_ && holds_endpoint_) {
-    move_to(Stage::kStanding);
-    return;
-  }
-  move_to(Stage::kSearching);
+  if (stage_ == Stage::kSeeking) return authority_->avoid(search_.present());
+  if (candidacy_) candidacy_->newcomer.avoid(search_.present(), Clock::now() + kAvoided);
+  if (stage_ == Stage::kStanding) return;
   search_.try_another(why);
   take_search_results();
 }
 
 void GroupRendezvous::take_search_results() {
-  constexpr std::chrono::milliseconds kRetry{20};
   if (stage_ != Stage::kSearching) return;
   if (auto listeners = search_.take_listeners(); !listeners.empty()) {
     if (settings_.local_addr.empty()) settings_.local_addr = search_.own().elsewhere();
     at_endpoint_ = true;
-    return stand(std::move(listeners));
+    watch_.set(search_.endpoints());
+    signpost_.listen(listeners);
+    return happen(GroupEvent::kListening);
   }
   if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
   if (search_.exhausted() && !retry_at_) {
-    if (seeking_ || (candidacy_ && holds_endpoint_ && !resuming_)) return leave_candidate("");
-    if (waits_since_) return;
-    if (resuming_ && search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
-    if (resuming_ && Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
-    retry_at_ = Clock::now() + kRetry;  // who sends nodes to a place need not know better at once
+    if (resumes() && search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
+    if (resumes() && Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
+    return happen(GroupEvent::kUnreachable);
   }
   if (!may_greet()) return;
   if (auto channel = search_.take_channel()) {
@@ -236,6 +215,7 @@ void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
 }
 
 void GroupRendezvous::take_over() {
+  channel_.reset();
   JobHistory history{.epoch = epoch_, .unused = unused_epoch_};
   if (last_round_) {
     const Round& last = last_round_->round;
@@ -249,7 +229,7 @@ void GroupRendezvous::take_over() {
   }
   authority_->hand_down(history);
   authority_->settle(/*hosts=*/true);
-  seeking_ = false;
+  sought_ = Sought::kAnyHost;
   if (last_round_) tell_note("this node hosts the rendezvous from now on");
   claims_left_ = authority_->finds_first_host() ? 0 : kClaims;
   claim_at_ = next_visit_ = Clock::now();
@@ -257,7 +237,6 @@ void GroupRendezvous::take_over() {
   coordinator_->set_place(place());
   holds_endpoint_ = false;
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
-  move_to(Stage::kSearching);
   search_.connect_to_self({reach(), succession_port_});
   take_search_results();
 }
@@ -274,14 +253,17 @@ void GroupRendezvous::step_down(const std::string& why) {
   holds_endpoint_ = at_endpoint_;
   coordinator_.reset();
   visit_.reset();
-  if (last_round_ || authority_->finds_first_host()) return lose_job(why);
+  lose_job(why, GroupEvent::kDeposed, later ? Place{later->address, later->port} : Place{});
+}
+
+// A node that has lost its host knows no address: the next host tells this one (take_directions).
+void GroupRendezvous::make_way(const Place& place) {
   search_.forbid_hosting();
   tell_note(
       fmt::format("the job {} runs already: this node waits to join it", settings_.rules.run_id));
-  // A node that has lost its host knows no address: the next host tells this one (take_directions).
-  wait_for_host();
-  if (later && !later->address.empty()) search_.follow({{later->address, later->port}}, patience_);
-  take_search_results();
+  search_.rest();
+  waits_since_ = Clock::now();
+  if (!place.address.empty()) follow(place);
 }
 
 // A newcomer that would have hosted a job of its own: the nodes of the other one ask here.
@@ -290,9 +272,7 @@ void GroupRendezvous::take_directions() {
     const bool idle = stage_ == Stage::kStanding ||
                       (waits_since_ && stage_ == Stage::kSearching && search_.is_idle());
     if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
-    move_to(Stage::kSearching);
-    search_.follow({{heard.address, heard.port}}, patience_);
-    take_search_results();
+    happen(GroupEvent::kNamed, "", {heard.address, heard.port});
   }
   if (waits_since_ && Clock::now() >= *waits_since_ + settings_.rules.join_timeout) {
     tell_end(fmt::format("the job {} runs already, and its host could not be reached within {}",
@@ -318,8 +298,8 @@ bool GroupRendezvous::was_alone() const {
 }
 
 void GroupRendezvous::say_hello() {
-  move_to(Stage::kGreeting);
-  if (!resuming_) heard_ = held_since_ = Clock::now();
+  happen(GroupEvent::kConnected);
+  if (!resumes()) heard_ = held_since_ = Clock::now();
   next_beat_ = Clock::now() + settings_.rules.heartbeat;
   own_numeric_ = channel_->local_address();
   if (!coordinator_) prepare_place();
@@ -341,8 +321,8 @@ void GroupRendezvous::say_hello() {
                        .epoch = epoch_,
                        .returned = returned_,
                        .alone = was_alone(),
-                       .session = resuming_ ? host_id_ : "",
-                       .received = resuming_ ? session_.received() : 0});
+                       .session = resumes() ? host_id_ : "",
+                       .received = resumes() ? session_.received() : 0});
 }
 
 void GroupRendezvous::enter(const Welcome& welcome) {
@@ -350,13 +330,13 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
   next_beat_ = Clock::now();
-  move_to(Stage::kMember);
+  happen(GroupEvent::kWelcome);
   authority_->settle(/*hosts=*/coordinator_ != nullptr);
-  seeking_ = false;
   candidacy_.reset();
   waits_since_.reset();
   hold_noted_ = false;
-  const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;
+  const bool resumed = std::exchange(sought_, Sought::kAnyHost) == Sought::kSameHost;
+  const bool left_behind = resumed && !welcome.resumed;
   if (welcome.resumed) {
     session_.confirm(welcome.received);
     for (const auto& text : session_.unconfirmed()) channel_->send_text(*text);

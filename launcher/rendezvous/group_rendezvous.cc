@@ -18,6 +18,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSeeOff = std::chrono::seconds(5);
+// Who sends nodes to a place need not know better at once.
+constexpr std::chrono::milliseconds kRetry{20};
 
 SearchSettings search_settings(const GroupSettings& settings) {
   const bool fixed = settings.rules.fixed_ranks;
@@ -55,13 +57,56 @@ GroupRendezvous::~GroupRendezvous() {
   }
 }
 
-// What the table of stages does not have is a defect, and no reason to end a job.
-void GroupRendezvous::move_to(Stage next) {
-  if (!may_follow(stage_, next)) {
-    tell_note(fmt::format("a defect of ddp-run, please report it: stage {} follows {}",
-                          name_of(next), name_of(stage_)));
+GroupSituation GroupRendezvous::situation() const {
+  return {.stage = stage_,
+          .sought = sought_,
+          .has_round = last_round_.has_value(),
+          .fixed_ranks = settings_.rules.fixed_ranks,
+          .authority_leads = authority_->finds_first_host(),
+          .may_host = search_.may_host(),
+          .holds_endpoint = holds_endpoint_,
+          .candidate = candidacy_.has_value(),
+          .waits = waits_since_.has_value()};
+}
+
+void GroupRendezvous::happen(GroupEvent event, const std::string& why, const Place& place) {
+  const GroupMove move = next_move(situation(), event);
+  stage_ = move.stage;
+  switch (move.action) {
+    case GroupAction::kNone:
+      return;
+    case GroupAction::kDefect:  // no reason to end a job
+      return tell_note(fmt::format("a defect of ddp-run, please report it: event {} in stage {}",
+                                   static_cast<int>(event),
+                                   kStageNames[static_cast<std::size_t>(stage_)]));
+    case GroupAction::kSearch:
+      return search();
+    case GroupAction::kStand:
+      return stand();
+    case GroupAction::kWait:
+      return wait_for_host();
+    case GroupAction::kFollow:
+      return follow(place);
+    case GroupAction::kTryAnother:
+      return leave_candidate(why);
+    case GroupAction::kTryLater:
+      retry_at_ = Clock::now() + kRetry;
+      return;
+    case GroupAction::kResume:
+      return reconnect(why);
+    case GroupAction::kLose:
+      return lose_host(why);
+    case GroupAction::kSeek:
+      return seek();
+    case GroupAction::kHost:
+      return host_at_endpoint();
+    case GroupAction::kTakeOver:
+      return take_over();
+    case GroupAction::kMakeWay:
+      return make_way(place);
+    case GroupAction::kOrphan:
+      return orphan();
   }
-  stage_ = next;
 }
 
 // ---- a job's course ---------------------------------------------------------------------------
@@ -193,7 +238,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
   if (verdict.over) {
-    move_to(Stage::kOver);
+    happen(GroupEvent::kEnd);
     // Excluded as a node: the others go on, under another host.
     if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
@@ -207,7 +252,7 @@ void GroupRendezvous::tell_note(const std::string& text) {
 }
 
 void GroupRendezvous::tell_end(const std::string& why) {
-  move_to(Stage::kOver);
+  happen(GroupEvent::kEnd);
   tell(failed_end(why));
 }
 
@@ -217,21 +262,18 @@ void GroupRendezvous::lose_host(const std::string& why, bool gone) {
       fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why));
 }
 
-void GroupRendezvous::lose_job(const std::string& text) {
+void GroupRendezvous::lose_job(const std::string& text, GroupEvent event, const Place& place) {
   channel_.reset();
-  resuming_ = false;
+  sought_ = Sought::kAnyHost;
   retry_at_.reset();
   lost_text_ = text;
-  if (!last_round_) return search();
+  happen(event, "", place);
+}
+
+void GroupRendezvous::orphan() {
   rejoin();
-  if (settings_.rules.fixed_ranks) {
-    move_to(Stage::kOrphaned);
-    round_is_lost_ = false;
-    return in_round_ ? void() : tell_end(lost_text_);
-  }
-  // At once, though workers may take their time to stop: the other nodes look for their host.
-  if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
-  seek();
+  round_is_lost_ = false;
+  if (!in_round_) tell_end(lost_text_);
 }
 
 // What runs here is no part of the job any more.
@@ -287,7 +329,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (channel_) handle_channel();
   if (channel_) keep_time();
   if (stage_ == Stage::kStanding) decide();
-  if (stage_ == Stage::kSeeking || (stage_ == Stage::kGreeting && seeking_)) find_host();
+  if (stage_ == Stage::kSeeking || (stage_ == Stage::kGreeting && seeks())) find_host();
 }
 
 // First of all: a host that has lost its place stops its workers before it does anything else.
@@ -313,8 +355,8 @@ void GroupRendezvous::handle_channel() {
     return;
   const std::string why = channel_->problem();
   const bool misunderstood = !channel_->peer_is_gone();  // it would send the same again
-  if (stage_ == Stage::kMember) return misunderstood ? lose_host(why) : reconnect(why);
-  leave_candidate(why);
+  if (stage_ == Stage::kMember && misunderstood) return lose_host(why);
+  happen(GroupEvent::kClosed, why);
 }
 
 void GroupRendezvous::keep_time() {
@@ -326,9 +368,7 @@ void GroupRendezvous::keep_time() {
   }
   note_hold(now);
   if (now - heard_ < patience_ || stage_ == Stage::kOver) return;
-  const std::string why = "it has been silent for " + seconds_text(patience_);
-  if (stage_ == Stage::kMember) return lose_host(why);
-  leave_candidate(why);
+  happen(GroupEvent::kSilent, "it has been silent for " + seconds_text(patience_));
 }
 
 std::optional<Clock::time_point> GroupRendezvous::deadline() const {
@@ -339,7 +379,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   consider(signpost_.deadline());
   consider(retry_at_);
   consider(hold_note_due());
-  if (seeking_ && rests_until_ > awake_) consider(rests_until_);
+  if (seeks() && rests_until_ > awake_) consider(rests_until_);
   consider(authority_->deadline());
   if (candidacy_) {
     consider(candidacy_->inquiry.deadline());

@@ -14,8 +14,8 @@
 #include "launcher/rendezvous/authority.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/coordinator.h"
+#include "launcher/rendezvous/group_policy.h"
 #include "launcher/rendezvous/group_settings.h"
-#include "launcher/rendezvous/group_stage.h"
 #include "launcher/rendezvous/host_search.h"
 #include "launcher/rendezvous/job_history.h"
 #include "launcher/rendezvous/last_round.h"
@@ -64,12 +64,13 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
     bool all_heard = false;  // the endpoint decides
   };
 
-  void move_to(Stage next);
+  GroupSituation situation() const;
+  void happen(GroupEvent event, const std::string& why = "", const Place& place = {});
   void search();
   void wait_for_host();
   void ask_around();
   std::vector<Lead> leads() const;
-  void stand(std::vector<int> listeners);
+  void stand();
   void decide();
   void heed_members();
   void note_standing(Clock::time_point now, const std::string& unknown);
@@ -79,6 +80,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void remember(const Round& round, bool took_part);
   void reconnect(const std::string& why);
   void retry();
+  void follow(const Place& place);
   void seek();
   void find_host();
   void prepare_place();
@@ -86,6 +88,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void redirect(const Status& status);
   void take_over();
   void step_down(const std::string& why);
+  void make_way(const Place& place);
   void take_directions();
   void visit_endpoint();
   bool watches_endpoints() const;
@@ -98,7 +101,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::string reach() const;
   void say(const ControlMessage& message);
   /// Whether this node has a host, connected or reconnecting.
-  bool has_host() const { return stage_ == Stage::kMember || resuming_; }
+  bool has_host() const { return stage_ == Stage::kMember || resumes(); }
+  bool resumes() const { return sought_ == Sought::kSameHost; }
+  bool seeks() const { return sought_ == Sought::kNextHost; }
   void leave_candidate(const std::string& why);
   void rejoin();
   void note_missing_token();
@@ -118,7 +123,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void begin_round();
   void receive(const Verdict& verdict);
   void lose_host(const std::string& why, bool gone = false);
-  void lose_job(const std::string& text);
+  void lose_job(const std::string& text, GroupEvent event = GroupEvent::kLost,
+                const Place& place = {});
+  void orphan();
   void lose_round();
   void keep_time();
   void tell(JobNews news) { news_.push_back(std::move(news)); }
@@ -130,6 +137,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::string id_;
   std::string member_;  // Hello::member
   Stage stage_ = Stage::kIdle;
+  Sought sought_ = Sought::kAnyHost;
   HostSearch search_;
   RoundStore store_;
   std::unique_ptr<Coordinator> coordinator_;
@@ -139,11 +147,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::string own_numeric_;  // this node's address in its last connection
   Session session_;          // with the host
   std::string host_id_;
-  bool resuming_ = false;  // the connection to the host is lost, but not the host yet
   std::optional<Clock::time_point> retry_at_;
   std::string reconnect_why_;
   std::unique_ptr<Authority> authority_;
-  bool seeking_ = false;    // the authority was asked for a host, and there is none yet
   bool host_gone_ = false;  // the lost host's machine refuses connections
   std::optional<Candidacy> candidacy_;
   bool holds_endpoint_ = false;  // signpost_ listens there

@@ -7,11 +7,12 @@
 //   - once nothing fails any more, all nodes that are left, but for spares, form one job again; in
 //   half of the schedules with files all nodes return, and form it within 120 s
 //   - no node ends as if the job had succeeded before all workers of one round have
-//   - no node changes its stage as GroupStage does not allow
+//   - nothing happens to a node that its stage does not allow (group_policy.h)
 //   - a node that waits sleeps: it does not ask again and again to be woken at a time that has
 //   passed
 // The nodes' sockets are in a network namespace of this process, where that is permitted.
-//   simulate_faults [--schedules=N] [--seconds=N] [--seed=N] [--nodes=N] [--min-nodes=N]
+//   simulate_faults [--schedules=N] [--seconds=N] [--seed=N] [--nodes=N|LEAST..MOST]
+//   [--min-nodes=N]
 //                   [--endpoints=N] [--files=0|1] [--spares=N] [--returns=0|1] [--lost-rack]
 //                   [--found] [--verbose]
 // --seconds: begins no further schedule after so long. --lost-rack: 130 nodes, of which half of the
