@@ -109,8 +109,9 @@ Authority::View GroupRendezvous::view() const {
       view.followers.push_back(hello);
     }
   }
-  if (!visit_) return view;
-  for (const auto& finding : visit_->findings()) {
+  std::vector<Inquiry::Finding> found = callers_;
+  if (visit_) found.insert(found.end(), visit_->findings().begin(), visit_->findings().end());
+  for (const auto& finding : found) {
     if (can_follow(finding.status.epoch, epoch)) view.endpoints.push_back(finding);
   }
   return view;
@@ -266,12 +267,16 @@ void GroupRendezvous::make_way(const Place& place) {
   if (!place.address.empty()) follow(place);
 }
 
-// A newcomer that would have hosted a job of its own: the nodes of the other one ask here.
+// A newcomer that would have hosted a job of its own: the nodes of the other one ask here. So does
+// the present host of a node that has lost an earlier one.
 void GroupRendezvous::take_directions() {
+  callers_.clear();
   for (const Status& heard : signpost_.take_heard()) {
     const bool idle = stage_ == Stage::kStanding ||
                       (waits_since_ && stage_ == Stage::kSearching && search_.is_idle());
-    if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
+    if (heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
+    callers_.push_back({{heard.address, heard.port}, Inquiry::Found::kAnswer, heard});
+    if (!idle) continue;
     happen(GroupEvent::kNamed, "", {heard.address, heard.port});
   }
   if (waits_since_ && Clock::now() >= *waits_since_ + settings_.rules.join_timeout) {

@@ -159,7 +159,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   bool members_read_ = false;
   bool returned_ = false;  // epoch_ is that agent's
   EndpointWatch watch_;
-  std::optional<Inquiry> visit_;  // asks at the endpoints while hosting elsewhere
+  std::optional<Inquiry> visit_;           // asks at the endpoints while hosting elsewhere
+  std::vector<Inquiry::Finding> callers_;  // hosts that have just asked here
   Clock::time_point next_visit_{};
   bool at_endpoint_ = false;
   std::optional<Clock::time_point> waits_since_;  // since when a newcomer waits for the host

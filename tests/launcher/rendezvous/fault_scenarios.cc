@@ -227,4 +227,28 @@ void FaultSchedule::return_with_older_files() {
   require(well, "nodes that are back with older files form no job with the one that was there");
 }
 
+// The host at the endpoint is cut off, and the others of its round are lost one after the other:
+// those that go on were spares. The host knows none of them, but they ask at its endpoint.
+void FaultSchedule::hear_of_a_host_of_strangers() {
+  constexpr int kFirst = 0;
+  for (int i = 0; i < places(); ++i) start(i);
+  pass(seconds(10));
+  require(running_round() == places(), "the first round has not begun");
+  for (int i = places(); i < count(); ++i) start(i);
+  pass(seconds(10));
+  for (int i = 1; i < count(); ++i) Net::cut(kFirst, i);
+  for (int lost = 1; lost < places(); ++lost) {
+    const int left = std::min(places(), count() - lost);
+    const bool well = pass_until(Net::now() + seconds(60),
+                                 [&] { return running_round() == left && !nodes_[kFirst].round; });
+    require(well, "the others have not gone on");
+    kill(lost);
+  }
+  pass(seconds(30));
+  Net::heal_all();
+  const int left = count() - places() + 1;
+  const bool well = pass_until(Net::now() + seconds(60), [&] { return running_round() == left; });
+  require(well, "a node without a host does not heed the one that asks at its endpoint");
+}
+
 }  // namespace ddp::test

@@ -50,6 +50,7 @@ class FaultSchedule {
   void wake_at_former_host();
   void lose_host_before_its_round();
   void return_with_older_files();
+  void hear_of_a_host_of_strangers();
   /// After run(): whether the nodes that were left formed a job.
   bool went_on() const { return went_on_; }
 

@@ -172,6 +172,10 @@ int repeat_found(Options options) {
     options.nodes = 4;
     options.files = 1;
     FaultSchedule(options, 1).return_with_older_files();
+    options.nodes = 5;
+    options.spares = 2;
+    options.files = 0;
+    FaultSchedule(options, 1).hear_of_a_host_of_strangers();
   } catch (const BrokenRule& error) {
     ++broken;
     fmt::print(stderr, "{}\n", error.what());
