@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <climits>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "launcher/rendezvous/control_fields.h"
 
 namespace ddp::launch {
 namespace {
 
-using ControlJson = nlohmann::json;
-
 constexpr std::size_t kLongestText = 4096;
-constexpr std::size_t kLongestRead = 4 * kLongestText;  // invalid bytes have become U+FFFD
 constexpr std::size_t kLongestOfOthers = 256;
 constexpr std::size_t kLongestProgress = 300;
 constexpr std::size_t kMostAgreed = 16;
@@ -38,61 +36,6 @@ long long in_ms(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-// Reads typed fields; throws std::invalid_argument where one is absent, of another type, or out of
-// range.
-class Fields {
- public:
-  explicit Fields(const ControlJson& object) : object_(object) {
-    if (!object.is_object()) throw std::invalid_argument("not an object");
-  }
-  std::string text(const char* name) const {
-    const auto* value = find(name);
-    if (!value->is_string() || value->get_ref<const std::string&>().size() > kLongestRead)
-      throw std::invalid_argument(name);
-    return *value;
-  }
-  long long number(const char* name, long long low, long long high) const {
-    const auto* value = find(name);
-    if (!value->is_number_integer()) throw std::invalid_argument(name);
-    const auto number = value->get<long long>();
-    if (number < low || number > high) throw std::invalid_argument(name);
-    return number;
-  }
-  int integer(const char* name, int low, int high) const {
-    return static_cast<int>(number(name, low, high));
-  }
-  double real(const char* name) const {
-    const auto* value = find(name);
-    if (!value->is_number()) throw std::invalid_argument(name);
-    return *value;
-  }
-  bool flag(const char* name) const {
-    const auto* value = find(name);
-    if (!value->is_boolean()) throw std::invalid_argument(name);
-    return *value;
-  }
-  std::chrono::milliseconds time(const char* name) const {
-    constexpr long long kYear = 365LL * 24 * 3600 * 1000;
-    return std::chrono::milliseconds(number(name, 0, 100 * kYear));
-  }
-  const ControlJson& list(const char* name, std::size_t most) const {
-    const auto* value = find(name);
-    if (!value->is_array() || value->size() > most) throw std::invalid_argument(name);
-    return *value;
-  }
-  const ControlJson& object(const char* name) const { return *find(name); }
-  bool has(const char* name) const { return object_.find(name) != object_.end(); }
-
- private:
-  const ControlJson* find(const char* name) const {
-    const auto found = object_.find(name);
-    if (found == object_.end()) throw std::invalid_argument(name);
-    return &*found;
-  }
-
-  const ControlJson& object_;
-};
-
 constexpr int kMostNodes = 100'000;
 constexpr int kMostRanks = 10'000'000;
 constexpr long long kLastEpoch = LLONG_MAX / 2;
@@ -101,7 +44,7 @@ ControlJson exit_json(const ExitStatus& exit) {
   return {{"code", exit.code}, {"signal", exit.signal}};
 }
 
-ExitStatus exit_of(const Fields& fields) {
+ExitStatus exit_of(const ControlFields& fields) {
   return {fields.integer("code", 0, 255), fields.integer("signal", 0, 64)};
 }
 
@@ -121,12 +64,12 @@ ControlJson failure_to_json(const ProcessFailure& failure, std::size_t longest =
 }
 
 ProcessFailure failure_of_json(const ControlJson& object) {
-  const Fields fields(object);
+  const ControlFields fields(object);
   ProcessFailure failure;
   failure.local_rank = fields.integer("local_rank", ProcessFailure::kNoRank, kMostRanks);
   failure.rank = fields.integer("rank", ProcessFailure::kNoRank, kMostRanks);
   failure.pid = fields.integer("pid", 0, INT_MAX);
-  failure.exit = exit_of(Fields(fields.object("exit")));
+  failure.exit = exit_of(ControlFields(fields.object("exit")));
   failure.last_stderr = fields.text("stderr");
   failure.cause = fields.text("cause");
   failure.hang = fields.text("hang");
@@ -147,7 +90,7 @@ ControlJson failures_json(const std::vector<ProcessFailure>& failures) {
   return list;
 }
 
-std::vector<ProcessFailure> failures_of(const Fields& fields) {
+std::vector<ProcessFailure> failures_of(const ControlFields& fields) {
   std::vector<ProcessFailure> failures;
   for (const auto& object : fields.list("failures", kMostFailures))
     failures.push_back(failure_of_json(object));
@@ -164,10 +107,10 @@ ControlJson tally_json(const RestartTally& tally) {
           {"same", tally.same}};
 }
 
-RestartTally tally_of(const Fields& fields) {
+RestartTally tally_of(const ControlFields& fields) {
   RestartTally tally;
   tally.last = {fields.integer("rank", ProcessFailure::kNoRank, kMostRanks),
-                exit_of(Fields(fields.object("exit"))), fields.time("lived_ms"),
+                exit_of(ControlFields(fields.object("exit"))), fields.time("lived_ms"),
                 fields.text("progress")};
   tally.unhealthy = fields.integer("unhealthy", 0, INT_MAX - 1);
   tally.quick = fields.integer("quick", 0, INT_MAX - 1);
@@ -184,7 +127,7 @@ ControlJson agreed_json(const std::map<std::string, std::string>& agreed) {
 std::map<std::string, std::string> agreed_of(const ControlJson& object) {
   if (!object.is_object() || object.size() > kMostAgreed) throw std::invalid_argument("agreed");
   std::map<std::string, std::string> agreed;
-  const Fields fields(object);
+  const ControlFields fields(object);
   for (const auto& [option, value] : object.items()) agreed[option] = fields.text(option.c_str());
   return agreed;
 }
@@ -204,19 +147,19 @@ ControlJson pace_json(const NodePace& pace) {
           {"phases", phases}};
 }
 
-PaceTimes pace_times_of(const Fields& fields, const char* name) {
+PaceTimes pace_times_of(const ControlFields& fields, const char* name) {
   const auto& pair = fields.list(name, 2);
   if (pair.size() != 2 || !pair[0].is_number() || !pair[1].is_number())
     throw std::invalid_argument(name);
   return {pair[0].get<double>(), pair[1].get<double>()};
 }
 
-NodePace pace_of(const Fields& fields) {
+NodePace pace_of(const ControlFields& fields) {
   NodePace pace{.node = fields.integer("node", 0, kMostNodes),
                 .host = fields.text("host"),
                 .step_seconds = fields.real("step_seconds")};
   for (const auto& object : fields.list("phases", kMostPhases)) {
-    const Fields one(object);
+    const ControlFields one(object);
     pace.phases.push_back({one.text("phase"), one.integer("slowest_rank", 0, kMostRanks),
                            pace_times_of(one, "slowest"), pace_times_of(one, "others"),
                            one.integer("other_ranks", 0, kMostRanks)});
@@ -229,7 +172,7 @@ ControlJson straggler_json(const Straggler& straggler) {
           {"phase", straggler.phase}, {"seconds", straggler.seconds}, {"others", straggler.others}};
 }
 
-Straggler straggler_of(const Fields& fields) {
+Straggler straggler_of(const ControlFields& fields) {
   return {fields.integer("rank", 0, kMostRanks),
           fields.integer("node", 0, kMostNodes),
           fields.text("host"),
@@ -238,10 +181,11 @@ Straggler straggler_of(const Fields& fields) {
           fields.real("others")};
 }
 
-Alive alive_of(const Fields& fields) {
+Alive alive_of(const ControlFields& fields) {
   Alive alive{.received = fields.number("received", 0, kLastEpoch)};
-  if (fields.has("pace")) alive.pace = pace_of(Fields(fields.object("pace")));
-  if (fields.has("straggler")) alive.straggler = straggler_of(Fields(fields.object("straggler")));
+  if (fields.has("pace")) alive.pace = pace_of(ControlFields(fields.object("pace")));
+  if (fields.has("straggler"))
+    alive.straggler = straggler_of(ControlFields(fields.object("straggler")));
   return alive;
 }
 
@@ -350,7 +294,7 @@ struct Writer {
   }
 };
 
-Hello hello_of(const Fields& f) {
+Hello hello_of(const ControlFields& f) {
   Hello hello;
   hello.id = f.text("id");
   hello.run_id = f.text("run_id");
@@ -375,7 +319,7 @@ Hello hello_of(const Fields& f) {
   return hello;
 }
 
-Round round_of(const Fields& f) {
+Round round_of(const ControlFields& f) {
   Round round;
   round.info.epoch = f.number("epoch", 0, kLastEpoch);
   round.info.job = f.text("job");
@@ -389,16 +333,16 @@ Round round_of(const Fields& f) {
   round.info.master_addr = f.text("master_addr");
   round.info.master_port = f.integer("master_port", 1, 65535);
   for (const auto& object : f.list("successors", kMaxSuccessors)) {
-    const Fields one(object);
+    const ControlFields one(object);
     round.successors.push_back({one.integer("node", 0, INT_MAX), one.text("address"),
                                 one.integer("port", 0, 65535), one.text("member")});
   }
-  round.tally = tally_of(Fields(f.object("tally")));
+  round.tally = tally_of(ControlFields(f.object("tally")));
   round.changes = f.integer("changes", 0, INT_MAX - 1);
   return round;
 }
 
-Status status_of(const Fields& f) {
+Status status_of(const ControlFields& f) {
   Status status;
   status.id = f.text("id");
   status.run_id = f.text("run_id");
@@ -409,7 +353,7 @@ Status status_of(const Fields& f) {
   return status;
 }
 
-Verdict verdict_of(const Fields& f) {
+Verdict verdict_of(const ControlFields& f) {
   Verdict verdict;
   verdict.over = f.flag("over");
   verdict.outcome =
@@ -422,7 +366,7 @@ Verdict verdict_of(const Fields& f) {
 }
 
 std::optional<ControlMessage> message_of(const ControlJson& object) {
-  const Fields f(object);
+  const ControlFields f(object);
   const std::string type = f.text("type");
   if (type == "alive") return alive_of(f);
   if (type == "accepted") return Accepted{f.number("epoch", 0, kLastEpoch)};

@@ -1,6 +1,7 @@
-// What is pasted from other launchers, or at the wrong place.
+// What is pasted from torchrun and other launchers, or at the wrong place.
 #include "launcher/cli/launch_config.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,59 @@ std::string refusal(const Words& words) {
     return error.what();
   }
   return "(accepted)";
+}
+
+TEST_CASE("every option of torchrun is accepted, in both spellings") {
+  const std::vector<std::string> options{"--nnodes=1",
+                                         "--nproc-per-node=2",
+                                         "--rdzv-backend=static",
+                                         "--rdzv-endpoint=localhost:29400",
+                                         "--rdzv-id=a",
+                                         "--rdzv-conf=timeout=60",
+                                         "--standalone",
+                                         "--max-restarts=3",
+                                         "--monitor-interval=0.5",
+                                         "--start-method=fork",
+                                         "--event-log-handler=null",
+                                         "--role=trainer",
+                                         "--module",
+                                         "--no-python",
+                                         "--run-path",
+                                         "--log-dir=logs",
+                                         "--redirects=3",
+                                         "--tee=3",
+                                         "--log-line-prefix-template=${rank}",
+                                         "--local-ranks-filter=0",
+                                         "--duplicate-stdout-filters=a",
+                                         "--duplicate-stderr-filters=a",
+                                         "--node-rank=0",
+                                         "--master-addr=localhost",
+                                         "--master-port=29500",
+                                         "--local-addr=localhost",
+                                         "--logs-specs=default",
+                                         "--numa-binding=node",
+                                         "--signals-to-handle=SIGTERM",
+                                         "--shutdown-timeout=30",
+                                         "--virtual-local-rank",
+                                         "--print-completion=bash",
+                                         "--help"};
+  CHECK(options.size() == 33);
+  for (const std::string& option : options) {
+    std::string other = option;
+    std::replace(other.begin() + 2, other.begin() + std::min(option.size(), option.find('=')), '-',
+                 '_');
+    CHECK(refusal({option.c_str(), "x"}) == "(accepted)");
+    CHECK(refusal({other.c_str(), "x"}) == "(accepted)");
+  }
+}
+
+TEST_CASE("what torch.distributed.launch took is taken, and changes nothing") {
+  const auto config =
+      taken({"--nproc_per_node=2", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1",
+             "--master_port=29511", "--use_env", "train.py", "--local_rank", "0"});
+  CHECK(config.hints.empty());
+  CHECK(config.nproc_per_node == "2");
+  CHECK(config.program_args == std::vector<std::string>{"--local_rank", "0"});
 }
 
 TEST_CASE("an option of another launcher is answered with what to write here") {
