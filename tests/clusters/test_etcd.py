@@ -1,7 +1,7 @@
 """Jobs whose host and epochs are in a real etcd, on this machine: agents that are killed and paused, an etcd that stops and
 starts again, TLS and passwords, and what users get wrong.
 
-Each worker appends a line to a common file every 50 ms (test_faults.Job's ledger). Needs etcd and etcdctl; skipped by name
+Each worker appends a line to a common file every 50 ms (ledger_job.Job's ledger). Needs etcd and etcdctl; skipped by name
 otherwise.
 """
 
@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/support"))
 import etcd_server  # noqa: E402
+import ledger_job  # noqa: E402
 import network_hosts as net  # noqa: E402
-import test_faults  # noqa: E402
 
 DDP_RUN = str(net.DDP_RUN)
 LEASE = 3
@@ -40,11 +40,11 @@ class LocalNode(net.Node):
         self.text, self.read_to = "", 0
 
 
-class LocalJob(test_faults.Job):
+class LocalJob(ledger_job.Job):
     conf = CONF
 
     def start(self, i, *more):
-        worker = f"LEDGER={self.ledger} LEDGER_NODE={i}; {test_faults.LEDGER}"
+        worker = f"LEDGER={self.ledger} LEDGER_NODE={i}; {ledger_job.LEDGER}"
         if i in self.nodes:
             self.past.append(self.nodes[i])
         self.nodes[i] = LocalNode(self.nnodes, self.endpoints, *self.more, *more, program=["--no-python", "sh", "-c", worker],

@@ -1,5 +1,5 @@
 """One job, never two, with etcd as the authority: four nodes and an etcd cluster of three, each with an address and links of
-its own (see test_faults.py). DDP_ETCD_SEQUENCES (5) random sequences of faults from DDP_FAULT_SEED (1) on. Needs root, ip(8)
+its own (see ledger_job.py). DDP_ETCD_SEQUENCES (5) random sequences of faults from DDP_FAULT_SEED (1) on. Needs root, ip(8)
 and etcd; skipped by name otherwise.
 """
 
@@ -17,15 +17,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/support"))
 import etcd_server  # noqa: E402
+import ledger_job  # noqa: E402
 import network_hosts as net  # noqa: E402
-import test_faults  # noqa: E402
+import test_random_faults  # noqa: E402
 from network_hosts import address  # noqa: E402
 
 NODES, SERVERS = range(4), range(4, 7)
 HOSTS = 7
 
 
-class EtcdJob(test_faults.Job):
+class EtcdJob(ledger_job.Job):
     backend, conf = "etcd", f"{net.CONF},lease_ttl=3"
 
 
@@ -155,7 +156,7 @@ class EtcdFaults(unittest.TestCase):
                 RandomEtcdFaults(self, seed).run()
 
 
-class RandomEtcdFaults(test_faults.RandomFaults):
+class RandomEtcdFaults(test_random_faults.RandomFaults):
     """Those of nodes and their links, and of one server of etcd at a time."""
 
     def __init__(self, test, seed):
