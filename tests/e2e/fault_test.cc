@@ -11,6 +11,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Catch::StartsWith;
 using Json = nlohmann::json;
 
 // Attempt n dies in the n-th place. Two ranks: 17 steps per epoch, a save every 5 steps.
@@ -50,6 +51,26 @@ TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroke
   INFO(run.out << run.err);
   check_same_end(unbroken, place);
   CHECK(summary_of(place).at("restarts").size() == 2);
+}
+
+// What the ranks do about a bad step are collectives: a rank that entered them alone would wait in
+// one, and the other one in another.
+TEST_CASE("ranks of which one alone finds NaN end in one line, and the job resumes exactly") {
+  for (const char* backend : {"auto", "gloo"}) {
+    const Workspace place;
+    const Unbroken unbroken(2);
+    const Words words = {plan_of({"rank=1 step=6 kind=nan_here attempt=0",
+                                  "rank=0 step=13 kind=nan_here attempt=1"}),
+                         std::string("distributed_config.backend=") + backend,
+                         "trainer_config.bad_step_policy=rollback"};
+    const auto run = succeed(launched(place, 2, words, kTwentyRestarts));
+    INFO(run.out << run.err);
+    const Words errors = errors_of(run.err);
+    REQUIRE(errors.size() == 2);
+    CHECK_THAT(errors[0], StartsWith("error: step 6: the gradients are NaN or Inf on rank 1 but"));
+    CHECK_THAT(errors[1], StartsWith("error: step 13: the gradients are NaN or Inf on rank 0 but"));
+    check_same_end(unbroken, place);
+  }
 }
 
 TEST_CASE("with copies in memory a kill costs at most one step") {

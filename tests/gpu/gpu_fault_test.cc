@@ -16,16 +16,19 @@ const std::string kSteps = "trainer_config.max_steps=18";
 
 }  // namespace
 
-// With dropout: what a device draws is a function of the step, too.
-TEST_CASE("a job on two GPUs, a rank of which is killed, ends as the unbroken one") {
+// With dropout: what a device draws is a function of the step, too. A GPU that computes another
+// norm than the others must not lead its rank alone into the collectives of a bad step.
+TEST_CASE("a job of which a GPU fails and a rank is killed ends as the unbroken one") {
   if (!gpus_are_faked()) return;
   const Workspace unbroken, killed;
   const auto whole = succeed(on_gpus(unbroken, 2, launched(unbroken, 2, {kSteps})));
-  const std::string kill = plan_of({"rank=1 step=13 phase=backward kind=kill attempt=0"});
+  const std::string faults = plan_of({"rank=1 step=8 kind=nan_here attempt=0",
+                                      "rank=1 step=13 phase=backward kind=kill attempt=1"});
   const auto run =
-      succeed(on_gpus(killed, 2, launched(killed, 2, {kSteps, kill}, {"--max_restarts=3"})));
+      succeed(on_gpus(killed, 2, launched(killed, 2, {kSteps, faults}, {"--max_restarts=3"})));
   INFO(run.out << run.err);
-  CHECK_THAT(run.err, Contains("restart 1 of 3"));
+  CHECK_THAT(run.err, Contains("error: step 8: the gradients are NaN or Inf on rank 1 but"));
+  CHECK_THAT(run.err, Contains("restart 2 of 3"));
   CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
   CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
   CHECK(steps_of(log_of(killed)) == steps_of(whole.out));

@@ -12,6 +12,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/error_file.h"
+#include "trainer/runtime/group_error.h"
 #include "trainer/runtime/log/line_writer.h"
 
 namespace ddp::train {
@@ -79,6 +80,8 @@ int report_current_exception() noexcept {
     return report(error.what(), launch::kExitUsage, true);
   } catch (const FinalError& error) {
     return report(error.what(), launch::kExitFinal, true);
+  } catch (const GroupError& error) {
+    return report(error.what(), launch::kExitFailed, true);
   } catch (const RunError& error) {
     return report(error.what(), launch::kExitFailed, false);
   } catch (const std::exception& error) {

@@ -29,6 +29,7 @@ constexpr KindName kKinds[] = {{"kill", FaultKind::kKill, Phase::kForward},
                                {"hang", FaultKind::kHang, Phase::kData},
                                {"slow", FaultKind::kSlow, Phase::kForward},
                                {"nan", FaultKind::kNan, Phase::kBackward},
+                               {"nan_here", FaultKind::kNanHere, Phase::kOptimizer},
                                {"disk_full", FaultKind::kDiskFull, Phase::kWriting},
                                {"corrupt", FaultKind::kCorrupt, Phase::kPublished},
                                {"drift", FaultKind::kDrift, Phase::kOptimizer}};
@@ -79,8 +80,8 @@ const KindName& kind_name_of(FaultKind kind) {
 }
 
 bool left_to_others(FaultKind kind) {
-  return kind == FaultKind::kNan || kind == FaultKind::kDiskFull || kind == FaultKind::kCorrupt ||
-         kind == FaultKind::kDrift;
+  return kind == FaultKind::kNan || kind == FaultKind::kNanHere || kind == FaultKind::kDiskFull ||
+         kind == FaultKind::kCorrupt || kind == FaultKind::kDrift;
 }
 
 void commit(const Fault& fault) {
@@ -101,6 +102,7 @@ void commit(const Fault& fault) {
       std::this_thread::sleep_for(std::chrono::milliseconds(fault.value));
       break;
     case FaultKind::kNan:
+    case FaultKind::kNanHere:
     case FaultKind::kDiskFull:
     case FaultKind::kCorrupt:
     case FaultKind::kDrift:

@@ -18,6 +18,7 @@ enum class FaultKind {
   kHang,      ///< Waits forever in this phase.
   kSlow,      ///< Sleeps `value` milliseconds in this phase, in this step and every later one.
   kNan,       ///< The loss of this step becomes NaN on this rank, and so do its gradients.
+  kNanHere,   ///< The norm of this step's gradients becomes NaN on this rank alone.
   kDiskFull,  ///< Saves of this step fail as on a full disk.
   kCorrupt,   ///< A bit of the snapshot of this step is flipped after it was published.
   kDrift,     ///< After this step a number of the last parameter differs in its last bit.
@@ -50,7 +51,8 @@ class FaultPlan {
 
   /// Commits what is planned for this moment: does not return from most kinds. Thread-safe.
   void at(Phase phase, int64_t step) const;
-  /// Whether a fault of a kind that others commit (kNan, kDiskFull, kCorrupt, kDrift) is planned.
+  /// Whether a fault of a kind that others commit (kNan, kNanHere, kDiskFull, kCorrupt, kDrift) is
+  /// planned.
   bool plans(FaultKind kind, int64_t step) const;
 
  private:

@@ -231,7 +231,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");
-  update(output);
+  update(output, monitor.faults());
   ++step_;
   if (monitor.faults().plans(FaultKind::kDrift, step_)) {
     drift(weights().back().tensor);
@@ -242,15 +242,16 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
 }
 
 // The order is that of the mathematics: the step's gradient, whether it is a good one, the update.
-void Trainer::update(StepOutput& output) {
+void Trainer::update(StepOutput& output, const FaultPlan& faults) {
   RECORD_USER_SCOPE("optimizer");
-  const auto found_inf = finish_gradients(output);
+  const auto found_inf = finish_gradients(output, faults);
   judge(output, found_inf);
   apply(output);
   scaler_.update(found_inf);
 }
 
-std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
+std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output,
+                                                       const FaultPlan& faults) {
   if (partial_gradients_)
     partial_gradients_->sum();
   else
@@ -260,6 +261,7 @@ std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
   auto found_inf = scaler_.unscale(gradients);
   if (found_inf) combine_found_inf(*found_inf);
   output.grad_norm = model_norm_ ? (*model_norm_)(gradients) : sync_->global_norm(gradients);
+  if (faults.plans(FaultKind::kNanHere, step_ + 1)) output.grad_norm.fill_(std::nan(""));
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
   return found_inf;
 }
@@ -275,10 +277,11 @@ void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& foun
   output.not_finite =
       found_inf ? *found_inf : (~torch::isfinite(output.grad_norm)).to(torch::kFloat32);
   if (!guard_.watches_spikes()) return;
-  // Equal on all ranks, so all of them decide the same.
   const double loss = global_mean_loss(output);
   const auto numbers =
       to_host(torch::stack({output.grad_norm.reshape({}), output.not_finite.reshape({})}));
+  // Equal on all ranks, so all of them decide the same, even if the device of one computes wrongly.
+  world_.all_reduce_max(numbers);
   const auto norm = numbers[0].item<float>();
   const bool overflow = scaler_.enabled() && numbers[1].item<float>() != 0.0F;
   output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;

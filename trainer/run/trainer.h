@@ -181,9 +181,9 @@ class Trainer {
   /// The last stage gets the table of a tied head as it is now on the first one.
   void share_table();
   void seed_dropout(int64_t micro);
-  void update(StepOutput& output);
+  void update(StepOutput& output, const FaultPlan& faults);
   /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
-  std::optional<torch::Tensor> finish_gradients(StepOutput& output);
+  std::optional<torch::Tensor> finish_gradients(StepOutput& output, const FaultPlan& faults);
   /// Decides whether the update may take effect: sets `not_finite` and `spike`. Changes nothing but
   /// the guard's history.
   void judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf);

@@ -14,6 +14,7 @@
 #include "trainer/run/run_end.h"
 #include "trainer/run/shared_snapshot.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/group_error.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
 
@@ -210,8 +211,7 @@ void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
   if (trainer_.device_plan().device.is_cpu()) judge_last();
 }
 
-// The flag is made of the averaged gradients: the same on all ranks. For all of them at once, as
-// those that find a bad step talk about it.
+// For all ranks at once, as those that find a bad step talk about it.
 void TrainingRun::judge_last() {
   if (!unjudged_) return;
   const Unjudged last = *std::exchange(unjudged_, std::nullopt);
@@ -220,22 +220,32 @@ void TrainingRun::judge_last() {
   rollback_limit_.good_step(last.step);
 }
 
-/// For one rank alone: of a good step there is nothing to talk about. False, and nothing is judged,
-/// if that is not plain.
-bool TrainingRun::judge_last_if_good() {
-  if (unjudged_ && is_suspect(*unjudged_)) return false;
-  judge_last();
-  return true;
-}
+/// For one rank alone: all of them judge the step later.
+bool TrainingRun::last_looks_good() const { return !unjudged_ || !is_suspect(*unjudged_); }
 
 bool TrainingRun::is_suspect(const Unjudged& step) {
   wait_for_device(step.not_finite.copied);
   return step.output.spike || step.not_finite.tensor.item<float>() != 0.0F;
 }
 
+// The flag is made of gradients that all ranks have alike. A device that computes another one must
+// not lead its rank alone into the collectives of a bad step.
+bool TrainingRun::all_suspect(const Unjudged& step) {
+  const bool suspect = is_suspect(step);
+  const auto found = group_.all_reduce_max_async({suspect ? 1 : 0, suspect ? 0 : 1}).wait_all();
+  if (found[0] == 0 || found[1] == 0) return suspect;
+  const auto flags = group_.gather_doubles(suspect ? 1.0 : 0.0);
+  const auto rank = std::find(flags.begin(), flags.end(), 1.0) - flags.begin();
+  throw GroupError(fmt::format(
+      "step {}: the gradients are NaN or Inf on rank {} but not on every rank, though all ranks "
+      "have the same ones: its processor or memory may be faulty (dmesg and nvidia-smi -q report "
+      "errors); the state of this step is not saved, the last snapshot is {}",
+      step.step, rank, folder_.path()));
+}
+
 // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
 StepVerdict TrainingRun::judge(const Unjudged& step) {
-  if (!is_suspect(step)) {
+  if (!all_suspect(step)) {
     overflows_ = 0;
     return StepVerdict::kGood;
   }

@@ -70,8 +70,10 @@ class TrainingRun {
   };
   void judge_later(StepOutput output, const DataCursor& at);
   void judge_last();
-  bool judge_last_if_good();
+  bool last_looks_good() const;
   static bool is_suspect(const Unjudged& step);
+  /// A collective. Throws GroupError when the ranks differ.
+  bool all_suspect(const Unjudged& step);
   StepVerdict judge(const Unjudged& step);
   void count_overflow(int64_t step);
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);

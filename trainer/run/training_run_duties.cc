@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "trainer/run/training_run.h"
-#include "trainer/runtime/error.h"
+#include "trainer/runtime/group_error.h"
 #include "trainer/runtime/process/stop_signal.h"
 
 namespace ddp::train {
@@ -80,7 +80,7 @@ void TrainingRun::check_replicas() {
   const auto difference =
       trainer_.compare_replicas([this] { monitor_.meet(Phase::kComparing, "compare_replicas"); });
   if (!difference) return;
-  throw RunError(fmt::format(
+  throw GroupError(fmt::format(
       "step {}: the replicas differ: {} of rank {} is not that of rank 0 "
       "(trainer_config.check_replicas_every_steps={}); the state of this step is not saved, the "
       "last snapshot is {}",

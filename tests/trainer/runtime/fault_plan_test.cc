@@ -77,7 +77,8 @@ TEST_CASE("the kinds do what they say") {
   CHECK(WTERMSIG(status_after(plan("kind=abort"), Phase::kForward, 1)) == SIGABRT);
   CHECK(WEXITSTATUS(status_after(plan("kind=exit value=7"), Phase::kForward, 1)) == 7);
   CHECK(WIFSTOPPED(status_after(plan("kind=stop"), Phase::kForward, 1)));
-  for (const char* others : {"kind=nan", "kind=disk_full", "kind=corrupt", "kind=drift"})
+  for (const char* others :
+       {"kind=nan", "kind=nan_here", "kind=disk_full", "kind=corrupt", "kind=drift"})
     CHECK(status_after(plan(others), Phase::kForward, 1) == 0);
   CHECK(plan("kind=nan").plans(FaultKind::kNan, 1));
   CHECK_FALSE(plan("kind=nan").plans(FaultKind::kNan, 2));
