@@ -91,7 +91,8 @@ bool HangMonitor::only_starved(const std::vector<const Worker*>& alive,
   const HangVerdict verdict = judge_hangs(rules_, signs, silent_since_, now - starved);
   if (!verdict.overdue.empty()) return false;
   if (verdict.look_again) look_at_ = *verdict.look_again + starved;
-  if (!std::exchange(starvation_noted_, true)) {
+  constexpr auto kNotable = std::chrono::milliseconds(100);  // what one digit can say
+  if (starved >= kNotable && !std::exchange(starvation_noted_, true)) {
     processes.note(
         fmt::format("no sign of life in time, but workers had to wait {:.1f} s for a CPU: this "
                     "machine has too few of them for all that runs; waiting longer",

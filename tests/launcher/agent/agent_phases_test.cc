@@ -106,6 +106,19 @@ TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not c
   CHECK_THAT(scene.os.notes[0], Catch::Contains("workers had to wait 2.0 s for a CPU"));
 }
 
+TEST_CASE("a wait for a CPU that is too short to be printed is allowed for without a line") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.time_passes();
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited += milliseconds(20);
+    return std::vector<Event>{};
+  });
+  scene.os.exits(0, {}).exits(1, {});
+  CHECK(scene.run(2).outcome == Outcome::kSucceeded);
+  CHECK(scene.os.notes.empty());
+}
+
 TEST_CASE("a stopped worker is found in time on the busiest machine") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
