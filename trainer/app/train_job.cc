@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -237,6 +238,22 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
     log.info("trainer_config.fused_gpu_kernels: torch's operations are used, because " + why);
 }
 
+/// A group that ends by an exception while its GPUs wait for other ranks. Destructors would abort
+/// the communicators of a mesh one after another, each for as long as that takes.
+class AbortOnFailure {
+ public:
+  explicit AbortOnFailure(ProcessGroup& group) : group_(group) {}
+  ~AbortOnFailure() {
+    if (std::uncaught_exceptions() > before_) group_.abort();
+  }
+  AbortOnFailure(const AbortOnFailure&) = delete;
+  AbortOnFailure& operator=(const AbortOnFailure&) = delete;
+
+ private:
+  ProcessGroup& group_;
+  const int before_ = std::uncaught_exceptions();
+};
+
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
   const bool several_nodes = !env.single_node();
@@ -261,6 +278,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
+  const AbortOnFailure abort(group);  // once nobody watches them any more
   const NcclWatch nccl(mesh, config.distributed.timeout_s, [&log](const std::string& why) {
     log.flush();
     throw RunError(why);  // of this thread: ends the process
