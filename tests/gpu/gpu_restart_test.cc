@@ -87,6 +87,9 @@ TEST_CASE("with copies in memory a kill on two GPUs costs a few steps and no bit
   const auto summary = nlohmann::json::parse(read_bytes(place / "run_summary.json"));
   CHECK(summary.at("restarts").size() == 2);
   CHECK(summary.at("redone_steps") < 12);
+  // The threads that copy, too, keep to their rank's GPU: a context on another takes of its memory.
+  for (const auto& ledger : ledgers_of(place))
+    CHECK(ledger.at("counters").at("context").at("calls") == 1);
 }
 
 TEST_CASE("a signal to a job on two GPUs loses no step") {

@@ -378,7 +378,12 @@ void TrainingRun::go_to_best() {
 
 // Once the last step has been judged: a rollback must not lead to the step that it is to leave out.
 TrainingState TrainingRun::capture() {
+  const auto begin = SnapshotKeeper::Clock::now();
+  if (keeper_ && saves_together() && !sharded_) keeper_->wait();  // one gathered state at a time
   TrainingState state = sharded_ ? trainer_.capture_shard() : trainer_.capture();
+  if (keeper_)
+    keeper_->count_capture(
+        std::chrono::duration<double>(SnapshotKeeper::Clock::now() - begin).count());
   state.meta.run_id = folder_.run_id();
   if (!state.shard) return state;
   state.shard->id.run_id = folder_.run_id();
@@ -412,10 +417,7 @@ void TrainingRun::save_last() {
   monitor_.enter_for(Phase::kStaging, kLongWork);
   if (sharded_) return save_last_shards();
   std::optional<TrainingState> state;
-  if (!last_state_is_saved()) {
-    if (keeper_ && saves_together()) keeper_->wait();  // one gathered state at a time
-    state = capture();
-  }
+  if (!last_state_is_saved()) state = capture();
   if (!keeper_) return;
   if (state) keeper_->finish(*state);
   keeper_->finish_sending(time_to_send());

@@ -112,14 +112,13 @@ bool TrainingRun::snapshot_due(const StepEnd& end) {
   if (!keeper_) return fixed && std::exchange(before_first_snapshot_, false);
   const bool wanted = fixed || keeper_->due(end.step) ||
                       keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
-  return wanted && judge_last_if_good();
+  return wanted && last_looks_good();
 }
 
 void TrainingRun::take_snapshot(const StepEnd& end) {
   const bool fixed = fixed_snapshot_due(end);
   if (sharded_) return take_sharded_snapshot(fixed);
   const bool to_disk = keeper_ && (fixed || snapshot_wished_ || keeper_->due(end.step));
-  if (to_disk && saves_together()) keeper_->wait();  // one gathered state at a time
   const auto state = capture();
   if (!keeper_) return;
   const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());

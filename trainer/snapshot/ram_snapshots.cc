@@ -151,6 +151,10 @@ RamSnapshots::Slot& RamSnapshots::slot_for(const Metadata& metadata, const Named
   return *slot;
 }
 
+void RamSnapshots::reserve(const Metadata& metadata, const NamedTensors& tensors) {
+  slot_for(metadata, tensors);
+}
+
 // The length is cleared first and restored last: in between the file is not a valid snapshot.
 void RamSnapshots::begin(const Metadata& metadata, const NamedTensors& tensors,
                          const ReadyEvent& ready) {

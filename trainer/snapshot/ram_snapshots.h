@@ -38,8 +38,8 @@ void remove_ram_snapshots(const std::string& folder, const std::string& snapshot
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
-  /// Existing files are touched only by begin(), that of `resumed_from` last; of a shard's, the one
-  /// of `resumed_step`.
+  /// Existing files are touched only by reserve() and begin(), that of `resumed_from` last; of a
+  /// shard's, the one of `resumed_step`.
   RamSnapshots(const std::string& folder, const std::string& snapshot_path,
                const std::string& resumed_from);
   RamSnapshots(const std::string& folder, const std::string& snapshot_path, const ShardRank& shard,
@@ -48,6 +48,9 @@ class RamSnapshots {
   RamSnapshots(const RamSnapshots&) = delete;
   RamSnapshots& operator=(const RamSnapshots&) = delete;
 
+  /// Reserves and page-locks the memory of the next copy, which begin() does else: what takes long
+  /// about the first two.
+  void reserve(const Metadata& metadata, const NamedTensors& tensors);
   /// Overwrites the older of the two; leaves it empty if the state contains NaN or Inf. Throws
   /// RunError if shared memory is full. In two parts, of which the first only queues a GPU's
   /// copies: copied() is the mark from which on the tensors may change.

@@ -1,5 +1,6 @@
 #include "trainer/snapshot/snapshot_keeper.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +27,16 @@ double seconds_from(Clock::time_point start) {
 std::string shared_memory_folder() {
   const char* folder = std::getenv(launch::kShmDir);
   return folder != nullptr ? folder : "";
+}
+
+/// Makes the GPU of the tensors the calling thread's. Without, some calls of CUDA would begin a
+/// context on the first one, which is another rank's.
+void use_device_of(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.is_cuda()) continue;
+    c10::impl::VirtualGuardImpl(tensor.device().type()).setDevice(tensor.device());
+    return;
+  }
 }
 
 double thread_cpu_seconds() {
@@ -113,12 +124,13 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
     bytes_of_last_ = copy->size();
     computes_on_cpu_ = state.ready == nullptr;
     last_saved_step_started_ = state.meta.step;
-    stall_of_last_ = 0.0;
+    stall_of_last_ = std::exchange(stall_of_next_, 0.0);
     if (state.shard) progress_ = ShardProgress::kWriting;
   }
   Save copied{state.meta, reason, begin, {}, copy};
   if (state.shard) copied.shard = state.shard->without_values();
   disk_job_.start({[this, state, copy] {
+                     use_device_of(state.tensors);
                      monitor_.faults().at(Phase::kStaging, state.meta.step);
                      if (!state.is_copy) copy->begin_copy(state.tensors, state.ready);
                    },
@@ -131,22 +143,32 @@ bool SnapshotKeeper::wants_memory_copy(bool on_device) const {
   return keeps_memory_ && !(on_device && memory_job_.busy());
 }
 
-// On CPUs the next update waits for all of it: the copy is that of the last step, always.
+void SnapshotKeeper::open_memory() {
+  if (ram_) return;
+  const std::string folder = shared_memory_folder();
+  ram_ = shard_rank_
+             ? std::make_unique<RamSnapshots>(folder, folder_.path(), *shard_rank_, resumed_.step)
+             : std::make_unique<RamSnapshots>(folder, folder_.path(), resumed_.file);
+}
+
+// On CPUs the next update waits for all of it: the copy is that of the last step, always. On a GPU
+// the memory is reserved here, as page-locking many GB holds up whoever calls CUDA: not the next
+// step, which has promised to be short.
 void SnapshotKeeper::save_to_memory(const TrainingState& state) {
   if (!keeps_memory_) return;
-  if (!ram_) {
-    const std::string folder = shared_memory_folder();
-    ram_ = shard_rank_
-               ? std::make_unique<RamSnapshots>(folder, folder_.path(), *shard_rank_, resumed_.step)
-               : std::make_unique<RamSnapshots>(folder, folder_.path(), resumed_.file);
-  }
+  open_memory();
+  if (state.ready && !reserve_memory(state)) return;
   std::vector<StatePiece> pieces;
   if (state.shard) pieces = state.shard->without_values().pieces;
   auto finish = [this, metadata = metadata_in_memory(state), pieces = std::move(pieces)] {
     finish_in_memory(metadata, pieces);
   };
   if (state.ready) {
-    memory_job_.start({[this, state] { begin_in_memory(state); }, std::move(finish)});
+    memory_job_.start({[this, state] {
+                         use_device_of(state.tensors);
+                         begin_in_memory(state);
+                       },
+                       std::move(finish)});
   } else {
     memory_job_.start({[this, state, finish = std::move(finish)] {
                          begin_in_memory(state);
@@ -154,6 +176,17 @@ void SnapshotKeeper::save_to_memory(const TrainingState& state) {
                        },
                        nullptr});
   }
+}
+
+bool SnapshotKeeper::reserve_memory(const TrainingState& state) {
+  const auto begin = Clock::now();
+  try {
+    ram_->reserve(metadata_in_memory(state), state.tensors);
+  } catch (const std::exception& error) {
+    memory_failed(error);
+  }
+  count_stall(seconds_from(begin));
+  return keeps_memory_;
 }
 
 // An exception would end the process: the thread has nobody to hand it to.
@@ -274,6 +307,13 @@ void SnapshotKeeper::ended(const Save& save, const std::string& failure) {
   busy_seconds_ = seconds_from(save.begin);
   if (failure.empty()) saved_step_ = save.meta.step;
   ++(failure.empty() ? counts_.saved : counts_.failed);
+}
+
+void SnapshotKeeper::count_capture(double seconds) {
+  const std::lock_guard lock(mutex_);
+  stall_of_next_ = seconds;
+  counts_.stall_seconds += seconds;
+  counts_.longest_stall = std::max(counts_.longest_stall, seconds);
 }
 
 void SnapshotKeeper::count_stall(double seconds) {

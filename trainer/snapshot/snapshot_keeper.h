@@ -74,6 +74,8 @@ class SnapshotKeeper {
   /// Whether a save of kInterval is left out now, since the previous one is still being written;
   /// counts it.
   bool skips_if_busy();
+  /// Counts the time that capturing a state has taken as a stall, of the save that follows.
+  void count_capture(double seconds);
   /// Starts a save. The tensors must not change until before_update() returns. False if it was
   /// skipped. A failed save is counted and logged; training continues with the last good one.
   bool save(const TrainingState& state, SaveReason reason);
@@ -144,6 +146,9 @@ class SnapshotKeeper {
   std::optional<Save> take_uncommitted();
   void commit_if_complete();
   void say_saved(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
+  void open_memory();
+  /// False if that is not possible, which has been said then.
+  bool reserve_memory(const TrainingState& state);
   void begin_in_memory(const TrainingState& state);
   void finish_in_memory(const Metadata& metadata, const std::vector<StatePiece>& pieces);
   void memory_failed(const std::exception& error);
@@ -170,6 +175,7 @@ class SnapshotKeeper {
   int64_t last_saved_step_started_ = -1;
   double busy_seconds_ = 0.0;   // of the last save, in the background
   double stall_of_last_ = 0.0;  // of the last save so far
+  double stall_of_next_ = 0.0;  // its capture
   double cpu_of_last_ = 0.0;    // of its thread, where that takes a core from training
   std::size_t bytes_of_last_ = 0;
   bool computes_on_cpu_ = false;

@@ -26,6 +26,9 @@ void fakecuda_wait(cudaStream_t stream, const char* why);
 /// Adds one call of `bytes` to the ledger's counter `name`, for example "nccl:all_reduce".
 void fakecuda_count(const char* name, uint64_t bytes);
 
+/// Not 0 when this process has a context on the device.
+int fakecuda_has_context(int device);
+
 /// Counts `bytes` of memory against a device. Returns 0 if it has not that many left, or if the
 /// faults ask for it.
 int fakecuda_take_memory(int device, uint64_t bytes);

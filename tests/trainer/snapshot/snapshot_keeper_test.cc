@@ -165,6 +165,20 @@ TEST_CASE("copies in memory of a device's state do not queue up behind their dig
   ::unsetenv(launch::kShmDir);
 }
 
+// On a device that is where the host waits: for all that has been queued.
+TEST_CASE("the time that capturing a state takes is a stall of its save, and of no other") {
+  Saving run;
+  run.keeper.count_capture(100.0);
+  run.keeper.save(run.state(1), SaveReason::kFixed);
+  run.keeper.before_update();
+  CHECK(run.keeper.counts().stall_seconds > 100.0);
+  const double longest = run.keeper.counts().longest_stall;
+  CHECK(longest > 100.0);
+  run.keeper.save(run.state(2), SaveReason::kFixed);
+  run.keeper.before_update();
+  CHECK(run.keeper.counts().longest_stall == longest);
+}
+
 TEST_CASE("a snapshot that is due while another is written is skipped, or waits, as asked") {
   Saving run(with_faults({"step=1 phase=writing kind=slow value=50"}));
   REQUIRE(run.keeper.save(run.state(1), SaveReason::kInterval));

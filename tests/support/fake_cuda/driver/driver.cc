@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/support/fake_cuda/fake_cuda.h"
+
 namespace {
 
 CUcontext context_of(int device) {
@@ -30,9 +32,9 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
   return static_cast<CUresult>(
       cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute), device));
 }
-CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
-  *active = 1;
+  *active = fakecuda_has_context(device);
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {

@@ -10,6 +10,7 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/runtime/errors.h"
 #include "tests/support/fake_cuda/runtime/ledger.h"
+#include "tests/support/fake_cuda/runtime/memory.h"
 #include "tests/support/fake_cuda/runtime/settings.h"
 #include "tests/support/fake_cuda/runtime/streams.h"
 
@@ -59,6 +60,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (!exists(device)) return fake_cuda::failed(cudaErrorInvalidDevice);
   FAKE_CUDA_RETURN_IF_STICKY();
+  fake_cuda::begin_context(device);
   fake_cuda::set_current_device(device);
   return cudaSuccess;
 }

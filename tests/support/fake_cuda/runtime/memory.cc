@@ -36,7 +36,9 @@ Memory& memory() {
 }
 
 MemoryUse& use_of(Memory& all, int device) {
-  return all.use.try_emplace(device, MemoryUse{kContextBytes, kContextBytes}).first->second;
+  const auto [at, fresh] = all.use.try_emplace(device, MemoryUse{kContextBytes, kContextBytes});
+  if (fresh) count("context", kContextBytes);
+  return at->second;
 }
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
@@ -116,6 +118,16 @@ bool Block::holds(const void* at, std::size_t count) const {
   return address(at) >= begin && address(at) + count <= begin + bytes;
 }
 
+void begin_context(int device) {
+  const std::lock_guard lock(memory().mutex);
+  use_of(memory(), device);
+}
+
+bool has_context(int device) {
+  const std::lock_guard lock(memory().mutex);
+  return memory().use.contains(device);
+}
+
 Block find_block(const void* pointer) {
   const std::lock_guard lock(memory().mutex);
   auto at = memory().blocks.upper_bound(address(pointer));
@@ -172,6 +184,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
 cudaError_t cudaHostAlloc(void** out, std::size_t bytes, unsigned) {
   FAKE_CUDA_RETURN_IF_STICKY();
   fake_cuda::count("cudaHostAlloc", bytes);
+  fake_cuda::begin_context(fake_cuda::current_device());
   const std::size_t mapped = fake_cuda::round_up(std::max<std::size_t>(bytes, 1), fake_cuda::kPage);
   *out = fake_cuda::map_pages(mapped);
   if (*out == nullptr) return fake_cuda::failed(cudaErrorMemoryAllocation);
@@ -190,6 +203,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
   FAKE_CUDA_RETURN_IF_STICKY();
   fake_cuda::count("cudaHostRegister", bytes);
+  fake_cuda::begin_context(fake_cuda::current_device());
   if (fake_cuda::find_block(pointer).kind != MemoryKind::kUnknown)
     return fake_cuda::failed(cudaErrorHostMemoryAlreadyRegistered);
   fake_cuda::remember({fake_cuda::address(pointer), bytes, bytes, fake_cuda::current_device(),
@@ -205,6 +219,8 @@ cudaError_t cudaHostUnregister(void* pointer) {
   fake_cuda::forget(pointer);
   return cudaSuccess;
 }
+
+int fakecuda_has_context(int device) { return fake_cuda::has_context(device) ? 1 : 0; }
 
 int fakecuda_take_memory(int device, uint64_t bytes) {
   if (!fake_cuda::planned_to_fail() && fake_cuda::reserve(device, bytes)) return 1;

@@ -34,6 +34,10 @@ Block find_block(const void* pointer);
 /// What every process's context takes of a device before it has allocated anything.
 inline constexpr std::size_t kContextBytes = 500ULL << 20;
 
+/// As CUDA does on the first call that needs a device. Counted as "context".
+void begin_context(int device);
+bool has_context(int device);
+
 MemoryUse device_memory_use();
 
 }  // namespace fake_cuda
