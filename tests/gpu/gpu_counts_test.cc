@@ -1,4 +1,5 @@
-// The host never waits for the device within a training step: counted, not timed.
+// The host never waits for the device within a training step: counted, not timed. The steps of a
+// causal language model, in each precision and with each optimizer, are in expected_counts.json.
 #include "tests/support/catch.h"
 
 #include "tests/e2e/conversations.h"
@@ -83,11 +84,6 @@ TEST_CASE("the ledger names the line at which the host waits for the GPU") {
   CHECK_THAT(sites.begin().key(), Catch::StartsWith("cudaDeviceSynchronize < (sync_probe.cc:7)"));
 }
 
-TEST_CASE("a training step of a causal language model never waits for the GPU") {
-  if (!gpus_are_faked()) return;
-  check_steps_without_waiting<Workspace>();
-}
-
 // Whether its numbers are finite, the loss, the gradient's norm.
 TEST_CASE("a line of the log reads two numbers more, without a host synchronization") {
   if (!gpus_are_faked()) return;
@@ -103,12 +99,22 @@ TEST_CASE("a step in float16 that is watched for spikes reads three numbers, wit
       3);
 }
 
-TEST_CASE("a snapshot is captured without a host synchronization") {
+TEST_CASE("a snapshot is captured, to a file and to memory, without a host synchronization") {
   if (!gpus_are_faked()) return;
-  // The state's tensors, its counters, and whether the step's numbers are finite.
-  const int copies =
-      copies_of_step_without_waiting<Workspace>({"trainer_config.save_every_steps=1"});
-  CHECK(copies > 3 * 28);
+  const auto ledger = [](int steps) {
+    const Workspace place;
+    const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
+                         "trainer_config.log_every_steps=1000", "trainer_config.save_every_steps=1",
+                         "trainer_config.ram_snapshots=true"};
+    succeed(on_gpus(place, 1, launched(place, 1, words)));
+    return ledgers_of(place).at(0);
+  };
+  const Json few = ledger(kFew), many = ledger(kMany);
+  check_no_more_waits(few, many);
+  CHECK(few.at("pageable") == many.at("pageable"));
+  // The state's tensors; those in memory as often as the copy before is complete.
+  const auto copies = [](const Json& of) { return of.at("d2h").at("calls").get<int>(); };
+  CHECK(copies(many) - copies(few) > (kMany - kFew) * 3 * 28);
 }
 
 TEST_CASE("replicas are compared without a host synchronization") {
@@ -185,12 +191,6 @@ TEST_CASE("in bfloat16 a micro-batch takes two thirds of torch's launches") {
   CHECK(3 * ours <= 2 * torchs + 3);
 }
 
-TEST_CASE("a training step in bfloat16 never waits for the GPU") {
-  if (!gpus_are_faked()) return;
-  check_steps_without_waiting<Workspace>(
-      {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
-}
-
 TEST_CASE("a training step on packed conversations never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<ChatPlace>();
@@ -224,9 +224,8 @@ TEST_CASE("a step with synchronized batch norm on two ranks never waits for the 
   check_no_more_waits(ledger(2), ledger(4));
 }
 
-TEST_CASE("an evaluated batch of any task never makes the host wait for the GPU") {
+TEST_CASE("an evaluated batch of any other task never makes the host wait for the GPU") {
   if (!gpus_are_faked()) return;
-  check_evaluation_without_waiting<Workspace>();
   check_evaluation_without_waiting<MaskedWorkspace>();
   check_evaluation_without_waiting<ReviewWorkspace>();
   check_evaluation_without_waiting<ImageWorkspace>();

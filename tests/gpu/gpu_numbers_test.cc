@@ -5,6 +5,9 @@
 
 #include "tests/e2e/conversations.h"
 #include "tests/e2e/logged_losses.h"
+#include "tests/e2e/masked_text.h"
+#include "tests/e2e/pictures.h"
+#include "tests/e2e/reviews.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/gpu/gpu_job.h"
 
@@ -63,6 +66,20 @@ TEST_CASE("conversations are learned on GPUs as on CPUs") {
     CHECK_THAT(by_gpus.out, Contains("Device: cuda:0, backend nccl"));
     check_learned_alike(logged_losses(by_gpus.out), logged_losses(by_cpus.out), 1e-5);
   }
+}
+
+TEST_CASE("masked words, reviews and pictures are learned on a GPU as on a CPU") {
+  if (!gpus_are_faked()) return;
+  const auto check = [](const Workspace& gpu, const Workspace& cpu, const Words& words) {
+    const auto by_gpu = succeed(on_gpus(gpu, 1, alone(gpu, words)));
+    const auto by_cpu = succeed(alone(cpu, words));
+    CHECK_THAT(by_gpu.out, Contains("Device: cuda:0"));
+    check_near(logged_losses(by_gpu.out), logged_losses(by_cpu.out), 1e-5);
+  };
+  const Words without_dropout = {"bert_config.hidden_pdrop=0", "bert_config.attn_pdrop=0"};
+  check(MaskedWorkspace(), MaskedWorkspace(), without_dropout);
+  check(ReviewWorkspace(), ReviewWorkspace(), without_dropout);
+  check(ImageWorkspace(), ImageWorkspace(), {"image_config.dropout=0"});
 }
 
 TEST_CASE("a run on GPUs reports the peak of its tensors, which fits into what was allocated") {
