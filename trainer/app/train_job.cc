@@ -238,8 +238,9 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
     log.info("trainer_config.fused_gpu_kernels: torch's operations are used, because " + why);
 }
 
-/// A group that ends by an exception while its GPUs wait for other ranks. Destructors would abort
-/// the communicators of a mesh one after another, each for as long as that takes.
+/// A mesh that ends by an exception while its GPUs wait for other ranks. Destructors would abort
+/// its communicators one after another, each for as long as that takes; the world's alone is left
+/// to the end of the process.
 class AbortOnFailure {
  public:
   explicit AbortOnFailure(ProcessGroup& group) : group_(group) {}
@@ -278,7 +279,8 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
-  const AbortOnFailure abort(group);  // once nobody watches them any more
+  std::optional<AbortOnFailure> abort;  // once nobody watches them any more
+  if (mesh.divides_model()) abort.emplace(group);
   const NcclWatch nccl(mesh, config.distributed.timeout_s, [&log](const std::string& why) {
     log.flush();
     throw RunError(why);  // of this thread: ends the process
