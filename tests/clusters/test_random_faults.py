@@ -1,4 +1,4 @@
-"""One job, never two: sequences of faults that are drawn; see ledger_job.py. DDP_FAULT_SEQUENCES (2) of them, the first with
+"""One job, never two: sequences of faults that are drawn; see ledger_job.py. DDP_FAULT_SEQUENCES (10) of them, the first with
 DDP_FAULT_SEED (1); DDP_FAULT_VERBOSE=1 prints them.
 """
 
@@ -98,7 +98,7 @@ class RandomFaults:
 class Sequences(ledger_job.LedgerTest):
     def test_random_faults(self):
         first = int(os.environ.get("DDP_FAULT_SEED", "1"))
-        for seed in range(first, first + int(os.environ.get("DDP_FAULT_SEQUENCES", "2"))):
+        for seed in range(first, first + int(os.environ.get("DDP_FAULT_SEQUENCES", "10"))):
             with self.subTest(seed=seed):
                 RandomFaults(self, seed).run()
 
