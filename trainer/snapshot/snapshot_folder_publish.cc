@@ -41,6 +41,7 @@ void SnapshotFolder::claim_attempt() {
   if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
   // A process that was stopped between its check and its rename must not succeed with it.
   revoke_temporaries(path_);
+  revoke_temporaries(manifest_path());
   for (const auto& shard : shard_files()) {
     remove_stale_temporaries(shard);
     revoke_temporaries(shard);
@@ -128,13 +129,17 @@ void SnapshotFolder::publish_by(
 // A snapshot that is whole on the disk counts, whether it is listed or not. Attempts and rounds are
 // never taken back.
 void SnapshotFolder::write_manifest() const {
-  const Manifest present = present_manifest();
-  const int64_t attempt = std::max(attempt_, present.attempt);
-  const bool keeps = round_.job.empty() || round_.is_behind(present.round);
-  const RoundFence& round = keeps ? present.round : round_;
   try {
-    publish_if_changed(manifest_path(), manifest_text(fs::path(path_).filename(), run_id(), attempt,
-                                                      round, entries_));
+    // Begun before it looks at what is there: a later process writes its own, then revokes this.
+    AtomicFile file(manifest_path());
+    const Manifest present = present_manifest();
+    const int64_t attempt = std::max(attempt_, present.attempt);
+    const bool keeps = round_.job.empty() || round_.is_behind(present.round);
+    const RoundFence& round = keeps ? present.round : round_;
+    const std::string text =
+        manifest_text(fs::path(path_).filename(), run_id(), attempt, round, entries_);
+    file.write(text.data(), text.size());
+    file.commit();
   } catch (const RunError& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }

@@ -111,6 +111,15 @@ TEST_CASE("a process that was stopped between its check and its rename does not 
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 300);
 }
 
+TEST_CASE("a list that a stopped process is about to put in place is taken from it") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  constexpr const char* kOfOtherProcess = "s.pt.manifest.json.tmp.1";
+  dir.write(kOfOtherProcess, "{}");
+  const FolderRun later(dir, 1);
+  CHECK_FALSE(std::filesystem::exists(dir.file(kOfOtherProcess)));
+}
+
 TEST_CASE("a round of a job does not begin, nor save, once a later round of it has begun") {
   const TempDir dir;
   FolderRun(dir, 1).save(100);
