@@ -257,20 +257,23 @@ TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been")
   check_same_end(unbroken, place);
 }
 
+/// SIGTERM comes while two ranks evaluate after `step`. Returns what the job has printed.
+std::string stopped_in_evaluation(const Workspace& place, int step) {
+  const std::string in_evaluation =
+      " step=" + std::to_string(step) + " phase=evaluation kind=slow value=300";
+  ChildProgram job(
+      launched(place, 2, {plan_of({"rank=0" + in_evaluation, "rank=1" + in_evaluation})}));
+  job.wait_for("Step " + std::to_string(step) + " | Train", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+  return job.out();
+}
+
 TEST_CASE("a signal during an evaluation breaks it off, and the resumed run makes it") {
   const Workspace place;
   const Unbroken unbroken(2);
-  std::string output;
-  {
-    ChildProgram job(launched(place, 2,
-                              {plan_of({"rank=0 step=17 phase=evaluation kind=slow value=300",
-                                        "rank=1 step=17 phase=evaluation kind=slow value=300"})}));
-    job.wait_for("Step 17 | Train", 1, kPatience);
-    job.signal(SIGTERM);
-    job.wait_all_gone(kPatience);
-    CHECK(job.wait_exit(kPatience) == 75);
-    output = job.out();
-  }
+  std::string output = stopped_in_evaluation(place, 17);
   output += succeed(launched(place, 2)).out;
   INFO(output);
   CHECK(evaluations_of(output) == evaluations_of(unbroken.out));
@@ -280,15 +283,7 @@ TEST_CASE("a signal during an evaluation breaks it off, and the resumed run make
 TEST_CASE("a signal during the last evaluation loses nothing: the next run makes and keeps it") {
   const Workspace place;
   const Unbroken unbroken(2);
-  {
-    ChildProgram job(launched(place, 2,
-                              {plan_of({"rank=0 step=40 phase=evaluation kind=slow value=300",
-                                        "rank=1 step=40 phase=evaluation kind=slow value=300"})}));
-    job.wait_for("Step 40 | Train", 1, kPatience);
-    job.signal(SIGTERM);
-    job.wait_all_gone(kPatience);
-    CHECK(job.wait_exit(kPatience) == 75);
-  }
+  stopped_in_evaluation(place, 40);
   CHECK(evaluations_of(succeed(launched(place, 2)).out).size() == 1);
   check_same_end(unbroken, place);
 }

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -21,6 +20,7 @@
 #include "trainer/metrics/text.h"
 #include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/parallel/abort_on_failure.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/mesh.h"
@@ -238,23 +238,6 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
     log.info("trainer_config.fused_gpu_kernels: torch's operations are used, because " + why);
 }
 
-/// A mesh that ends by an exception while its GPUs wait for other ranks. Destructors would abort
-/// its communicators one after another, each for as long as that takes; the world's alone is left
-/// to the end of the process.
-class AbortOnFailure {
- public:
-  explicit AbortOnFailure(ProcessGroup& group) : group_(group) {}
-  ~AbortOnFailure() {
-    if (std::uncaught_exceptions() > before_) group_.abort();
-  }
-  AbortOnFailure(const AbortOnFailure&) = delete;
-  AbortOnFailure& operator=(const AbortOnFailure&) = delete;
-
- private:
-  ProcessGroup& group_;
-  const int before_ = std::uncaught_exceptions();
-};
-
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
   const bool several_nodes = !env.single_node();
@@ -279,7 +262,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
-  std::optional<AbortOnFailure> abort;  // once nobody watches them any more
+  std::optional<AbortOnFailure> abort;  // when the NCCL watch below has ended
   if (mesh.divides_model()) abort.emplace(group);
   const NcclWatch nccl(mesh, config.distributed.timeout_s, [&log](const std::string& why) {
     log.flush();

@@ -151,7 +151,7 @@ void SnapshotKeeper::open_memory() {
              : std::make_unique<RamSnapshots>(folder, folder_.path(), resumed_.file);
 }
 
-// On CPUs the next update waits for all of it: the copy is that of the last step, always. On a GPU
+// On CPUs the next update waits for all of it: the copy always holds the last step. On a GPU
 // the memory is reserved here, as page-locking many GB holds up whoever calls CUDA: not the next
 // step, which has promised to be short.
 void SnapshotKeeper::save_to_memory(const TrainingState& state) {

@@ -192,7 +192,7 @@ TEST_CASE("a damaged newest snapshot leads to an older one of its own run, or to
     fs::remove(dir.file("s.pt.step-20-2"));
     CHECK_THROWS_WITH(FolderRun(dir, 5), Catch::Contains("there is no older snapshot"));
   }
-  SECTION("without the list nobody can tell which run it was") {
+  SECTION("without the list its run is unknown") {
     fs::remove(dir.file("s.pt.manifest.json"));
     CHECK_THROWS_WITH(FolderRun(dir, 5),
                       Catch::Contains("without s.pt.manifest.json it is unknown") &&
