@@ -46,6 +46,7 @@ ddp_torch_room(ddp_model
   SOURCES
     model/activation_checkpoint.cc
     model/adaptable_linear.cc
+    model/attention.cc
     model/batch_norm.cc
     model/bert.cc
     model/bert_classifier.cc

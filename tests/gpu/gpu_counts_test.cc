@@ -71,6 +71,19 @@ void check_steps_without_waiting(const Words& overrides = {}, int numbers = 1) {
   CHECK(copies_of_step_without_waiting<Place>(overrides) == numbers);
 }
 
+template <typename Place>
+void check_two_ranks_without_waiting(const Words& overrides = {}) {
+  const auto ledger = [&](int steps) {
+    const Place place;
+    const Words length = {"trainer_config.max_steps=" + std::to_string(steps),
+                          "trainer_config.save_every_steps=null",
+                          "trainer_config.log_every_steps=1000"};
+    succeed(on_gpus(place, 2, launched(place, 2, joined(length, overrides))));
+    return ledgers_of(place).at(0);
+  };
+  check_no_more_waits(ledger(2), ledger(4));
+}
+
 }  // namespace
 
 TEST_CASE("the ledger names the line at which the host waits for the GPU") {
@@ -213,15 +226,12 @@ TEST_CASE("a training step of an image classifier never waits for the GPU") {
 
 TEST_CASE("a step with synchronized batch norm on two ranks never waits for the GPU") {
   if (!gpus_are_faked()) return;
-  const auto ledger = [](int steps) {
-    const ImageWorkspace place;
-    const Words words = {
-        "trainer_config.max_steps=" + std::to_string(steps), "trainer_config.save_every_steps=null",
-        "trainer_config.log_every_steps=1000", "image_config.batch_norm=synchronized"};
-    succeed(on_gpus(place, 2, launched(place, 2, words)));
-    return ledgers_of(place).at(0);
-  };
-  check_no_more_waits(ledger(2), ledger(4));
+  check_two_ranks_without_waiting<ImageWorkspace>({"image_config.batch_norm=synchronized"});
+}
+
+TEST_CASE("a step of a masked language model on two ranks never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_two_ranks_without_waiting<MaskedWorkspace>();
 }
 
 TEST_CASE("an evaluated batch of any other task never makes the host wait for the GPU") {

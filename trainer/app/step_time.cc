@@ -21,10 +21,11 @@ double bytes_of(const std::vector<MemoryItem>& items, std::string_view name) {
 
 /// The collectives of a step.
 struct Exchange {
-  double passes = 1.0;       ///< Backward passes that gradients are reduced in.
-  double seconds = 0.0;      ///< Of the reduction in each.
-  double last_bucket = 0.0;  ///< Seconds of the part that starts when the pass is over.
-  double gather = 0.0;       ///< Seconds of sending updated weights.
+  double passes = 1.0;        ///< Backward passes that gradients are reduced in.
+  double seconds = 0.0;       ///< Of the reduction in each.
+  double last_bucket = 0.0;   ///< Seconds of the part that starts when the pass is over.
+  double gather = 0.0;        ///< Seconds of sending updated weights, before the next forward pass
+  double gather_below = 0.0;  ///< or below it.
   double bytes = 0.0;
   double first_unit = 0.0;  ///< Seconds that each forward pass waits for its first weights.
   double collect = 0.0;     ///< Seconds of collecting all weights for it.
@@ -33,7 +34,7 @@ struct Exchange {
   double exposed(double forward_s, double backward_s) const {
     return passes * (std::max(last_bucket, seconds - backward_s) +
                      std::max(first_unit, collect - forward_s)) +
-           gather;
+           gather + std::max(0.0, gather_below - forward_s);
   }
 };
 
@@ -45,21 +46,34 @@ double buckets_of(const DistributedConfig& how, int64_t matrices, double gradien
   return whole ? std::min(filled, static_cast<double>(matrices)) : filled;
 }
 
-Exchange exchange_of(const Config& config, double weight_bytes, double buckets,
+/// Bytes of the weights outside of units, on a rank.
+double root_bytes(const Config& config, const PlannedTraining& training) {
+  return 4.0 * static_cast<double>(training.root) / static_cast<double>(config.distributed.tensor);
+}
+
+Exchange exchange_of(const Config& config, double weight_bytes, const PlannedTraining& training,
                      const Network& network) {
   const DistributedConfig& how = config.distributed;
   const bool halved = how.gradient_compression != GradientCompression::kNone;
   const double gradients = weight_bytes * (halved ? 0.5 : 1.0);
+  const double buckets = buckets_of(how, training.matrices, weight_bytes);
   const double of_gradients = all_gather_seconds(network, gradients / buckets);
   const double sent = all_gather_bytes(network.ranks, gradients);
   if (how.strategy == Strategy::kDdp)
-    return {1.0, 2 * buckets * of_gradients, 2 * of_gradients, 0.0, 2 * sent};
+    return {1.0, 2 * buckets * of_gradients, 2 * of_gradients, 0.0, 0.0, 2 * sent};
   const double passes =
       how.strategy == Strategy::kZero2
           ? static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks))
           : 1.0;
-  return {passes, buckets * of_gradients, of_gradients,
-          buckets * all_gather_seconds(network, weight_bytes / buckets),
+  const double gather = buckets * all_gather_seconds(network, weight_bytes / buckets);
+  const bool unit_by_unit = how.pipeline == 1 && training.units > 0;
+  const double before_forward =
+      unit_by_unit ? std::min(1.0, root_bytes(config, training) / weight_bytes) : 1.0;
+  return {passes,
+          buckets * of_gradients,
+          of_gradients,
+          before_forward * gather,
+          (1.0 - before_forward) * gather,
           passes * sent + all_gather_bytes(network.ranks, weight_bytes)};
 }
 
@@ -68,10 +82,9 @@ Exchange exchange_of(const Config& config, double weight_bytes, double buckets,
 Exchange exchange_of_units(const Config& config, double weight_bytes,
                            const PlannedTraining& training, const Network& network) {
   const auto units = static_cast<double>(std::max<int64_t>(1, training.units));
-  const double root_bytes =
-      4.0 * static_cast<double>(training.root) / static_cast<double>(config.distributed.tensor);
-  const double of_root = all_gather_seconds(network, root_bytes);
-  const double of_unit = all_gather_seconds(network, (weight_bytes - root_bytes) / units);
+  const double root = root_bytes(config, training);
+  const double of_root = all_gather_seconds(network, root);
+  const double of_unit = all_gather_seconds(network, (weight_bytes - root) / units);
   Exchange exchange;
   exchange.passes = static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
   exchange.seconds = 2 * (units * of_unit + of_root);
@@ -241,10 +254,9 @@ StepTime step_time(const Config& config, const PlannedTraining& training, const 
                                training.flops_per_sample(config) / static_cast<double>(how.tensor) /
                                cluster.flops_per_s;
   const double gradients = bytes_of(whole, "gradients");
-  const Exchange exchange =
-      how.strategy == Strategy::kZero3
-          ? exchange_of_units(config, gradients, training, network)
-          : exchange_of(config, gradients, buckets_of(how, training.matrices, gradients), network);
+  const Exchange exchange = how.strategy == Strategy::kZero3
+                                ? exchange_of_units(config, gradients, training, network)
+                                : exchange_of(config, gradients, training, network);
   StepTime time;
   double backward_s = kBackwardShare * micro_batch_s;
   if (ranks_of_copy(how) > 1)

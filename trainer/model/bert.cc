@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "trainer/model/attention.h"
 #include "trainer/model/bert_cost.h"
 
 namespace ddp::train {
@@ -63,8 +64,8 @@ torch::Tensor BertSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
     return linear(x_BTC).view({B, T, n_head_, C / n_head_}).transpose(1, 2);
   };
   const auto mask = seen_B11T.defined() ? std::optional(seen_B11T) : std::nullopt;
-  const auto y_BHTD = at::scaled_dot_product_attention(
-      in_heads(query), in_heads(key), in_heads(value), mask, is_training() ? attn_pdrop_ : 0.0);
+  const auto y_BHTD = attention(in_heads(query), in_heads(key), in_heads(value), mask,
+                                is_training() ? attn_pdrop_ : 0.0);
   return y_BHTD.transpose(1, 2).reshape({B, T, C});
 }
 

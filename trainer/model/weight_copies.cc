@@ -18,19 +18,21 @@ std::pair<const void*, uint32_t> state_of(const torch::Tensor& weight) {
 
 }  // namespace
 
-WeightCopies::Step::Step(WeightCopies& copies) {
-  copies.refresh();
+WeightCopies::Step::Step(WeightCopies& copies, bool on_their_way) {
+  copies.refresh(on_their_way);
   current = &copies;
 }
 
 WeightCopies::Step::~Step() { current = nullptr; }
 
-void WeightCopies::refresh() {
+void WeightCopies::refresh(bool on_their_way) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> values, weights;
   for (auto& [key, copy] : copies_) {
     const bool is_current = std::exchange(copy.written, std::nullopt) == state_of(copy.weight);
     if (is_current || !copy.weight.requires_grad()) continue;  // or frozen
+    copy.outdated = on_their_way;
+    if (on_their_way) continue;
     values.push_back(copy.without_padding());
     weights.push_back(copy.weight);
   }
@@ -53,6 +55,7 @@ torch::Tensor WeightCopies::shared(const torch::Tensor& weight, int64_t padding)
   const std::lock_guard<std::mutex> lock(mutex_);
   Copy& copy = copies_[weight.unsafeGetTensorImpl()];
   if (!copy.weight.defined()) copy = {weight, converted(weight, padding), std::nullopt};
+  if (std::exchange(copy.outdated, false)) copy.without_padding().copy_(weight);
   const bool fits = copy.values.size(0) == weight.size(0) + padding;
   return fits ? copy.values : converted(weight, padding);
 }

@@ -13,15 +13,17 @@
 namespace ddp::train {
 
 /// The copies that the micro-batches of a training step share. Each is made when a product first
-/// asks for it; every further step begins with those of trained weights made anew, except those
-/// that an update wrote along with their weights. Owned by the trainer.
+/// asks for it, and made anew in every further step, if its weight is trained and no update wrote
+/// it along with its weight. Owned by the trainer.
 class WeightCopies {
  public:
   /// While it lives, weights do not change and bfloat16_copy() shares copies, in all threads. At
   /// most one at a time.
   class Step {
    public:
-    explicit Step(WeightCopies& copies);
+    /// Copies are made anew when products ask for them if weights are `on_their_way`, else all of
+    /// them at once.
+    Step(WeightCopies& copies, bool on_their_way);
     ~Step();
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
@@ -42,10 +44,11 @@ class WeightCopies {
     torch::Tensor values;  ///< With padding.
     /// The weight's place and version when an update wrote both.
     std::optional<std::pair<const void*, uint32_t>> written;
+    bool outdated = false;
 
     torch::Tensor without_padding() const { return values.narrow(0, 0, weight.size(0)); }
   };
-  void refresh();
+  void refresh(bool on_their_way);
   torch::Tensor shared(const torch::Tensor& weight, int64_t padding);
 
   std::mutex mutex_;

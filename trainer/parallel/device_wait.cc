@@ -46,11 +46,15 @@ class StreamQueue final : public CopyQueue {
   c10::Stream stream_;
 };
 
+c10::Stream stream_after(const c10::Event& event) {
+  const VirtualGuardImpl device(event.device_type());
+  const c10::Stream stream = device.getStreamFromGlobalPool(event.device());
+  event.block(stream);
+  return stream;
+}
+
 std::unique_ptr<CopyQueue> StreamMark::side_queue() const {
-  const VirtualGuardImpl device(event_.device_type());
-  const c10::Stream stream = device.getStreamFromGlobalPool(event_.device());
-  event_.block(stream);
-  return std::make_unique<StreamQueue>(stream);
+  return std::make_unique<StreamQueue>(stream_after(event_));
 }
 
 /// Waits between two questions: short at first, for what is nearly there.
@@ -72,6 +76,13 @@ ReadyEvent record_ready(torch::Device device) {
   if (device.is_cpu()) return nullptr;
   return std::make_shared<StreamMark>(VirtualGuardImpl(device.type()).getStream(device));
 }
+
+SideQueue::SideQueue(torch::Device device)
+    : guard_([device] {
+        c10::Event here(device.type());
+        here.record(VirtualGuardImpl(device.type()).getStream(device));
+        return stream_after(here);
+      }()) {}
 
 DeviceGivenUp::DeviceGivenUp() { ++devices_given_up; }
 DeviceGivenUp::~DeviceGivenUp() { --devices_given_up; }

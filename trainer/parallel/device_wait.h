@@ -2,6 +2,7 @@
 // that the device waits for is gone.
 #pragma once
 
+#include <c10/core/StreamGuard.h>
 #include <torch/torch.h>
 
 #include <memory>
@@ -34,6 +35,16 @@ class DeviceMark {
 
 /// A mark in the present queue of `device`; null for CPUs, whose work is done when it is asked for.
 ReadyEvent record_ready(torch::Device device);
+
+/// While it lives, what the calling thread queues for a GPU goes into a queue of its own, which
+/// begins with what the present queue holds up to here. record_ready() is a mark in that queue.
+class SideQueue {
+ public:
+  explicit SideQueue(torch::Device device);
+
+ private:
+  c10::StreamGuard guard_;
+};
 
 /// While it lives, nobody counts on the device any more: it may wait for a rank that is gone, and
 /// what it goes on to compute once the communicator is aborted is nothing to save.

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "trainer/parallel/ddp.h"
@@ -30,9 +31,9 @@ torch::Tensor gradient_of(const torch::Tensor& parameter) {
 
 }  // namespace
 
-torch::Tensor TablePair::take(std::size_t bucket, int64_t rows, int64_t row, int64_t longest_row,
+torch::Tensor TablePair::take(std::size_t turn, int64_t rows, int64_t row, int64_t longest_row,
                               const torch::TensorOptions& options) {
-  Table& table = of(bucket);
+  Table& table = of(turn);
   table.work.wait();
   if (!table.memory.defined()) table.memory = torch::empty({rows * longest_row}, options);
   return table.memory.narrow(0, 0, rows * row).view({rows, row});
@@ -144,10 +145,11 @@ void ShardedDataParallel::pack_gradient(const Shard& shard, const torch::Tensor&
   }
 }
 
-torch::Tensor ShardedDataParallel::table_for(TablePair& tables, std::size_t bucket) const {
+torch::Tensor ShardedDataParallel::table_for(TablePair& tables, std::size_t turn,
+                                             std::size_t bucket) const {
   int64_t longest = 0;
   for (const Bucket& each : buckets_) longest = std::max(longest, each.plan.row);
-  return tables.take(bucket, group_.size(), buckets_[bucket].plan.row, longest,
+  return tables.take(turn, group_.size(), buckets_[bucket].plan.row, longest,
                      parameters_.front().tensor.options().requires_grad(false));
 }
 
@@ -162,33 +164,42 @@ std::vector<std::vector<Shard>> ShardedDataParallel::shards_of_ranks() const {
   return shards;
 }
 
-void ShardedDataParallel::exchange(
-    const std::vector<torch::Tensor>& values,
-    const std::function<void(int, const Shard&, const torch::Tensor&)>& take) {
-  const torch::NoGradGuard no_grad;
+void ShardedDataParallel::exchange(const std::vector<torch::Tensor>& values, const Take& take) {
+  std::vector<std::size_t> all(buckets_.size());
+  std::iota(all.begin(), all.end(), 0);
   TablePair tables;
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    fill_own_row(tables, bucket, values);
-    if (bucket > 0) take_rows(tables, bucket - 1, take);
-  }
-  take_rows(tables, buckets_.size() - 1, take);
+  exchange(all, tables, values, take, [](std::size_t) {});
 }
 
-void ShardedDataParallel::fill_own_row(TablePair& tables, std::size_t bucket,
+void ShardedDataParallel::exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
+                                   const std::vector<torch::Tensor>& values, const Take& take,
+                                   const std::function<void(std::size_t bucket)>& taken) {
+  const torch::NoGradGuard no_grad;
+  const auto finish = [&](std::size_t turn) {
+    take_rows(tables, turn, buckets[turn], take);
+    taken(buckets[turn]);
+  };
+  for (std::size_t turn = 0; turn < buckets.size(); ++turn) {
+    send_own_row(tables, turn, buckets[turn], values);
+    if (turn > 0) finish(turn - 1);
+  }
+  if (!buckets.empty()) finish(buckets.size() - 1);
+}
+
+void ShardedDataParallel::send_own_row(TablePair& tables, std::size_t turn, std::size_t bucket,
                                        const std::vector<torch::Tensor>& values) {
-  const auto table = table_for(tables, bucket);
+  const auto table = table_for(tables, turn, bucket);
   std::size_t next = buckets_[bucket].first_own;
   for_each_in_row(own_part_of(buckets_[bucket]), [&](const Shard& shard, int64_t at) {
     const auto& value = values[next++];
     if (value.defined()) as_shard(table[group_.rank()], at, shard).copy_(value);
   });
-  tables.send(bucket, rows_->all_gather(table));
+  tables.send(turn, rows_->all_gather(table));
 }
 
-void ShardedDataParallel::take_rows(
-    TablePair& tables, std::size_t bucket,
-    const std::function<void(int, const Shard&, const torch::Tensor&)>& take) {
-  const auto table = table_for(tables, bucket);
+void ShardedDataParallel::take_rows(TablePair& tables, std::size_t turn, std::size_t bucket,
+                                    const Take& take) {
+  const auto table = table_for(tables, turn, bucket);
   for (int rank = 0; rank < group_.size(); ++rank) {
     const auto& shards = buckets_[bucket].plan.of_rank[static_cast<std::size_t>(rank)];
     for_each_in_row(shards, [&](const Shard& shard, int64_t at) {

@@ -33,10 +33,11 @@ struct OwnShard {
 /// the first use to free().
 class TablePair {
  public:
-  /// A table of `rows` times `row` elements for `bucket`, once the one before the last is done.
-  torch::Tensor take(std::size_t bucket, int64_t rows, int64_t row, int64_t longest_row,
+  /// A table of `rows` times `row` elements for the `turn`-th bucket, once the one before the last
+  /// is done.
+  torch::Tensor take(std::size_t turn, int64_t rows, int64_t row, int64_t longest_row,
                      const torch::TensorOptions& options);
-  void send(std::size_t bucket, RowWork work) { of(bucket).work = std::move(work); }
+  void send(std::size_t turn, RowWork work) { of(turn).work = std::move(work); }
   void wait();
   void free();
 
@@ -45,7 +46,7 @@ class TablePair {
     torch::Tensor memory;
     RowWork work;
   };
-  Table& of(std::size_t bucket) { return tables_[bucket % tables_.size()]; }
+  Table& of(std::size_t turn) { return tables_[turn % tables_.size()]; }
 
   std::array<Table, 2> tables_;
 };
@@ -80,11 +81,11 @@ class ShardedDataParallel : public GradientSync {
   /// On CPUs only.
   std::optional<SyncTimes> times() override;
 
+  using Take = std::function<void(int rank, const Shard&, const torch::Tensor&)>;
   /// Sends every rank's `values` to every rank; values[i] is shaped like own()[i], or undefined if
   /// this rank has nothing to send. `take` is called once for each shard of each rank, with garbage
   /// for what was undefined, and must copy. A collective.
-  void exchange(const std::vector<torch::Tensor>& values,
-                const std::function<void(int rank, const Shard&, const torch::Tensor&)>& take);
+  void exchange(const std::vector<torch::Tensor>& values, const Take& take);
   /// The elements of `shard` in a tensor that lies in memory as its parameter does.
   torch::Tensor part_of(const torch::Tensor& tensor, const Shard& shard) const;
 
@@ -113,7 +114,11 @@ class ShardedDataParallel : public GradientSync {
   const std::vector<Shard>& own_part_of(const Bucket& bucket) const {
     return bucket.plan.of_rank[static_cast<std::size_t>(group_.rank())];
   }
-  torch::Tensor table_for(TablePair& tables, std::size_t bucket) const;
+  torch::Tensor table_for(TablePair& tables, std::size_t turn, std::size_t bucket) const;
+  /// The same for these buckets, in this order; `taken` is called after each one.
+  void exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
+                const std::vector<torch::Tensor>& values, const Take& take,
+                const std::function<void(std::size_t bucket)>& taken);
   /// What is summed: the parameter's gradient, laid out in memory as its parameter is, divided by
   /// `averaged_over`, into `to`; zeros where a custom function has returned none.
   void pack_gradient(const Shard& shard, const torch::Tensor& to, int averaged_over) const;
@@ -127,10 +132,9 @@ class ShardedDataParallel : public GradientSync {
 
  private:
   void list_own_blocks();
-  void fill_own_row(TablePair& tables, std::size_t bucket,
+  void send_own_row(TablePair& tables, std::size_t turn, std::size_t bucket,
                     const std::vector<torch::Tensor>& values);
-  void take_rows(TablePair& tables, std::size_t bucket,
-                 const std::function<void(int, const Shard&, const torch::Tensor&)>& take);
+  void take_rows(TablePair& tables, std::size_t turn, std::size_t bucket, const Take& take);
 
   torch::Tensor own_blocks_;  // of own_, their places among all blocks of the gradient norm
   int64_t blocks_ = 0;

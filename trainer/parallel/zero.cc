@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "trainer/parallel/collective_wait.h"
+#include "trainer/parallel/device_progress.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -60,6 +62,7 @@ void ZeroDataParallel::plan(int64_t bucket_elements) {
 }
 
 void ZeroDataParallel::begin_micro_batch(bool last) {
+  if (!buckets_of_unit_.empty()) wait_for_weights(buckets_of_unit_.back());
   reducing_ = last || options_.every_micro_batch;
   if (reducing_) begin_reducing();
 }
@@ -76,6 +79,7 @@ void ZeroDataParallel::begin_reducing() {
 }
 
 void ZeroDataParallel::backward(const torch::Tensor& loss) {
+  settle_weights();  // of units that had no part in the forward pass
   if (!reducing_) return loss.backward();
   const CollectiveWait waiting;  // its first buckets are on their way before it has ended
   backward_began_ = Clock::now();
@@ -100,7 +104,7 @@ void ZeroDataParallel::gradient_ready(std::size_t parameter) {
 void ZeroDataParallel::reduce(std::size_t bucket) {
   const torch::NoGradGuard no_grad;
   if (bucket == 0) first_reduced_ = Clock::now();
-  const auto table = table_for(tables_, bucket);
+  const auto table = table_for(tables_, bucket, bucket);
   if (reducing_)
     pack(buckets_[bucket], table);
   else
@@ -140,6 +144,7 @@ void ZeroDataParallel::finish_reducing() {
 
 // A table of zeros for each bucket: the ranks that have this micro-batch wait for it.
 void ZeroDataParallel::leave_out_micro_batch(const std::function<torch::Tensor()>& /*forward*/) {
+  settle_weights();
   reducing_ = false;
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) reduce(bucket);
   tables_.wait();
@@ -152,12 +157,79 @@ void ZeroDataParallel::share_weights() {
     for (const Parameter& each : parameters_) each.tensor.unsafeGetTensorImpl()->bump_version();
     return;
   }
-  std::vector<torch::Tensor> values;
-  for (const OwnShard& own : own_) values.push_back(own.value);
-  exchange(values, [this](int rank, const Shard& shard, const torch::Tensor& value) {
-    if (rank != group_.rank())
-      part_of(parameters_[shard.parameter].tensor.detach(), shard).copy_(value);
+  settle_weights();
+  exchange(own_values(), [this](int rank, const Shard& shard, const torch::Tensor& value) {
+    take_weights(rank, shard, value);
   });
 }
+
+std::vector<torch::Tensor> ZeroDataParallel::own_values() const {
+  std::vector<torch::Tensor> values;
+  for (const OwnShard& own : own_) values.push_back(own.value);
+  return values;
+}
+
+void ZeroDataParallel::take_weights(int rank, const Shard& shard, const torch::Tensor& value) {
+  if (rank != group_.rank())
+    part_of(parameters_[shard.parameter].tensor.detach(), shard).copy_(value);
+}
+
+void ZeroDataParallel::share_below_forward(const std::vector<std::vector<std::size_t>>& units) {
+  TORCH_INTERNAL_ASSERT(!parameters_.front().tensor.is_cpu());
+  std::vector<std::size_t> unit_of(parameters_.size(), units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const std::size_t parameter : units[i]) unit_of[parameter] = i;
+  }
+  std::vector<std::set<std::size_t>> buckets(units.size() + 1);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    buckets[unit_of[i]].insert(buckets_of_[i].begin(), buckets_of_[i].end());
+  weights_there_.resize(buckets_.size());
+  std::vector<bool> placed(buckets_.size(), false);
+  const auto place = [&](const std::set<std::size_t>& all) {
+    for (const std::size_t bucket : all) {
+      if (!std::exchange(placed[bucket], true)) sharing_order_.push_back(bucket);
+    }
+  };
+  place(buckets.back());
+  for (const auto& all : buckets) {
+    place(all);
+    buckets_of_unit_.emplace_back(all.begin(), all.end());
+  }
+}
+
+void ZeroDataParallel::begin_sharing_weights() {
+  if (sharing_order_.empty()) return share_weights();
+  settle_weights();
+  on_their_way_ = true;
+  table_for(weight_tables_, 0, sharing_order_[0]);  // their memory belongs to the present queue
+  table_for(weight_tables_, 1, sharing_order_[0]);
+  const auto device = parameters_.front().tensor.device();
+  const SideQueue queue(device);
+  exchange(
+      sharing_order_, weight_tables_, own_values(),
+      [this](int rank, const Shard& shard, const torch::Tensor& value) {
+        take_weights(rank, shard, value);
+      },
+      [&](std::size_t bucket) { weights_there_[bucket] = record_ready(device); });
+}
+
+// What the device computes up to here is this rank's own; from here on it may wait for others.
+void ZeroDataParallel::wait_for_weights(const std::vector<std::size_t>& buckets) {
+  const auto device = parameters_.front().tensor.device();
+  bool waits = false;
+  for (const std::size_t bucket : buckets) {
+    const auto there = std::exchange(weights_there_[bucket], nullptr);
+    if (!there) continue;
+    if (!std::exchange(waits, true)) DeviceProgress::own_work_ends_here(device);
+    there->hold_queue();
+  }
+  if (!waits) return;
+  DeviceProgress::collectives_end_at(record_ready(device));
+  on_their_way_ = std::any_of(weights_there_.begin(), weights_there_.end(),
+                              [](const ReadyEvent& there) { return there != nullptr; });
+  if (!on_their_way_) weight_tables_.free();
+}
+
+void ZeroDataParallel::settle_weights() { wait_for_weights(sharing_order_); }
 
 }  // namespace ddp::train

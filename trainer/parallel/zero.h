@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "trainer/parallel/device_wait.h"
 #include "trainer/parallel/sharded_data_parallel.h"
 
 namespace ddp::train {
@@ -40,6 +41,18 @@ class ZeroDataParallel : public ShardedDataParallel {
   void leave_out_micro_batch(const std::function<torch::Tensor()>& forward) override;
   void share_weights() override;
 
+  /// Lets begin_sharing_weights() return on a GPU while weights are on their way, in a queue beside
+  /// that of the training: the forward pass waits for those of a unit when it comes to it, and for
+  /// the others when it begins. `units` as in FullyShardedDataParallel. The tables that weights
+  /// travel in have gone by the last unit.
+  void share_below_forward(const std::vector<std::vector<std::size_t>>& units);
+  /// Before the forward pass of a unit; see UnitHooks in trainer/model/model_unit.h.
+  void before_forward(std::size_t unit) { wait_for_weights(buckets_of_unit_[unit]); }
+  void begin_sharing_weights() override;
+  void settle_weights() override;
+  bool weights_are_on_their_way() const override { return on_their_way_; }
+  void begin_inference() override { settle_weights(); }
+
  private:
   void plan(int64_t bucket_elements);
   void gradient_ready(std::size_t parameter);
@@ -48,6 +61,9 @@ class ZeroDataParallel : public ShardedDataParallel {
   void pack(const Bucket& bucket, const torch::Tensor& table);
   void gradient_packed(std::size_t parameter);
   void finish_reducing();
+  std::vector<torch::Tensor> own_values() const;
+  void take_weights(int rank, const Shard& shard, const torch::Tensor& value);
+  void wait_for_weights(const std::vector<std::size_t>& buckets);
 
   const Options options_;
   std::vector<std::vector<std::size_t>> buckets_of_;          // of each parameter
@@ -58,6 +74,12 @@ class ZeroDataParallel : public ShardedDataParallel {
   std::vector<bool> arrived_;          // gradients of this reduction
   std::vector<std::size_t> missing_;   // gradients that each bucket still waits for
   std::vector<std::size_t> unpacked_;  // buckets that each gradient is still to go to
+
+  std::vector<std::vector<std::size_t>> buckets_of_unit_;  // the last ones: of no unit
+  std::vector<std::size_t> sharing_order_;                 // of all buckets
+  std::vector<ReadyEvent> weights_there_;                  // of buckets on their way
+  TablePair weight_tables_;
+  bool on_their_way_ = false;
 };
 
 }  // namespace ddp::train

@@ -53,4 +53,26 @@ std::unique_ptr<FullyShardedDataParallel> divide_model(Task& task, const Trained
   return shards;
 }
 
+void share_below_forward(torch::nn::Module& model, ZeroDataParallel& shards) {
+  const auto& parameters = shards.parameters();
+  if (parameters.front().tensor.is_cpu()) return;
+  std::map<const void*, std::size_t> place;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    place.emplace(parameters[i].tensor.unsafeGetTensorImpl(), i);
+  const auto units = units_of(model);
+  std::vector<std::vector<std::size_t>> members;
+  for (const ModelUnit* unit : units) {
+    members.emplace_back();
+    for (const auto& tensor : unit->parameters()) {
+      const auto trained = place.find(tensor.unsafeGetTensorImpl());
+      if (trained != place.end()) members.back().push_back(trained->second);
+    }
+  }
+  shards.share_below_forward(members);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    units[i]->set_hooks({[all = &shards, i] { all->before_forward(i); },
+                         [](const torch::Tensor&, const torch::Tensor&) {}});
+  }
+}
+
 }  // namespace ddp::train

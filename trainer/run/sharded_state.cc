@@ -45,10 +45,9 @@ std::set<std::string> whole_matrices(const TrainedParameters& trained) {
   return matrices;
 }
 
-std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
-                                                 ProcessGroup& group,
-                                                 const DistributedConfig& config, int averaged_over,
-                                                 FirstValues values) {
+std::unique_ptr<ZeroDataParallel> make_shards(const TrainedParameters& trained, ProcessGroup& group,
+                                              const DistributedConfig& config, int averaged_over,
+                                              FirstValues values) {
   if (!divides_state(config.strategy) || group.size() == 1) return nullptr;
   const auto matrices = whole_matrices(trained);
   std::vector<ShardedDataParallel::Parameter> parameters;

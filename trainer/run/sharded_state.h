@@ -12,7 +12,7 @@
 #include "trainer/config/config.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
-#include "trainer/parallel/sharded_data_parallel.h"
+#include "trainer/parallel/zero.h"
 #include "trainer/run/shard_cut.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/state_piece.h"
@@ -21,10 +21,9 @@ namespace ddp::train {
 
 /// Divides `trained` between the ranks as distributed_config.strategy says; null for ddp, and on
 /// one rank, which has nothing to divide. `averaged_over` as in ShardedDataParallel::Options.
-std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
-                                                 ProcessGroup& group,
-                                                 const DistributedConfig& config, int averaged_over,
-                                                 FirstValues values);
+std::unique_ptr<ZeroDataParallel> make_shards(const TrainedParameters& trained, ProcessGroup& group,
+                                              const DistributedConfig& config, int averaged_over,
+                                              FirstValues values);
 
 /// The names of the parameters that one rank has to update as a whole.
 std::set<std::string> whole_matrices(const TrainedParameters& trained);

@@ -152,10 +152,12 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
 
 TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
   std::unique_ptr<ShardedDataParallel> shards;
-  if (config_.distributed.strategy == Strategy::kZero3 && data_.size() > 1)
+  if (config_.distributed.strategy == Strategy::kZero3 && data_.size() > 1) {
     shards = divide_model(task_, trained, data_, averaged_over_, values);
-  else
-    shards = make_shards(trained, data_, config_.distributed, averaged_over_, values);
+  } else if (auto zero = make_shards(trained, data_, config_.distributed, averaged_over_, values)) {
+    if (task_.stage_model() == nullptr) share_below_forward(task_.model(), *zero);
+    shards = std::move(zero);
+  }
   if (!shards) return trained;
   auto pieces = pieces_of(trained, *shards);
   shards_ = shards.get();
@@ -225,7 +227,8 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   optimizer_->zero_grad();
   {
     std::optional<WeightCopies::Step> shared_copies;
-    if (!sync_->divides_weights()) shared_copies.emplace(weight_copies_);
+    if (!sync_->divides_weights())
+      shared_copies.emplace(weight_copies_, sync_->weights_are_on_their_way());
     output.losses = pipeline_ ? run_pipeline(loader, monitor) : run_micro_batches(loader, monitor);
   }
   monitor.enter(Phase::kOptimizer);
@@ -293,7 +296,7 @@ void Trainer::apply(StepOutput& output) {
   if (output.spike) return;
   update_weights(output);
   average_.update(optimizer_->found_inf_of_masters(output.not_finite));
-  sync_->share_weights();
+  sync_->begin_sharing_weights();
   share_table();
 }
 
@@ -334,6 +337,7 @@ std::function<bool()> Trainer::agreed(const std::function<bool()>& go_on) {
 
 void Trainer::swap_averages() {
   if (!average_.enabled()) return;
+  sync_->settle_weights();
   optimizer_->write_masters([this] { average_.swap(); });
   sync_->share_weights();
   share_table();

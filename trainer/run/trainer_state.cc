@@ -76,6 +76,7 @@ std::vector<NamedTensor> Trainer::state() const {
 }
 
 std::vector<NamedTensor> Trainer::weights() const {
+  if (sync_) sync_->settle_weights();
   std::vector<NamedTensor> result;
   if (shards_ == nullptr || !shards_->divides_weights()) {
     for (const auto& p : task_.parameters()) result.push_back({kModel + p.name, p.tensor.detach()});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/metrics/memory.h"
+#include "trainer/model/attention.h"
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_progress.h"
@@ -174,7 +175,10 @@ void TrainingRun::step_done() {
   account_->step_done(trainer_.step(), keeper_->counts());
   records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
                       steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch()));
-  if (monitor_.times().count() == 1) log_.info(monitor_.start_times().text());
+  if (monitor_.times().count() != 1) return;
+  log_.info(monitor_.start_times().text());
+  const std::string note = attention_note();
+  if (!note.empty()) log_.info(note);
 }
 
 void TrainingRun::one_step() {

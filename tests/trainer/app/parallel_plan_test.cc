@@ -295,6 +295,19 @@ TEST_CASE("backward passes hide communication, but for the last bucket and the g
   CHECK(bare[0].time.exposed_s == Approx(2 * 10 * of_bucket));
 }
 
+TEST_CASE("forward passes hide the gathered weights of blocks under zero1") {
+  const Model model;
+  auto training = training_of(model, 64);
+  training.units = 9;
+  training.root = model.matrix;
+  Cluster cluster = gpus(4, 80);
+  const double gather = 16 * all_gather_seconds(cluster.network, 400e6 / 16);
+  const double of_part = gather / 16;
+  CHECK(parallel_plans(training, cluster)[1].time.exposed_s == Approx(of_part + gather / 10));
+  cluster.flops_per_s = 1e30;
+  CHECK(parallel_plans(training, cluster)[1].time.exposed_s == Approx(2 * gather));
+}
+
 TEST_CASE("on CPU ranks nothing hides communication") {
   const auto training = training_of(Model{}, 64);
   Cluster cpus = gpus(4, 80);

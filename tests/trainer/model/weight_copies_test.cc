@@ -9,7 +9,7 @@ torch::Tensor weight() { return torch::ones({2, 3}).set_requires_grad(true); }
 
 /// The sum of the copy, with a row of padding, within a step.
 float sum_in_step(WeightCopies& copies, const torch::Tensor& of) {
-  const WeightCopies::Step step(copies);
+  const WeightCopies::Step step(copies, /*on_their_way=*/false);
   return bfloat16_copy(of, 1).sum().item<float>();
 }
 
@@ -38,6 +38,18 @@ TEST_CASE("weights' copies are made anew for each step unless an update wrote th
   update(copies, trained, 3.0, 4.0);
   CHECK(sum_in_step(copies, trained) == 24.0F);
   CHECK(sum_in_step(copies, trained) == 18.0F);
+}
+
+TEST_CASE("copies of weights that are still on their way are made when a product asks for them") {
+  WeightCopies copies;
+  const auto trained = weight();
+  sum_in_step(copies, trained);
+  const torch::NoGradGuard no_grad;
+  const WeightCopies::Step step(copies, /*on_their_way=*/true);
+  trained.fill_(2.0);
+  CHECK(bfloat16_copy(trained, 1).sum().item<float>() == 12.0F);
+  trained.fill_(3.0);
+  CHECK(bfloat16_copy(trained, 1).sum().item<float>() == 12.0F);
 }
 
 TEST_CASE("a weight that changes after its update gets another copy") {

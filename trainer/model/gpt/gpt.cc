@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "trainer/model/activation_checkpoint.h"
+#include "trainer/model/attention.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/gpu_ops.h"
@@ -138,8 +139,7 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
   const auto mask = scope.mask.defined() ? std::optional(scope.mask) : std::nullopt;
   if (scope.cached == nullptr) {
     if (dropout > 0.0 && ranks_) return attend_with_masks_of_all(qkv, scope.mask);
-    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask, dropout,
-                                            /*is_causal=*/!mask);
+    return attention(qkv[0], qkv[1], qkv[2], mask, dropout, /*is_causal=*/!mask);
   }
   const CachedPositions* cached = scope.cached;
   const int64_t T = qkv[0].size(2);
@@ -148,9 +148,8 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
   };
   const auto keys = upto_now(cached->layer.keys_BHTD, qkv[1]);
   const auto values = upto_now(cached->layer.values_BHTD, qkv[2]);
-  if (mask) return at::scaled_dot_product_attention(qkv[0], keys, values, mask);
-  return at::scaled_dot_product_attention(qkv[0], keys, values, /*attn_mask=*/{}, 0.0,
-                                          /*is_causal=*/T > 1);
+  if (mask) return attention(qkv[0], keys, values, mask);
+  return attention(qkv[0], keys, values, /*attn_mask=*/{}, 0.0, /*is_causal=*/T > 1);
 }
 
 // torch's attention would draw the same numbers for the heads of each rank.

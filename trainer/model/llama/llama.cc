@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trainer/model/activation_checkpoint.h"
+#include "trainer/model/attention.h"
 #include "trainer/model/chunked_loss.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/llama/llama_cost.h"
@@ -38,7 +39,7 @@ torch::Tensor attend_to_cache(const torch::Tensor& q_BH1D, const torch::Tensor& 
                               const torch::Tensor& v_BKTD, const torch::Tensor& mask_B11T) {
   const auto q_BKGD = q_BH1D.reshape({q_BH1D.size(0), k_BKTD.size(1), -1, q_BH1D.size(3)});
   const auto mask = mask_B11T.defined() ? std::optional<torch::Tensor>(mask_B11T) : std::nullopt;
-  return at::scaled_dot_product_attention(q_BKGD, k_BKTD, v_BKTD, mask).reshape(q_BH1D.sizes());
+  return attention(q_BKGD, k_BKTD, v_BKTD, mask).reshape(q_BH1D.sizes());
 }
 
 /// Llama 3's scaling: low frequencies are divided by the factor, high ones kept, those between
@@ -139,10 +140,9 @@ torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Ten
   }
   const auto k_BHTD = for_query_heads(k_BKTD, q_BHTD.size(1));
   const auto v_BHTD = for_query_heads(v_BKTD, q_BHTD.size(1));
-  if (pass.mask.defined())
-    return at::scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD, pass.mask);
-  return at::scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD, /*attn_mask=*/{},
-                                          /*dropout_p=*/0.0, /*is_causal=*/true);
+  if (pass.mask.defined()) return attention(q_BHTD, k_BHTD, v_BHTD, pass.mask);
+  return attention(q_BHTD, k_BHTD, v_BHTD, /*attn_mask=*/{},
+                   /*dropout_p=*/0.0, /*is_causal=*/true);
 }
 
 LlamaMlpImpl::LlamaMlpImpl(const LlamaShape& shape) {
