@@ -143,7 +143,7 @@ TEST_CASE(
   check_learned_alike(logged_losses(by_stages.out), logged_losses(by_cpus.out), 1e-5);
 }
 
-// The collectives of a step are one of each kind for each bucket. The device is slow: who does not
+// The collectives of a step are one of each kind for each bucket. They are slow: who does not
 // wait for weights that come in below the forward pass computes with old ones.
 TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with ddp") {
   if (!gpus_are_faked()) return;
@@ -156,10 +156,10 @@ TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with
   for (const char* name : {"zero1", "zero2", "zero3"}) {
     INFO(name);
     const Workspace place;
-    const Words sharded = joined(words, {"distributed_config.bucket_cap_mb=1",
+    const Words sharded = joined(words, {"distributed_config.bucket_cap_mb=0.1",
                                          std::string("distributed_config.strategy=") + name});
     auto options = on_gpus(place, 2, launched(place, 2, sharded));
-    options.set["FAKECUDA_DELAY_US"] = "100";
+    options.set["FAKENCCL_DELAY_US"] = "5000";
     succeed(options);
     CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
     for (const auto& ledger : ledgers_of(place)) {
@@ -333,9 +333,10 @@ TEST_CASE("in bfloat16 two ranks learn with zero1, zero2 and zero3 what they lea
   for (const char* name : {"zero1", "zero2", "zero3"}) {
     INFO(name);
     const Workspace place;
-    const Words sharded = joined(words, {std::string("distributed_config.strategy=") + name});
+    const Words sharded = joined(words, {"distributed_config.bucket_cap_mb=0.1",
+                                         std::string("distributed_config.strategy=") + name});
     auto options = on_gpus(place, 2, launched(place, 2, sharded));
-    options.set["FAKECUDA_DELAY_US"] = "100";
+    options.set["FAKENCCL_DELAY_US"] = "5000";
     succeed(options);
     CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
     CHECK(ledgers_of(place).at(0).at("kernels").contains("ddp_add_norm"));

@@ -60,7 +60,7 @@ struct CopyToRanks : Function<CopyToRanks> {
   }
 };
 
-struct SumOverRanks : Function<SumOverRanks> {
+struct SummedOverRanks : Function<SummedOverRanks> {
   static torch::Tensor forward(AutogradContext*, const torch::Tensor& x,
                                const TensorRanksPtr& ranks) {
     auto sum = dense_copy(x);
@@ -110,7 +110,7 @@ torch::Tensor copy_to_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks)
 }
 
 torch::Tensor sum_over_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks) {
-  return SumOverRanks::apply(summable(x), ranks);
+  return SummedOverRanks::apply(summable(x), ranks);
 }
 
 torch::Tensor gather_sequence(const torch::Tensor& x_BSC, const TensorRanksPtr& ranks) {

@@ -184,10 +184,10 @@ void ZeroDataParallel::share_below_forward(const std::vector<std::vector<std::si
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     buckets[unit_of[i]].insert(buckets_of_[i].begin(), buckets_of_[i].end());
   weights_there_.resize(buckets_.size());
-  std::vector<bool> placed(buckets_.size(), false);
+  std::set<std::size_t> placed;
   const auto place = [&](const std::set<std::size_t>& all) {
     for (const std::size_t bucket : all) {
-      if (!std::exchange(placed[bucket], true)) sharing_order_.push_back(bucket);
+      if (placed.insert(bucket).second) sharing_order_.push_back(bucket);
     }
   };
   place(buckets.back());

@@ -16,7 +16,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kContext = 64;
+constexpr int64_t kPeftContext = 64;
 
 struct Case {
   Config config;
@@ -27,7 +27,7 @@ struct Case {
 Config gpt_config() {
   Config config;
   config.gpt = test::tiny_config();
-  config.data.block_size = kContext;
+  config.data.block_size = kPeftContext;
   return config;
 }
 
@@ -37,7 +37,7 @@ std::vector<Case> cases() {
       {gpt_config(), {"*"}, {"c_attn", "c_fc", "c_proj"}},
       {gpt_config(), {"h.1.mlp.*"}, {"transformer.h.1.mlp.c_fc", "transformer.h.1.mlp.c_proj"}}};
   for (const auto& [name, shape] : test::llama_kinds()) {
-    all.push_back({test::whole_config(test::config_of(shape), kContext),
+    all.push_back({test::whole_config(test::config_of(shape), kPeftContext),
                    {"[qv]_proj", "mlp.down*"},
                    {"down_proj", "q_proj", "v_proj"}});
   }
@@ -75,7 +75,7 @@ std::shared_ptr<CausalModel> adapted_model(Config config, const test::TempDir& d
 
 std::string dump_of(CausalModel& model, const test::TempDir& dir) {
   const torch::NoGradGuard no_grad;
-  const auto inputs = test::random_tokens(3, kContext, model.vocab_size(), 1);
+  const auto inputs = test::random_tokens(3, kPeftContext, model.vocab_size(), 1);
   const NamedTensors dump = {{"inputs", inputs}, {"logits", model.forward(inputs)}};
   StateBuffer buffer(dump);
   buffer.copy_from(dump, nullptr);
@@ -119,7 +119,7 @@ TEST_CASE("merged weights compute what the model with its adapters does") {
       parameters[i].tensor.copy_(merged[i].tensor);
     }
     plain->eval();
-    const auto inputs = test::random_tokens(3, kContext, model->vocab_size(), 1);
+    const auto inputs = test::random_tokens(3, kPeftContext, model->vocab_size(), 1);
     CHECK(torch::allclose(plain->forward(inputs), model->forward(inputs), 0, 1e-5));
   }
 }

@@ -79,11 +79,20 @@ struct Place {
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<Place, Call>> group;
 
+useconds_t delay_us() {
+  const char* text = std::getenv("FAKENCCL_DELAY_US");
+  return text == nullptr ? 0 : static_cast<useconds_t>(std::strtoul(text, nullptr, 10));
+}
+
 void launch(const Place& place, std::vector<Call> calls) {
   for (const auto& call : calls)
     fakecuda_count(name_of(call.kind), call.count * fake_nccl::bytes_of(call.type));
   ++place.comm->running;
-  std::function<void()> work = [comm = place.comm, calls = std::move(calls)] { comm->run(calls); };
+  std::function<void()> work = [comm = place.comm, calls = std::move(calls)] {
+    static const useconds_t delay = delay_us();
+    if (delay > 0) ::usleep(delay);
+    comm->run(calls);
+  };
   fakecuda_launch(place.stream, "ncclDevKernel", &work);
 }
 
