@@ -1,4 +1,4 @@
-// What takes seconds: label `long`.
+// What takes seconds: tag `waits`.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -44,7 +44,7 @@ LauncherState state_in(const std::string& line) {
   return state;
 }
 
-TEST_CASE("a thousand restarts take no further memory and no descriptor", "[long]") {
+TEST_CASE("a thousand restarts take no further memory and no descriptor", "[waits]") {
   const TempFolder logs;
   const TempFolder tmp;
   // Sanitizers take ten times the time; what they look for shows in fewer rounds.
@@ -75,7 +75,7 @@ TEST_CASE("a thousand restarts take no further memory and no descriptor", "[long
   CHECK(nothing_left(tmp));
 }
 
-TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
+TEST_CASE("workers are not held up by a console that nobody reads", "[waits]") {
   // 32 MiB from each of two workers, more than pipe and backlog hold, into a pipe that is not read.
   const TempFolder logs;
   const TempFolder tmp;
@@ -106,7 +106,7 @@ void wait_for_file(const std::string& path) {
   }
 }
 
-TEST_CASE("logs that stay because the console has not taken them are named", "[long]") {
+TEST_CASE("logs that stay because the console has not taken them are named", "[waits]") {
   const TempFolder tmp;
   const TempFolder results;
   int ends[2];
@@ -127,7 +127,7 @@ TEST_CASE("logs that stay because the console has not taken them are named", "[l
   ::close(ends[1]);
 }
 
-TEST_CASE("the report of a failure waits for a reader that pauses", "[long]") {
+TEST_CASE("the report of a failure waits for a reader that pauses", "[waits]") {
   const TempFolder tmp;
   const TempFolder results;
   int ends[2];
@@ -154,7 +154,7 @@ TEST_CASE("the report of a failure waits for a reader that pauses", "[long]") {
   CHECK_THAT(lines.back(), Contains("logs      : "));
 }
 
-TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {
+TEST_CASE("a worker that survives SIGKILL is waited for once", "[waits]") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0"}, {"wait"}));
   const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
@@ -168,7 +168,7 @@ TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {
   ::waitpid(worker, nullptr, __WALL);
 }
 
-TEST_CASE("a worker that waits for a console that nobody reads is not called hung", "[long]") {
+TEST_CASE("a worker that waits for a console that nobody reads is not called hung", "[waits]") {
   const TempFolder tmp;
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -197,7 +197,7 @@ TEST_CASE("a worker that waits for a console that nobody reads is not called hun
 }
 
 TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds, in order",
-          "[long]") {
+          "[waits]") {
   // Nobody reads until both rounds have written: 20 MiB wait in the log files, not in memory.
   const TempFolder logs;
   const TempFolder tmp;
@@ -238,7 +238,7 @@ TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds
   CHECK(count["1 secon"] == 131072);
 }
 
-TEST_CASE("a short run is clean under valgrind", "[long]") {
+TEST_CASE("a short run is clean under valgrind", "[waits]") {
   ChildOptions which;
   which.argv = {"/bin/sh", "-c", "command -v valgrind"};
   if (kSanitized || run_to_end(which).exit != 0) {

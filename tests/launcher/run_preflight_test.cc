@@ -119,7 +119,7 @@ TEST_CASE("a signal during the preflight ends the job at once, and nothing is le
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
-TEST_CASE("a check that hangs after a crash has ten seconds", "[long]") {
+TEST_CASE("a check that hangs after a crash has ten seconds", "[waits]") {
   const TempFolder tmp;
   const std::string check = check_script(tmp, "[ $RUN = 1 ] || exec sleep 1000");
   ChildProgram job(stub_job(tmp, {"--max-restarts=1", "--preflight=" + check}, {"exit=3"}));

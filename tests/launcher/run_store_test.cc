@@ -298,7 +298,7 @@ TEST_CASE("fifty restarts with a store leave neither a descriptor nor a process 
   CHECK(descriptors[0] == descriptors[1]);
 }
 
-TEST_CASE("three hundred restarts have a store each", "[long]") {
+TEST_CASE("three hundred restarts have a store each", "[waits]") {
   const Job here;
   ChildProgram job(here.with({"--max_restarts=300", "--healthy-after=0.001"},
                              {"ask-store", "#300exit=0", "exit=1"}));
