@@ -95,7 +95,8 @@ class Docs(unittest.TestCase):
 
     def test_what_is_generated_is_up_to_date(self):
         for command in (["crash_timeline.py", "draw", "--check"], ["terminal_recording.py", "draw", "--check"],
-                        ["option_docs.py", "--check"], ["pipeline_picture.py", "--check"], ["strategy_picture.py", "--check"]):
+                        ["option_docs.py", "--check"], ["pipeline_picture.py", "--check"], ["strategy_picture.py", "--check"],
+                        ["sharding_picture.py", "draw", "--check"]):
             done = subprocess.run([sys.executable, ROOT / "scripts" / "docs" / command[0], *command[1:]], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
 
