@@ -53,7 +53,8 @@ TEST_CASE("two copies of such a model learn bit for bit what two copies of share
   check_same({8, stages(2) + shared_by(2)}, {4, shared_by(2)}, kUntied + kEvaluated);
 }
 
-TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and learns the same") {
+TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and learns the same",
+          "[long]") {
   for (const Words& model : {kUntied, kTied}) {
     for (const char* schedule : {"1f1b", "interleaved", "zero_bubble"})
       check_same({4, stages(2, schedule) + under("zero1")}, {4, stages(2, schedule)}, model);
@@ -72,7 +73,8 @@ TEST_CASE("zero1, stages and shared layers together learn what they learn withou
   check_same({8, by_sequence + under("zero1")}, {8, by_sequence}, kTied);
 }
 
-TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and learn the same") {
+TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and learn the same",
+          "[long]") {
   const Words one_each = kTied + Words{"trainer_config.global_batch_size=8"};
   for (const char* strategy : {"zero2", "zero3"}) {
     check_same({4, shared_by(2) + under(strategy)}, {4, shared_by(2)}, one_each + kEvaluated);
@@ -83,7 +85,8 @@ TEST_CASE("zero2 and zero3 divide more between copies of shared layers, and lear
 
 // Each rank has the gradients of its own rows or heads of them, and shards of those: shards that
 // lie otherwise on ranks that share layers, if the vocabulary does not divide.
-TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, as without zero") {
+TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, as without zero",
+          "[long]") {
   const auto each_zero = [](const Words& shared) {
     std::vector<Divided> ways;
     for (const char* strategy : {"zero1", "zero2", "zero3"})
@@ -100,7 +103,7 @@ TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, a
   check_same({8, four + under("zero1")}, {8, four}, kTied + one_each + kFloat16);
 }
 
-TEST_CASE("a run that is saved under any of them goes on under any other") {
+TEST_CASE("a run that is saved under any of them goes on under any other", "[long]") {
   const std::vector<Divided> ways = {{1, {}},
                                      {4, stages(2) + shared_by(2)},
                                      {2, stages(2)},
@@ -131,7 +134,7 @@ TEST_CASE("a run that is saved under any of them goes on under any other") {
   }
 }
 
-TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared layers") {
+TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared layers", "[long]") {
   const Workspace trained;
   succeed(alone(trained, kTied));
   succeed(trainer(trained, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
@@ -152,7 +155,8 @@ TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared l
   }
 }
 
-TEST_CASE("a killed rank of stages whose layers are shared costs nothing, under zero1 neither") {
+TEST_CASE("a killed rank of stages whose layers are shared costs nothing, under zero1 neither",
+          "[long]") {
   for (const auto& [ranks, more] : {std::pair<int, Words>{4, {}}, {8, under("zero1")}}) {
     const Words options = kTied + stages(2) + shared_by(2) + more +
                           Words{"trainer_config.max_steps=6", "trainer_config.snapshot_every=2"};

@@ -48,7 +48,8 @@ TEST_CASE("a pipeline learns bit for bit what one process learns, with every sch
   check_like_one_process({pipeline(3), pipeline(3, "zero_bubble")}, 1, options);
 }
 
-TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones") {
+TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones",
+          "[long]") {
   for (const Words& option :
        {Words{"optimizer_config.name=sgd", "optimizer_config.momentum=0.9"},
         Words{"optimizer_config.name=muon"},
@@ -94,7 +95,8 @@ TEST_CASE("a tied table is trained by the first and the last stage together") {
   }
 }
 
-TEST_CASE("a run goes on with other numbers of stages and copies, and ends with the same bits") {
+TEST_CASE("a run goes on with other numbers of stages and copies, and ends with the same bits",
+          "[long]") {
   const auto half = [](const Words& words) { return words + Words{"trainer_config.max_steps=3"}; };
   const Words options =
       kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.global_batch_size=16"};

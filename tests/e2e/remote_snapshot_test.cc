@@ -49,7 +49,7 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
 }
 
-TEST_CASE("a sharded run resumes from either store on a machine without any files") {
+TEST_CASE("a sharded run resumes from either store on a machine without any files", "[long]") {
   const std::string kind = GENERATE(as<std::string>(), "s3", "gs");
   const StoreServer server(kind);
   const Workspace unbroken, place;

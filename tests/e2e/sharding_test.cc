@@ -35,7 +35,8 @@ TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns, on two, three and 
   for (const int ranks : {2, 3, 4}) check_like_ddp(kBoth, ranks, kWideModel + options);
 }
 
-TEST_CASE("a tied table whose rows do not divide is updated on the last rank of zero3, too") {
+TEST_CASE("a tied table whose rows do not divide is updated on the last rank of zero3, too",
+          "[long]") {
   const Words tied = {"gpt_config.tie_weights=true"};
   for (const int ranks : {2, 3, 4}) check_like_ddp(kZero3, ranks, kWideModel + tied);
 }
@@ -56,8 +57,8 @@ TEST_CASE("zero3 learns the same with blocks that are computed again in the back
   CHECK(differences(again.snapshot(), kept.snapshot()) == Words{});
 }
 
-TEST_CASE(
-    "zero1 and zero3 divide every model, with blocks and without, and learn what ddp learns") {
+TEST_CASE("zero1 and zero3 divide every model, with blocks and without, and learn what ddp learns",
+          "[long]") {
   check_like_ddp<LlamaWorkspace>(kBoth, 3, {});
   check_like_ddp<LlamaWorkspace>(kZero3, 2, {"llama_config.activation_checkpointing=true"});
   check_like_ddp<MaskedWorkspace>(kBoth, 3, {"trainer_config.ema_decay=0.9"});
@@ -77,7 +78,8 @@ TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequa
   check_like_ddp(kZero1, 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
 }
 
-TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's whole matrices too") {
+TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's whole matrices too",
+          "[long]") {
   for (const char* name : {"sgd", "adam", "muon"}) {
     const Words optimizer = {std::string("optimizer_config.name=") + name,
                              "optimizer_config.momentum=0.9", "trainer_config.ema_decay=0.5"};
@@ -111,7 +113,7 @@ TEST_CASE("an overflow in the shard of one rank keeps all ranks from updating th
   }
 }
 
-TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn") {
+TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn", "[long]") {
   for (const char* mib : {"0.001", "0.2"}) {
     check_like_ddp(kZero1, 3,
                    kWideModel + Words{std::string("distributed_config.bucket_cap_mb=") + mib});

@@ -119,7 +119,7 @@ TEST_CASE("in 16 bits ranks that share layers learn about what one process learn
 
 // A snapshot is one file, the same whatever divided the model: if one process and another division
 // read what is saved under each, any division reads it.
-TEST_CASE("a run that is saved under any division of the model goes on under any other") {
+TEST_CASE("a run that is saved under any division of the model goes on under any other", "[long]") {
   const std::vector<Way> ways = {{1, 1}, {2, 1}, {2, 2}, {4, 2}, {4, 4}, {4, 2, true}};
   const Words options =
       kModel + Words{"optimizer_config.name=adamw", "trainer_config.ema_decay=0.9",

@@ -48,7 +48,7 @@ void killed_ends_as_unbroken(const Words& options) {
 
 }  // namespace
 
-TEST_CASE("every optimizer with a schedule ends after a kill as without one") {
+TEST_CASE("every optimizer with a schedule ends after a kill as without one", "[long]") {
   for (const auto& options : {
            Words{"optimizer_config.name=adam", "optimizer_config.lr_schedule=cosine",
                  "optimizer_config.warmup_steps=5"},
