@@ -24,7 +24,8 @@ for word; do
   esac
 done
 readonly limit=${GPU_CHECK_SECONDS:-480}
-python=${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
+python=${PYTHON:-.venv/bin/python}
+[ -n "${PYTHON:-}" ] || [ -x "$python" ] || python=$(command -v python3)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
@@ -183,7 +184,7 @@ if [ "$bench" = yes ]; then
   for row in "${bench_rows[@]}"; do
     if in_time; then
       PYTHON=$python TRAINER=$trainer DDP_RUN=$ddp_run ./scripts/bench/bench.sh --only "$row" "${bench_options[@]}" --json "$out/$row.json" \
-        >"$out/$row.txt" 2>"$out/$row.err" || tail -3 "$out/$row.txt" "$out/$row.err"
+        >"$out/$row.txt" 2>"$out/$row.err" || tail -n 3 "$out/$row.txt" "$out/$row.err"
     fi
     figure "$row" "$(grep -E "^$row .*: (met|missed)" "$out/$row.txt" 2>/dev/null || true)"
   done

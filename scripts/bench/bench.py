@@ -33,7 +33,7 @@ PATIENCE = 1800  # seconds for one run: far above what the longest needs
 class Programs:
     def __init__(self):
         def program(variable, default):
-            return Path(os.environ.get(variable, ROOT / default))
+            return Path(os.environ.get(variable, ROOT / default)).absolute()  # the runs have folders of their own
         self.trainer = program("TRAINER", "build/release/bin/trainer")
         self.ddp_run = program("DDP_RUN", "build/release/bin/ddp-run")
         self.python = program("PYTHON", ".venv/bin/python")

@@ -29,6 +29,9 @@ void fakecuda_count(const char* name, uint64_t bytes);
 /// Not 0 when this process has a context on the device.
 int fakecuda_has_context(int device);
 
+/// Not 0 when the calling thread has used the runtime, which made a context its own.
+int fakecuda_thread_has_context();
+
 /// Counts `bytes` of memory against a device. Returns 0 if it has not that many left, or if the
 /// faults ask for it.
 int fakecuda_take_memory(int device, uint64_t bytes);

@@ -60,6 +60,16 @@ void check(CUresult result, const char* what) {
   throw std::runtime_error(fmt::format("{}: {}", what, words));
 }
 
+/// The driver works in the calling thread's context. The runtime sets it in its first call that
+/// needs a device, which in this thread may be still to come: torch does not call cudaSetDevice for
+/// the device that a thread has by default.
+void make_context_current() {
+  static auto* const get = DDP_OF_CUDA(cuCtxGetCurrent);
+  CUcontext context = nullptr;
+  check(get(&context), "the driver has no context");
+  if (context == nullptr) c10::cuda::set_device(c10::cuda::current_device(), /*force=*/true);
+}
+
 struct Target {
   int arch;  ///< 90 for compute capability 9.0
   bool machine_code;
@@ -168,6 +178,7 @@ std::string compiled_kernels(std::string_view source, int major, int minor,
 }
 
 KernelModule::KernelModule(const std::string& image) {
+  make_context_current();
   check(DDP_OF_CUDA(cuModuleLoadData)(&module_, image.c_str()),
         "the driver cannot load the kernels");
 }
@@ -181,6 +192,7 @@ CUfunction KernelModule::function(const char* name) const {
 void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
             std::vector<void*> arguments) {
   static auto* const start = DDP_OF_CUDA(cuLaunchKernel);
+  make_context_current();
   check(start(function, grid, 1, 1, block, 1, 1, shared_bytes,
               c10::cuda::getCurrentCUDAStream().stream(), arguments.data(), nullptr),
         "a kernel cannot be started");

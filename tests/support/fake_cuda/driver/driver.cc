@@ -44,7 +44,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 CUresult cuCtxGetCurrent(CUcontext* context) {
   int device = 0;
   cudaGetDevice(&device);
-  *context = context_of(device);
+  *context = fakecuda_thread_has_context() != 0 ? context_of(device) : nullptr;
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }

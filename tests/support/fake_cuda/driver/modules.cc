@@ -12,6 +12,7 @@ extern "C" {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   static char loaded;
+  if (fakecuda_thread_has_context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (std::strcmp(static_cast<const char*>(image), FAKE_CUDA_IMAGE) != 0)
     return CUDA_ERROR_INVALID_IMAGE;
   *module = reinterpret_cast<CUmodule>(&loaded);
@@ -25,6 +26,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
 CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned, unsigned, unsigned, unsigned,
                         unsigned, unsigned shared_bytes, CUstream stream, void** arguments,
                         void**) {
+  if (fakecuda_thread_has_context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   const auto* kernel = reinterpret_cast<const fake_cuda::HostKernel*>(function);
   fakecuda_count((std::string("op:") + kernel->name).c_str(), kernel->bytes(grid, arguments));
   std::function<void()> work;

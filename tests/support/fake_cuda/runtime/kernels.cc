@@ -15,6 +15,7 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/runtime/errors.h"
 #include "tests/support/fake_cuda/runtime/ledger.h"
+#include "tests/support/fake_cuda/runtime/memory.h"
 #include "tests/support/fake_cuda/runtime/settings.h"
 #include "tests/support/fake_cuda/runtime/streams.h"
 
@@ -74,6 +75,7 @@ fake_cuda::Work planned_fault(const std::string& name) {
 }
 
 void launch_named(cudaStream_t stream, const std::string& name, fake_cuda::Work work) {
+  fake_cuda::begin_context(fake_cuda::current_device());
   if (auto* graph = fake_cuda::stream_of(stream).capture) {
     graph->kernels.push_back(name);
   } else {

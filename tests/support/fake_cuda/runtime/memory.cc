@@ -76,6 +76,7 @@ void remember(const Block& block) {
 
 cudaError_t allocate(void** out, std::size_t bytes, MemoryKind kind) {
   FAKE_CUDA_RETURN_IF_STICKY();
+  begin_context(current_device());
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
   const std::size_t mapped = round_up(bytes, kGranularity);
@@ -118,10 +119,15 @@ bool Block::holds(const void* at, std::size_t count) const {
   return address(at) >= begin && address(at) + count <= begin + bytes;
 }
 
+thread_local bool thread_is_bound = false;
+
 void begin_context(int device) {
+  thread_is_bound = true;
   const std::lock_guard lock(memory().mutex);
   use_of(memory(), device);
 }
+
+bool thread_has_context() { return thread_is_bound; }
 
 bool has_context(int device) {
   const std::lock_guard lock(memory().mutex);
@@ -220,6 +226,7 @@ cudaError_t cudaHostUnregister(void* pointer) {
   return cudaSuccess;
 }
 
+int fakecuda_thread_has_context() { return fake_cuda::thread_has_context() ? 1 : 0; }
 int fakecuda_has_context(int device) { return fake_cuda::has_context(device) ? 1 : 0; }
 
 int fakecuda_take_memory(int device, uint64_t bytes) {

@@ -34,9 +34,11 @@ Block find_block(const void* pointer);
 /// What every process's context takes of a device before it has allocated anything.
 inline constexpr std::size_t kContextBytes = 500ULL << 20;
 
-/// As CUDA does on the first call that needs a device. Counted as "context".
+/// As CUDA does on the first call that needs a device. Counted as "context". Makes it the context
+/// of the calling thread, without which the driver's own functions fail.
 void begin_context(int device);
 bool has_context(int device);
+bool thread_has_context();
 
 MemoryUse device_memory_use();
 
