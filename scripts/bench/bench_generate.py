@@ -2,6 +2,7 @@
 """Tokens per second of trainer generate beside transformers' generate(), same weights, greedy, in turns.
 
   bench_generate.py [--trainer PROGRAM] [--model_type gpt-mini|llama] [--tokens 200] [--rounds 5] [--batch 1] [--threads 2]
+                    [--device cpu]
 
 Trains one step of the model on data/sample_corpus.txt, exports it, and lets both continue the same prompt; prints one line
 with both medians. Needs a Python with torch and transformers: run it with .venv/bin/python.
@@ -37,6 +38,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS=str(args.threads), HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     import torch
@@ -55,13 +57,13 @@ def main():
             "trainer_config: {max_steps: 1, batch_size: 1, device: cpu}\n")
         trainer("--config", "c.yaml", "data_config.train_split=1")
         trainer("export", "--snapshot", "snapshot.pt", "--output", "exported")
-        model = AutoModelForCausalLM.from_pretrained(folder + "/exported").eval()
+        model = AutoModelForCausalLM.from_pretrained(folder + "/exported").eval().to(args.device)
         tokenizer = AutoTokenizer.from_pretrained(folder + "/exported")
-        ids = tokenizer([prompt] * args.batch, return_tensors="pt")["input_ids"]
+        ids = tokenizer([prompt] * args.batch, return_tensors="pt")["input_ids"].to(args.device)
         ours, theirs = [], []
         for _ in range(args.rounds):
             run = trainer("generate", "--snapshot", "snapshot.pt", "--prompt", prompt, "--greedy", "--max_new_tokens",
-                          args.tokens, "--num_samples", args.batch, "--batch_size", args.batch, "--json", "--device", "cpu")
+                          args.tokens, "--num_samples", args.batch, "--batch_size", args.batch, "--json", "--device", args.device)
             ours.append(float(re.search(r"([\d.]+) tokens/s", run.stderr)[1]))
             begin = time.perf_counter()
             with torch.inference_mode():

@@ -74,6 +74,8 @@ class Gpt(nn.Module):
         self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
         self.ln_f = nn.LayerNorm(args.width)
         self.head = nn.Linear(args.width, vocabulary, bias=False)
+        if args.tie:
+            self.head.weight = self.wte.weight
         for name, p in self.named_parameters():
             if p.dim() > 1:
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * args.layers) if "c_proj" in name else 0.02)
@@ -138,7 +140,13 @@ def train(args, rank, device):
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     sampler = DistributedSampler(data, num_replicas=ranks, rank=rank, seed=1337, drop_last=True)
     loader = DataLoader(data, args.batch, sampler=sampler, drop_last=True, pin_memory=device.type == "cuda")
+    profiler = torch.profiler.profile() if args.trace else None
     for step, (tokens, targets) in enumerate(endless(loader, sampler), 1):
+        if profiler and step == args.trace_from:
+            profiler.start()
+        elif profiler and step == args.trace_from + args.trace_steps:
+            profiler.stop()
+            profiler.export_chrome_trace(args.trace)
         tokens, targets = tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True)
         optimizer.zero_grad(set_to_none=not dist.is_initialized())
         with autocast:
@@ -152,19 +160,24 @@ def train(args, rank, device):
             print(f"Step {step} | Train Loss {loss.item():.6f}", flush=True)
         if step == args.steps:
             break
+    if device.type == "cuda":
+        print(f"GPU memory: peak {torch.cuda.max_memory_allocated() / 1e9:.2f}GB, of tensors", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text")
     for name, default in (("layers", 4), ("heads", 4), ("width", 128), ("block", 64), ("batch", 16), ("steps", 60),
-                          ("log_every", 10), ("vocabulary", 0), ("kv_heads", 0), ("intermediate", 0)):
+                          ("log_every", 10), ("vocabulary", 0), ("kv_heads", 0), ("intermediate", 0),
+                          ("trace_from", 30), ("trace_steps", 3)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--learning_rate", type=float, default=0.002)
     parser.add_argument("--amp", choices=("bfloat16", "float16"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--tie", action="store_true", help="one matrix for the token embedding and the output layer")
+    parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of --trace_steps steps from --trace_from on")
     args = parser.parse_args()
     rank = int(os.environ.get("RANK", 0))
     device = torch.device(args.device, int(os.environ.get("LOCAL_RANK", 0)) if args.device == "cuda" else None)

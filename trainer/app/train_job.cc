@@ -235,7 +235,7 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
                       config.amp_dtype == AmpDtype::kBFloat16;
   if (!wanted) return;
   if (const std::string why = gpu::load_kernels(); !why.empty())
-    log.info("trainer_config.fused_gpu_kernels: torch's operations are used, because " + why);
+    log.warning("trainer_config.fused_gpu_kernels: torch's slower operations are used: " + why);
 }
 
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,

@@ -26,31 +26,35 @@ std::string cache_folder() {
   return "";
 }
 
-/// The operator of that name; nothing where there is no kernel of a GPU for it.
-std::optional<c10::OperatorHandle> loaded_operator(const char* name) {
-  auto found = c10::Dispatcher::singleton().findSchema({name, ""});
-  if (found && !found->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) found.reset();
-  return found;
+bool g_loaded = false;
+std::string g_failure;
+
+template <class Function>
+auto operator_named(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
-const std::optional<c10::OperatorHandle>& cross_entropy_operator() {
-  static const auto found = loaded_operator("ddp_run::cross_entropy_");
-  return found;
-}
-
-}  // namespace
-
-std::string load_kernels() {
+std::string load() {
   const auto path = find_module(kFile);
   if (path.empty()) return std::string("this trainer was built without ") + kFile;
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return ::dlerror();
   const auto load = reinterpret_cast<LoadOperators>(::dlsym(library, kLoadOperators));
   if (load == nullptr) return path.string() + " has no operators";
-  return load(cache_folder());
+  return load(cache_folder().c_str());
 }
 
-bool loaded() { return cross_entropy_operator().has_value(); }
+}  // namespace
+
+std::string load_kernels() {
+  g_failure = load();
+  g_loaded = g_failure.empty();
+  return g_failure;
+}
+
+bool loaded() { return g_loaded; }
+
+const std::string& load_failure() { return g_failure; }
 
 bool takes_rows_of(int64_t columns) {
   constexpr int64_t kMultiple = 8;
@@ -63,15 +67,14 @@ bool takes_cross_entropy(const torch::Tensor& logits) {
 }
 
 torch::Tensor cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets, int64_t classes) {
-  return cross_entropy_operator()
-      ->typed<torch::Tensor(torch::Tensor&, const torch::Tensor&, int64_t)>()
-      .call(logits, targets, classes);
+  static const auto op = operator_named<decltype(cross_entropy_)>("ddp_run::cross_entropy_");
+  return op.call(logits, targets, classes);
 }
 
 std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_forward(
     const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
     const torch::Tensor& weight, const std::optional<torch::Tensor>& bias, double epsilon) {
-  static const auto op = loaded_operator("ddp_run::add_norm")->typed<decltype(add_norm_forward)>();
+  static const auto op = operator_named<decltype(add_norm_forward)>("ddp_run::add_norm");
   return op.call(residual, branch, weight, bias, epsilon);
 }
 
@@ -79,15 +82,13 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
     const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
     const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias,
     bool with_branch) {
-  static const auto op =
-      loaded_operator("ddp_run::add_norm_backward")->typed<decltype(add_norm_backward)>();
+  static const auto op = operator_named<decltype(add_norm_backward)>("ddp_run::add_norm_backward");
   return op.call(dy, dsum, x, weight, statistics, with_bias, with_branch);
 }
 
 std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
                                                        const torch::Tensor& x, bool tanh) {
-  static const auto op =
-      loaded_operator("ddp_run::gelu_backward")->typed<decltype(gelu_backward)>();
+  static const auto op = operator_named<decltype(gelu_backward)>("ddp_run::gelu_backward");
   return op.call(dy, x, tanh);
 }
 

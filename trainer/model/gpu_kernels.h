@@ -19,6 +19,8 @@ namespace ddp::train::gpu {
 std::string load_kernels();
 /// Whether load_kernels() has succeeded.
 bool loaded();
+/// Why load_kernels() failed, one line; "" if it succeeded or was not called.
+const std::string& load_failure();
 
 /// Whether cross_entropy_() is loaded and takes rows of `columns` logits.
 bool takes_rows_of(int64_t columns);

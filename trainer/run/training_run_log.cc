@@ -10,6 +10,7 @@
 #include "trainer/metrics/memory.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/device_share.h"
@@ -270,6 +271,9 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
   log_.info("Memory: " + memory_text(peak_memory.host));
   if (!peak_memory.device.empty())
     log_.info("GPU memory: " + memory_text(peak_memory.device) + ", of tensors");
+  if (!gpu::load_failure().empty())
+    log_.warning("This run was slower than it could be: trainer's GPU kernels were not loaded (" +
+                 gpu::load_failure() + ")");
   const std::string summary = config_.hydra.run_dir + "/run_summary.json";
   account_->count_saves(keeper_->counts());
   say_where_time_goes();

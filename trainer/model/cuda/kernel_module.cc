@@ -166,17 +166,6 @@ std::string compile_kernels(std::string_view source, int major, int minor) {
   return Program(source).compile(target_for(10 * major + minor));
 }
 
-std::string compiled_kernels(std::string_view source, int major, int minor,
-                             const std::string& folder) {
-  if (folder.empty()) return compile_kernels(source, major, minor);
-  const fs::path path = fs::path(folder) / file_name(source, 10 * major + minor);
-  std::string image = read(path);
-  if (!image.empty()) return image;
-  image = compile_kernels(source, major, minor);
-  leave(path, image);
-  return image;
-}
-
 KernelModule::KernelModule(const std::string& image) {
   make_context_current();
   check(DDP_OF_CUDA(cuModuleLoadData)(&module_, image.c_str()),
@@ -187,6 +176,22 @@ CUfunction KernelModule::function(const char* name) const {
   CUfunction result = nullptr;
   check(DDP_OF_CUDA(cuModuleGetFunction)(&result, module_, name), name);
   return result;
+}
+
+KernelModule load_module(std::string_view source, int major, int minor, const std::string& folder) {
+  const fs::path path =
+      folder.empty() ? fs::path() : fs::path(folder) / file_name(source, 10 * major + minor);
+  if (const std::string image = path.empty() ? "" : read(path); !image.empty()) {
+    try {
+      return KernelModule(image);
+    } catch (const std::runtime_error&) {
+      // Damaged, or by a newer NVRTC than this driver takes.
+    }
+  }
+  const std::string image = compile_kernels(source, major, minor);
+  KernelModule module(image);
+  if (!path.empty()) leave(path, image);
+  return module;
 }
 
 void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,

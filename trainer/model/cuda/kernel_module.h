@@ -15,11 +15,6 @@ namespace ddp::train {
 /// with NVRTC's words, one line.
 std::string compile_kernels(std::string_view source, int major, int minor);
 
-/// The same from a file of `folder`, where an earlier run left it; leaves it there otherwise, if it
-/// can. An empty `folder`: no file.
-std::string compiled_kernels(std::string_view source, int major, int minor,
-                             const std::string& folder);
-
 /// Functions of one device, loaded; lives as long as the process.
 class KernelModule {
  public:
@@ -30,6 +25,11 @@ class KernelModule {
  private:
   CUmodule module_ = nullptr;
 };
+
+/// `source`, compiled and loaded. A file in `folder` keeps the compiled kernels for later runs; one
+/// that the driver rejects is compiled again. An empty `folder`: no file. Throws std::runtime_error
+/// with the words of NVRTC or of the driver, one line.
+KernelModule load_module(std::string_view source, int major, int minor, const std::string& folder);
 
 /// Starts `function` on the current stream. `arguments`: pointers to the values.
 void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,

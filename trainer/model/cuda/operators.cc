@@ -279,17 +279,19 @@ TORCH_LIBRARY(ddp_run, library) {
       "bool decoupled) -> ()");
 }
 
-extern "C" __attribute__((visibility("default"))) std::string ddp_trainer_load_operators(
-    const std::string& folder) {
+extern "C" __attribute__((visibility("default"))) const char* ddp_trainer_load_operators(
+    const char* folder) {
   using namespace ddp::train;
+  static std::string why;
+  why.clear();
   try {
     const cudaDeviceProp* device = at::cuda::getCurrentDeviceProperties();
     at::globalContext().lazyInitDevice(c10::kCUDA);
     kernels = std::make_unique<const Kernels>(
-        KernelModule(compiled_kernels(kKernelSource, device->major, device->minor, folder)));
+        load_module(kKernelSource, device->major, device->minor, folder));
     register_operators();
-    return "";
   } catch (const std::exception& error) {
-    return error.what();
+    why = error.what();
   }
+  return why.c_str();
 }

@@ -1,16 +1,15 @@
 // The way into libtrainer_kernels.so.
 #pragma once
 
-#include <string>
-
 namespace ddp::train {
 
 /// Symbol that the library exports.
 inline constexpr const char* kLoadOperators = "ddp_trainer_load_operators";
 
 /// Compiles the kernels for the current device and registers them as ddp_run's operators for CUDA.
-/// Returns why that was not possible, one line, or "". `folder` keeps what was compiled; "": none
-/// does.
-using LoadOperators = std::string (*)(const std::string& folder);
+/// Returns why that was not possible, one line, or "", valid until the next call. `folder` keeps
+/// what was compiled; "": nothing is kept. In C's types, so that Python can call it, too
+/// (scripts/gpu/kernel_numbers.py).
+using LoadOperators = const char* (*)(const char* folder);
 
 }  // namespace ddp::train

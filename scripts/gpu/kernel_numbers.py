@@ -1,0 +1,139 @@
+"""trainer's own kernels on this GPU: their results beside float64, how long they take, and at what rate they move memory.
+
+  kernel_numbers.py libtrainer_kernels.so [--rows 16384] [--repeat 20]
+
+One JSON object per kernel and line; exit code 1 if a result is off by more than its rounding.
+"""
+
+import argparse
+import ctypes
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from suspects import Timer
+
+HALF = 2 ** -8  # half a unit in the last place of bfloat16, relative
+WIDTH, CLASSES, STRIDE = 768, 50257, 50304
+
+
+def load(path):
+    """Registers ddp_run's operators with torch."""
+    torch.zeros(1, device="cuda")
+    start = ctypes.CDLL(path).ddp_trainer_load_operators
+    start.argtypes, start.restype = [ctypes.c_char_p], ctypes.c_char_p
+    why = start(b"")
+    if why:
+        sys.exit(f"error: {path}: {why.decode()}")
+
+
+def error(found, exact, floor):
+    """The largest difference relative to |exact| + floor."""
+    exact = exact.double()
+    return float(((found.double() - exact).abs() / (exact.abs() + floor)).max())
+
+
+class Report:
+    def __init__(self, ms):
+        self.ms, self.bad = ms, False
+
+    def __call__(self, name, limit, errors, function, moved):
+        largest = max(errors.values())
+        bad = not largest <= limit  # NaN is bad
+        self.bad |= bad
+        took = self.ms(function)
+        print(json.dumps({"name": name, "ms": round(took, 4), "tb_per_s": round(moved / took / 1e9, 3),
+                          "errors": {key: float(f"{value:.3g}") for key, value in errors.items()}, "limit": limit,
+                          "verdict": "wrong" if bad else "right"}), flush=True)
+
+
+def cross_entropy(report, rows):
+    logits = (torch.randn(rows, STRIDE, device="cuda") * 4).bfloat16()
+    targets = torch.randint(CLASSES, (rows,), device="cuda")
+    targets[1] = -1
+    few = slice(0, 64)
+    exact = logits[few, :CLASSES].double().requires_grad_()
+    losses = F.cross_entropy(exact, targets[few], ignore_index=-1, reduction="none")
+    losses.sum().backward()
+    gradient = logits[few].clone()
+    found = torch.ops.ddp_run.cross_entropy_(gradient, targets[few], CLASSES)
+    report("cross_entropy_", HALF, {"loss": error(found, losses.detach(), 1e-1), "gradient": error(gradient[:, :CLASSES], exact.grad, 1e-5)},
+           lambda: torch.ops.ddp_run.cross_entropy_(logits, targets, CLASSES), 2 * logits.nbytes)
+
+
+def norms(report, rows):
+    for bias in (True, False):
+        residual = torch.randn(rows, WIDTH, device="cuda")
+        branch, dy = (torch.randn(rows, WIDTH, device="cuda").bfloat16() for _ in range(2))
+        weight, shift = torch.randn(WIDTH, device="cuda"), torch.randn(WIDTH, device="cuda") if bias else None
+        others = torch.randn(rows, WIDTH, device="cuda")
+        ops = torch.ops.ddp_run
+        total, y, statistics = ops.add_norm(residual, branch, weight, shift, 1e-5)
+        name = "LayerNorm" if bias else "RMSNorm"
+        x = (residual + branch).double().requires_grad_()
+        w, b = weight.double().requires_grad_(), shift.double().requires_grad_() if bias else None
+        exact = F.layer_norm(x, (WIDTH,), w, b, 1e-5) if bias else F.rms_norm(x, (WIDTH,), w, 1e-5)
+        exact.backward(dy.double())
+        report(f"add_norm, {name}", HALF, {"sum": error(total, x.detach(), 1e-3), "y": error(y, exact.detach(), 1e-2)},
+               lambda: ops.add_norm(residual, branch, weight, shift, 1e-5), residual.numel() * (4 + 2 + 4 + 2))
+        dx, dbranch, parts = ops.add_norm_backward(dy, others, total, weight, statistics, bias, True)
+        sums = parts.double().sum(0)
+        floor = rows ** 0.5  # sums of as many random terms
+        errors = {"dx": error(dx, x.grad + others, 1e-2), "dbranch": error(dbranch, x.grad + others, 1e-2),
+                  "dweight": error(sums[0], w.grad, floor)}
+        if bias:
+            errors["dbias"] = error(sums[1], b.grad, floor)
+        report(f"add_norm_backward, {name}", HALF, errors,
+               lambda: ops.add_norm_backward(dy, others, total, weight, statistics, bias, True),
+               residual.numel() * (2 + 4 + 4 + 4 + 2))
+
+
+def gelu(report, rows):
+    for tanh in (False, True):
+        x, dy = (torch.randn(rows, 4 * WIDTH, device="cuda").bfloat16() for _ in range(2))
+        exact = x.double().requires_grad_()
+        F.gelu(exact, approximate="tanh" if tanh else "none").backward(dy.double())
+        dx, parts = torch.ops.ddp_run.gelu_backward(dy, x, tanh)
+        report(f"gelu_backward{', tanh' if tanh else ''}", HALF,
+               {"dx": error(dx, exact.grad, 1e-3), "dbias": error(parts.double().sum(0), dx.double().sum(0), rows ** 0.5)},
+               lambda: torch.ops.ddp_run.gelu_backward(dy, x, tanh), 3 * x.nbytes)
+
+
+def adam(report, count):
+    def four():
+        return [torch.randn(count, device="cuda") for _ in range(2)] + [torch.rand(count, device="cuda") for _ in range(2)]
+    weight, gradient, average, square = four()
+    copy = torch.empty(count, device="cuda", dtype=torch.bfloat16)
+    step, no = torch.tensor(3.0, device="cuda"), torch.tensor(0.0, device="cuda")
+    rate, one, two, decay, epsilon = 1e-3, 0.9, 0.95, 0.1, 1e-8
+    w, g, m, v = (tensor.double() for tensor in (weight, gradient, average, square))
+    m, v = one * m + (1 - one) * g, two * v + (1 - two) * g * g
+    exact = w * (1 - rate * decay) - rate / (1 - one ** 3) * m / ((v / (1 - two ** 3)).sqrt() + epsilon)
+
+    def update():
+        torch.ops.ddp_run.adam_([weight], [gradient], [average], [square], [copy], step, no, rate, one, two, decay, epsilon, True)
+    update()
+    errors = {"weight": error(weight, exact, 1e-2), "exp_avg": error(average, m, 1e-2), "exp_avg_sq": error(square, v, 1e-2)}
+    report("adam_", 1e-5, errors, update, count * (7 * 4 + 2))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("--rows", type=int, default=16384)
+    parser.add_argument("--repeat", type=int, default=20)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    load(args.library)
+    report = Report(Timer("cuda", args.repeat))
+    norms(report, args.rows)
+    gelu(report, args.rows)
+    adam(report, args.rows * WIDTH)
+    cross_entropy(report, args.rows)
+    sys.exit(1 if report.bad else 0)
+
+
+if __name__ == "__main__":
+    main()
