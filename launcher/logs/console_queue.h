@@ -32,6 +32,7 @@ class ConsoleQueue {
   void drop();
   /// errno of the first failed write, except for a missing reader (EPIPE); 0: none.
   int error() const { return error_; }
+  bool reader_has_exited() const { return reader_has_exited_; }
 
  private:
   enum class Way { kNonblocking, kSocket, kCareful, kPlain };
@@ -46,6 +47,7 @@ class ConsoleQueue {
   Way way_;
   std::string queue_;
   int error_ = 0;
+  bool reader_has_exited_ = false;
   std::size_t written_ = 0;  // of queue_
   std::size_t tried_ = 0;    // length of queue_ at the last attempt to write
 };

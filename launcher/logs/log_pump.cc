@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
 #include "launcher/base/descriptors.h"
 #include "launcher/logs/line_splitter.h"
@@ -51,11 +52,15 @@ struct LogPump::Source {
   LogFile filter_file;
   LineSplitter filtered;          // for filter_file
   ConsoleLines* shown = nullptr;  // by line; else the console gets bytes, if any
+
+  SharedConsole::Writer writer() const { return {local_rank, is_stderr}; }
 };
 
 LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+    shared_[fd == STDERR_FILENO ? 1 : 0] = SharedConsole(::isatty(fd) == 1);
 }
 
 LogPump::~LogPump() {
@@ -93,6 +98,7 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
   source.plan = plan;
   source.local_rank = local_rank;
   source.is_stderr = is_stderr;
+  if (plan.console && !plan.by_line) shared(is_stderr).join(source.writer());
   open_copy(source);
   const bool terminal =
       plan.console && !plan.by_line && ::isatty(is_stderr ? STDERR_FILENO : STDOUT_FILENO) == 1;
@@ -202,6 +208,8 @@ void LogPump::write_consoles() {
   for (auto* queue : {out_.get(), err_.get()}) {
     if (queue) queue->write_some();
   }
+  if (out_->reader_has_exited() && err_ && !std::exchange(reader_is_noted_, true))
+    note("the reader of standard output has exited; the job continues without it");
 }
 
 // False when there is nothing to read now.
@@ -230,7 +238,7 @@ void LogPump::take(Source& source, std::string_view text) {
   if (source.shown) {
     source.shown->take(text, /*wait=*/shown_on(source.is_stderr).front().has_ended());
   } else if (source.plan.console) {
-    console(source.is_stderr).append(text);
+    console(source.is_stderr).append(shared(source.is_stderr).take(source.writer(), text));
   }
   if (source.filter_file.is_open()) {
     for (std::string_view line; source.filtered.next(text, line);) copy_if_wanted(source, line);
@@ -261,6 +269,8 @@ void LogPump::close_source(Source& source) {
   }
   if (source.shown) source.shown->end();
   source.shown = nullptr;
+  if (source.fd >= 0 && source.plan.console && !source.plan.by_line)
+    console(source.is_stderr).append(shared(source.is_stderr).leave(source.writer()));
   if (source.fd >= 0) ::close(source.fd);
   source.fd = -1;
   source.file.close();
@@ -340,6 +350,6 @@ int LogPump::console_error() const {
 
 void LogPump::note(const std::string& line) { print("ddp-run: " + line + "\n"); }
 
-void LogPump::print(const std::string& text) { console(true).add(text); }
+void LogPump::print(const std::string& text) { console(true).add(shared(true).take_note(text)); }
 
 }  // namespace ddp::launch

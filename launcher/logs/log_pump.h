@@ -17,6 +17,7 @@
 #include "launcher/logs/console_lines.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/repeat_folding.h"
+#include "launcher/logs/shared_console.h"
 #include "launcher/logs/stream_plan.h"
 
 namespace ddp::launch {
@@ -75,6 +76,7 @@ class LogPump {
 
   ConsoleQueue& console(bool is_stderr) const;
   std::list<ConsoleLines>& shown_on(bool is_stderr);
+  SharedConsole& shared(bool is_stderr) { return shared_[is_stderr && err_ ? 1 : 0]; }
   void open_copy(Source& source);
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
@@ -93,7 +95,9 @@ class LogPump {
       err_;  // null: the same file as stdout, so that their lines never mix
   std::list<Source> sources_;
   std::unique_ptr<RepeatFolding>
-      folding_[2];  // of stdout and of stderr; null: lines are not folded
+      folding_[2];                // of stdout and of stderr; null: lines are not folded
+  SharedConsole shared_[2];       // of raw output, by console as in console()
+  bool reader_is_noted_ = false;  // stdout's has exited
   // By console, as in console(): leftovers of earlier rounds, then this round's.
   std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;

@@ -1,5 +1,8 @@
 #include "launcher/logs/stream_plan.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace ddp::launch {
@@ -31,16 +34,15 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
   StreamPlan plan;
   plan.console = shown && !redirected;
   plan.by_line = plan.console && (teed || options.fold.count() > 0);
-  const bool reported = stream == kErr && options.report_lines > 0;
   if (redirected || (teed && files)) {
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");
     plan.rotation = options.rotation;
     const bool copied = teed || plan.rotation.max_bytes > 0 || options.watched;
     plan.mode = copied ? StreamMode::kPump : StreamMode::kFile;
   } else {
-    plan.mode = plan.by_line || reported || options.watched ? StreamMode::kPump
-                : shown                                     ? StreamMode::kInherit
-                                                            : StreamMode::kDiscard;
+    const bool needed = stream == kErr ? options.report_lines > 0 : shown && !options.own_stdout;
+    const bool copied = plan.by_line || needed || options.watched;
+    plan.mode = copied ? StreamMode::kPump : shown ? StreamMode::kInherit : StreamMode::kDiscard;
   }
   if (shown) add_filters(plan, options, place, stream);
   if (!plan.by_line && plan.filters.empty()) return plan;
@@ -59,6 +61,13 @@ int RankStreams::of(int local_rank) const {
 bool RankStreams::any() const {
   return all != 0 || std::any_of(by_rank.begin(), by_rank.end(),
                                  [](const auto& entry) { return entry.second != 0; });
+}
+
+bool can_share_stdout(int fd, int workers) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return true;  // closed: nothing to copy to
+  return (S_ISREG(status.st_mode) && workers == 1) ||
+         (S_ISCHR(status.st_mode) && ::isatty(fd) == 0);
 }
 
 WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place) {

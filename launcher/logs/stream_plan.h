@@ -54,7 +54,8 @@ struct LogOptions {
   std::set<int> console_ranks;  // empty: all
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
-  bool watched = false;   // all output passes through ddp-run: it counts as a sign of life
+  bool watched = false;     // all output passes through ddp-run: it counts as a sign of life
+  bool own_stdout = false;  // ddp-run's stdout can be given to workers: see can_share_stdout()
   int report_lines = 18;  // last stderr lines shown in the failure report; 0: stderr is left alone
   bool wants_files() const {
     return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
@@ -73,6 +74,11 @@ struct StreamPlace {
   std::string folder;          // this worker's, in this attempt
   std::string attempt_folder;  // for filtered lines of all workers
 };
+
+/// Returns whether workers may write to this descriptor of ddp-run directly: neither can its reader
+/// exit before them nor do their lines tear one another. False for pipes, sockets and terminals,
+/// and for a file that several workers write.
+bool can_share_stdout(int fd, int workers);
 
 /// Returns where this worker's stdout and stderr go.
 WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place);

@@ -284,6 +284,28 @@ TEST_CASE("workers' output that a full disk does not take is a failure") {
   CHECK_THAT(job.err, Contains("cannot write the workers' output: No space left on device"));
 }
 
+TEST_CASE("workers outlive the reader of ddp-run's stdout, and the job goes on") {
+  const TempFolder tmp;
+  ChildOptions options;
+  options.folder = tmp.path();
+  // More than all pipes on the way hold.
+  options.argv = {"/bin/sh",
+                  "-c",
+                  R"({ "$@"; echo exit code $? >&2; } | head -n 1)",
+                  "sh",
+                  kDdpRun,
+                  "/bin/sh",
+                  "-c",
+                  R"(line=$(printf %0999d 0); i=0
+                  while [ $((i += 1)) -le 2000 ]; do echo $line || exit 3; done; : > saved)"};
+  const auto job = run_to_end(options);
+  CHECK(job.out == std::string(999, '0') + "\n");
+  CHECK_THAT(job.err, Contains("exit code 0\n"));
+  CHECK_THAT(job.err, Contains("ddp-run: the reader of standard output has exited; the job "
+                               "continues without it\n"));
+  CHECK(std::filesystem::exists(tmp / "saved"));
+}
+
 TEST_CASE("a console that nobody reads does not keep ddp-run from ending") {
   // A full pipe instead of a reader.
   const TempFolder tmp;

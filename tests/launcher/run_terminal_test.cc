@@ -1,5 +1,8 @@
 // ddp-run on a terminal: who reads it, and who hears of its size.
 #include <signal.h>
+#include <sys/stat.h>
+
+#include <fstream>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/launcher/terminal_job.h"
@@ -23,6 +26,21 @@ TEST_CASE("a job in the background leaves the terminal's input to the shell") {
   shell.type("hello\n");
   CHECK(shell.shows("shell read hello"));
   CHECK(shell.wait_exit() == 0);
+}
+
+TEST_CASE("a worker's progress bar stays below the lines of other workers") {
+  const TempFolder tmp;
+  const std::string turn = tmp / "turn";
+  REQUIRE(::mkfifo(turn.c_str(), 0600) == 0);
+  TerminalJob job({kDdpRun, "--nproc_per_node=2", "/bin/sh", "-c",
+                   R"(if [ $RANK = 0 ]; then printf '\r 50 %% of 10'; read line; else
+                   read line < $0; echo line of rank 1; fi)",
+                   turn});
+  REQUIRE(job.shows("\r 50 % of 10"));
+  std::ofstream(turn) << "now\n";
+  CHECK(job.shows("\r\x1b[2Kline of rank 1\r\n\r 50 % of 10"));
+  job.type("\n");
+  CHECK(job.wait_exit() == 0);
 }
 
 TEST_CASE("workers hear that the window has another size, and so does their pseudo-terminal") {

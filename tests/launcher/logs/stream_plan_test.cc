@@ -1,6 +1,11 @@
 #include "launcher/logs/stream_plan.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "launcher/base/descriptors.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
 namespace {
@@ -22,16 +27,39 @@ std::string prefix(const StreamPlan& plan) {
   return text;
 }
 
-TEST_CASE("by default stdout is inherited and stderr is copied for the report") {
+TEST_CASE("by default both streams are copied to the console, byte for byte") {
   const auto streams = plan_streams({}, place());
-  CHECK(streams.out.mode == StreamMode::kInherit);
+  CHECK(streams.out.mode == StreamMode::kPump);
+  CHECK(streams.out.console);
+  CHECK_FALSE(streams.out.by_line);
+  CHECK(streams.out.file.empty());
   CHECK(streams.err.mode == StreamMode::kPump);
   CHECK(streams.err.console);
   CHECK_FALSE(streams.err.by_line);
   CHECK(streams.err.file.empty());
 }
 
-TEST_CASE("without report lines stderr is inherited, too") {
+TEST_CASE("a stdout that workers can share is inherited") {
+  LogOptions options;
+  options.own_stdout = true;
+  CHECK(plan_streams(options, place()).out.mode == StreamMode::kInherit);
+}
+
+TEST_CASE("workers share a file if there is one of them and a device, but no pipe or terminal") {
+  const test::TempFolder folder;
+  const Descriptor file(::open((folder / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  CHECK(can_share_stdout(file.get(), 1));
+  CHECK_FALSE(can_share_stdout(file.get(), 2));
+  const Descriptor null(open_null_device(O_WRONLY));
+  CHECK(can_share_stdout(null.get(), 2));
+  const PipeEnds ends = open_pipe("test");
+  const Descriptor in(ends.write), out(ends.read);
+  CHECK_FALSE(can_share_stdout(in.get(), 1));
+  const Descriptor terminal(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  CHECK_FALSE(can_share_stdout(terminal.get(), 1));
+}
+
+TEST_CASE("without report lines stderr is inherited") {
   LogOptions options;
   options.report_lines = 0;
   CHECK(plan_streams(options, place()).err.mode == StreamMode::kInherit);

@@ -1,0 +1,45 @@
+// Raw output of several workers on one console: no line is torn, and on a terminal an unfinished
+// one, such as a progress bar or a prompt, stays below the lines of all other workers. Pure.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace ddp::launch {
+
+class SharedConsole {
+ public:
+  /// A worker's stdout or stderr.
+  struct Writer {
+    int local_rank = 0;
+    bool is_stderr = false;
+    auto operator<=>(const Writer&) const = default;
+  };
+
+  explicit SharedConsole(bool terminal = false) : terminal_(terminal) {}
+
+  /// Call before the writer's first text.
+  void join(Writer writer) { ranks_.insert(writer.local_rank); }
+  /// Returns what the console gets of the writer's text now: all of it, unless it would tear a line
+  /// of another worker; then whole lines only.
+  std::string take(Writer writer, std::string_view text);
+  /// Returns what the console gets of a text of ddp-run itself, which ends with a newline.
+  std::string take_note(std::string_view text) const;
+  /// The writer's stream has ended. Returns what was held back of it.
+  std::string leave(Writer writer);
+
+ private:
+  bool has_last() const { return last_of_ >= 0; }
+  void follow(int local_rank, std::string_view text);
+  std::string whole_lines(Writer writer, std::string_view text);
+
+  bool terminal_;
+  std::set<int> ranks_;
+  std::map<Writer, std::string> held_;  // unfinished lines that are not shown yet
+  std::string last_;  // a terminal's last line if it is unfinished, from its last '\r'
+  int last_of_ = -1;  // the local rank that has written it
+};
+
+}  // namespace ddp::launch
