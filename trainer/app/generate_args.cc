@@ -80,7 +80,11 @@ void take_sampling(const Parsed& parsed, GenerateArgs& options) {
   options.greedy = parsed.has("greedy");
   if (parsed.has("max_new_tokens"))
     options.max_new_tokens = parsed.whole_number("max_new_tokens", 0);
-  if (parsed.has("temperature")) options.temperature = parsed.positive_number("temperature");
+  if (parsed.has("temperature") && parsed.number_from_0("temperature") > 0) {
+    options.temperature = parsed.number_from_0("temperature");
+  } else if (parsed.has("temperature")) {
+    options.greedy = true;  // the limit, as elsewhere
+  }
   if (parsed.has("top_k")) options.top_k = parsed.whole_number("top_k", 1);
   if (parsed.has("top_p")) options.top_p = parsed.share("top_p", false);
   if (parsed.has("min_p")) options.min_p = parsed.share("min_p", true);

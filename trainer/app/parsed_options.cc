@@ -128,6 +128,13 @@ double Parsed::positive_number(const std::string& name) const {
       fmt::format("--{}: '{}' is not a number > 0; e.g. --{} 0.8", name, text(name), name));
 }
 
+double Parsed::number_from_0(const std::string& name) const {
+  const auto value = finite_number(text(name));
+  if (value && *value >= 0) return *value;
+  throw UserError(
+      fmt::format("--{}: '{}' is not a number >= 0; e.g. --{} 0.8", name, text(name), name));
+}
+
 double Parsed::share(const std::string& name, bool zero) const {
   const auto value = finite_number(text(name));
   if (value && *value <= 1 && (*value > 0 || (zero && *value == 0))) return *value;

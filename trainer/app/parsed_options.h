@@ -33,6 +33,7 @@ class Parsed {
 
   int64_t whole_number(const std::string& name, int64_t low) const;
   double positive_number(const std::string& name) const;
+  double number_from_0(const std::string& name) const;
   /// Up to 1; `zero`: 0 itself is meant, too.
   double share(const std::string& name, bool zero) const;
   /// One of the words, by its position.

@@ -84,7 +84,8 @@ Required:
 
 Sampling:
       --max_new_tokens N      Tokens to add (default: 200; with --chat, to each answer: 1024)
-      --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --temperature T         Above 1: more varied, below 1: more predictable; 0: as --greedy
+                              (default: 1)
       --top_k K               Sample from the K most likely tokens only (default: all)
       --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
                               and <= 1 (default: 1, all)

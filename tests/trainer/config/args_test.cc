@@ -59,6 +59,14 @@ TEST_CASE("generate reads its options in both spellings") {
   CHECK(args.generate.greedy);
 }
 
+TEST_CASE("generate takes temperature 0 as greedy, whichever zero it is") {
+  for (const char* zero : {"--temperature=0", "--temperature=0.0"}) {
+    const TrainerArgs args = parse({"generate", "--prompt=a", "--snapshot=s.pt", zero});
+    CHECK(args.generate.greedy);
+    CHECK(args.generate.temperature == 1.0);
+  }
+}
+
 TEST_CASE("generate has the documented defaults and takes an empty or a very long prompt") {
   const TrainerArgs args = parse({"generate", "--prompt=", "--snapshot=s.pt"});
   CHECK(args.generate.prompt.empty());
@@ -216,7 +224,7 @@ TEST_CASE("numbers of generate are checked") {
   CHECK(with("--max_new_tokens=x").find("--max_new_tokens: 'x' is not an integer >= 0") == 0);
   CHECK(with("--max_new_tokens=-1").find("--max_new_tokens: '-1'") == 0);
   CHECK(with("--top_k=0").find("--top_k: '0' is not an integer >= 1") == 0);
-  CHECK(with("--temperature=0").find("--temperature: '0' is not a number > 0") == 0);
+  CHECK(with("--temperature=-1").find("--temperature: '-1' is not a number >= 0") == 0);
   CHECK(with("--temperature=nan").find("--temperature: 'nan'") == 0);
   CHECK(with("--seed=1.5").find("--seed: '1.5'") == 0);
   CHECK(with("--top_p=0").find("--top_p: '0' is not a number > 0 and <= 1") == 0);
