@@ -23,20 +23,20 @@ std::optional<Activation> activation_named(const std::string& name) {
   return std::nullopt;
 }
 
-std::vector<std::string> unsupported_in(const Values& values, int64_t n_embd) {
-  constexpr double kEpsilon = 1e-5;
-  std::vector<std::string> found;
+std::vector<std::string> unsupported_in(const Json& config, const Values& values, int64_t n_embd) {
+  std::vector<std::string> found =
+      differences_from_fixed(config, {{"layer_norm_epsilon", 1e-5},
+                                      {"scale_attn_weights", true},
+                                      {"scale_attn_by_inverse_layer_idx", false},
+                                      {"add_cross_attention", false},
+                                      {"is_encoder_decoder", false},
+                                      {"quantization_config", nullptr}});
   const std::string activation = values.text("activation_function", "gelu_new");
   if (!activation_named(activation))
     found.push_back(fmt::format("activation_function is {}, not gelu or gelu_new", activation));
-  expect_value(found, "layer_norm_epsilon", values.real("layer_norm_epsilon", kEpsilon), kEpsilon);
-  const int64_t inner = values.number("n_inner", 4 * n_embd);
+  const int64_t inner = values.number("n_inner", 4 * n_embd, 4 * kMostWidth);
   if (inner != 4 * n_embd)
     found.push_back(fmt::format("n_inner is {}, not 4 x n_embd = {}", inner, 4 * n_embd));
-  if (!values.flag("scale_attn_weights", true)) found.emplace_back("scale_attn_weights is false");
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    if (values.flag(key, false)) found.push_back(fmt::format("{} is true", key));
-  }
   return found;
 }
 
@@ -54,19 +54,17 @@ std::vector<std::string> size_differences(const PretrainedSizes& there, const Mo
   return differences;
 }
 
-std::vector<std::string> unsupported_in_bert(const Values& values) {
-  constexpr double kEpsilon = 1e-12;
-  std::vector<std::string> found;
-  const auto expect_text = [&](const char* key, const std::string& ours) {
-    expect_value(found, key, values.text(key, ours), ours);
-  };
-  expect_text("hidden_act", "gelu");
-  expect_value(found, "layer_norm_eps", values.real("layer_norm_eps", kEpsilon), kEpsilon);
-  expect_text("position_embedding_type", "absolute");
-  expect_value(found, "type_vocab_size", values.number("type_vocab_size", 2), int64_t{2});
-  if (!values.flag("tie_word_embeddings", true)) found.emplace_back("tie_word_embeddings is false");
-  if (values.flag("is_decoder", false)) found.emplace_back("is_decoder is true");
-  return found;
+std::vector<std::string> unsupported_in_bert(const Json& config) {
+  return differences_from_fixed(config, {{"hidden_act", "gelu"},
+                                         {"layer_norm_eps", 1e-12},
+                                         {"position_embedding_type", "absolute"},
+                                         {"type_vocab_size", 2},
+                                         {"tie_word_embeddings", true},
+                                         {"is_decoder", false},
+                                         {"add_cross_attention", false},
+                                         {"is_encoder_decoder", false},
+                                         {"problem_type", "single_label_classification"},
+                                         {"quantization_config", nullptr}});
 }
 
 /// id2label of a BertForSequenceClassification; transformers leaves it out where the classes are
@@ -151,13 +149,13 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
         fmt::format("{}: model_type is '{}', not bert; give the folder of a BERT", file, type));
   }
   PretrainedBert result;
-  result.n_layer = values.number("num_hidden_layers", 12);
-  result.n_head = values.number("num_attention_heads", 12);
-  result.n_embd = values.number("hidden_size", 768);
-  result.intermediate = values.number("intermediate_size", 3072);
-  result.positions = values.number("max_position_embeddings", 512);
+  result.n_layer = values.number("num_hidden_layers", 12, kMostLayers);
+  result.n_head = values.number("num_attention_heads", 12, kMostLayers);
+  result.n_embd = values.number("hidden_size", 768, kMostWidth);
+  result.intermediate = values.number("intermediate_size", 3072, kMostWidth);
+  result.positions = values.number("max_position_embeddings", 512, kMostPositions);
   result.labels = labels_in(config, file);
-  result.unsupported = unsupported_in_bert(values);
+  result.unsupported = unsupported_in_bert(config);
   return result;
 }
 
@@ -175,13 +173,13 @@ PretrainedGpt read_pretrained_gpt(const std::string& path) {
                     file, type));
   }
   PretrainedGpt result;
-  result.n_layer = values.number("n_layer", 12);
-  result.n_head = values.number("n_head", 12);
-  result.n_embd = values.number("n_embd", 768);
-  result.positions = values.number("n_positions", 1024);
+  result.n_layer = values.number("n_layer", 12, kMostLayers);
+  result.n_head = values.number("n_head", 12, kMostLayers);
+  result.n_embd = values.number("n_embd", 768, kMostWidth);
+  result.positions = values.number("n_positions", 1024, kMostPositions);
   result.activation = activation_named(values.text("activation_function", "gelu_new"));
   result.tie_weights = values.flag("tie_word_embeddings", true);
-  result.unsupported = unsupported_in(values, result.n_embd);
+  result.unsupported = unsupported_in(config, values, result.n_embd);
   return result;
 }
 

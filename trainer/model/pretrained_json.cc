@@ -11,6 +11,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -89,10 +90,12 @@ bool PretrainedValues::has(const char* key) const {
   return value != config_.end() && !value->is_null();
 }
 
-int64_t PretrainedValues::number(const char* key, int64_t otherwise) const {
+int64_t PretrainedValues::number(const char* key, int64_t otherwise, int64_t most) const {
   const auto value = get(key, otherwise, &PretrainedJson::is_number_integer);
   if (has(key) && value < 1) fail(key);
-  return value;
+  if (value <= most) return value;
+  throw UserError(
+      fmt::format("{}: {} is {}, above {}; {}", path_, key, value, most, kHowToMakePretrained));
 }
 
 bool PretrainedValues::flag(const char* key, bool otherwise) const {
@@ -116,8 +119,24 @@ T PretrainedValues::get(const char* key, const T& otherwise,
 }
 
 void PretrainedValues::fail(const char* key) const {
-  throw UserError(
-      fmt::format("{}: {} is {}; {}", path_, key, config_[key].dump(), kHowToMakePretrained));
+  throw UserError(fmt::format("{}: {} is {}; {}", path_, key, shown(config_[key].dump()),
+                              kHowToMakePretrained));
+}
+
+std::vector<std::string> differences_from_fixed(const nlohmann::json& config,
+                                                const std::vector<FixedKey>& keys) {
+  const auto text = [](const nlohmann::json& value) {
+    return shown(value.is_string() ? value.get<std::string>() : value.dump());
+  };
+  std::vector<std::string> found;
+  for (const FixedKey& key : keys) {
+    const auto there = config.find(key.name);
+    if (there == config.end() || there->is_null() || *there == key.value) continue;
+    found.push_back(key.value.is_null()
+                        ? fmt::format("{} is set", key.name)
+                        : fmt::format("{} is {}, not {}", key.name, text(*there), text(key.value)));
+  }
+  return found;
 }
 
 void with_pretrained_snapshot(const std::string& path, const std::vector<TaskKind>& tasks,

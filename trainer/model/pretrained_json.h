@@ -28,8 +28,9 @@ class PretrainedValues {
   PretrainedValues(const nlohmann::json& config, const std::string& path)
       : config_(config), path_(path) {}
 
-  bool has(const char* key) const;                           ///< And not as null.
-  int64_t number(const char* key, int64_t otherwise) const;  ///< At least 1.
+  bool has(const char* key) const;  ///< And not as null.
+  /// From 1 to `most`, as the key of the configuration that takes it.
+  int64_t number(const char* key, int64_t otherwise, int64_t most) const;
   bool flag(const char* key, bool otherwise) const;
   double real(const char* key, double otherwise) const;
   std::string text(const char* key, const std::string& otherwise) const;
@@ -42,6 +43,20 @@ class PretrainedValues {
   const nlohmann::json& config_;
   const std::string& path_;
 };
+
+/// Largest sizes, as the ranges of the configuration's keys.
+inline constexpr int64_t kMostLayers = 10'000;  ///< Also heads, and the width of one.
+inline constexpr int64_t kMostWidth = 1'000'000;
+inline constexpr int64_t kMostPositions = 1'000'000'000;
+
+/// A key of config.json whose other values would mean another computation; absent or null: `value`.
+struct FixedKey {
+  const char* name;
+  nlohmann::json value;
+};
+/// "mlp_bias is true, not false" for each of `keys` that has another value.
+std::vector<std::string> differences_from_fixed(const nlohmann::json& config,
+                                                const std::vector<FixedKey>& keys);
 
 /// `there` is the value of the key, `ours` the only one that this model can represent.
 template <class T>

@@ -205,6 +205,9 @@ TEST_CASE("a folder that a Llama cannot represent is refused with the key of its
       {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}, "rope_type is yarn"},
       {{{"rope_scaling", "none"}}, "rope_scaling is \"none\""},
       {{{"quantization_config", {{"bits", 4}}}}, "quantization_config is set"},
+      {{{"num_hidden_layers", 1'000'000}}, "num_hidden_layers is 1000000, above 10000"},
+      {{{"head_dim", 1'000'000'000}}, "head_dim is 1000000000, above 10000"},
+      {{{"is_encoder_decoder", true}}, "is_encoder_decoder is true, not false"},
       {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\""},
       {{{"model_type", "mistral"}}, "model_type is 'mistral', not llama, qwen2 or qwen3"}};
   for (const auto& [change, part] : cases) {

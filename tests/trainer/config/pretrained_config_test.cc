@@ -1,5 +1,7 @@
 #include "trainer/model/pretrained_config.h"
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.h"
 
 #include "tests/trainer/config/test_files.h"
@@ -77,6 +79,26 @@ TEST_CASE("a folder that is no GPT-2 is refused in one line") {
                load_config(ConfigSource::of_file("c.yaml"), {"gpt_config.init_from=none"});
              }),
              Contains("gpt_config.init_from") && Contains("No such file"));
+}
+
+TEST_CASE("a size above the range of its configuration key is refused in one line") {
+  CHECK_THAT(error(R"({"model_type": "gpt2", "n_layer": 1000000000})"),
+             Contains("n_layer is 1000000000, above 10000"));
+  CHECK_THAT(error(R"({"model_type": "gpt2", "n_embd": 1000000000})"),
+             Contains("n_embd is 1000000000, above 1000000"));
+}
+
+TEST_CASE("a BERT for regression or several labels at once is refused by its problem_type") {
+  const test::TestFolder folder;
+  for (const char* type : {"regression", "multi_label_classification"}) {
+    test::write_file("config.json",
+                     fmt::format(R"({{"model_type": "bert", "problem_type": "{}"}})", type));
+    CHECK(read_pretrained_bert(folder.str()).unsupported ==
+          std::vector<std::string>{
+              fmt::format("problem_type is {}, not single_label_classification", type)});
+  }
+  test::write_file("config.json", R"({"model_type": "bert", "problem_type": null})");
+  CHECK(read_pretrained_bert(folder.str()).unsupported.empty());
 }
 
 }  // namespace ddp::train

@@ -15,15 +15,17 @@ namespace {
 constexpr std::string_view kQwen2 = "qwen2";
 constexpr std::string_view kQwen3 = "qwen3";
 
-void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values, bool qwen3) {
+void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values, std::string_view type) {
   constexpr int64_t kHeadOfQwen3 = 128;
-  shape.n_layer = values.number("num_hidden_layers", 32);
-  shape.n_head = values.number("num_attention_heads", 32);
-  shape.n_kv_head = values.number("num_key_value_heads", shape.n_head);
-  shape.n_embd = values.number("hidden_size", 4096);
+  shape.n_layer = values.number("num_hidden_layers", 32, kMostLayers);
+  shape.n_head = values.number("num_attention_heads", 32, kMostLayers);
+  shape.n_kv_head = values.number("num_key_value_heads", shape.n_head, kMostLayers);
+  shape.n_embd = values.number("hidden_size", 4096, kMostWidth);
   shape.head_dim = values.number(
-      "head_dim", qwen3 ? kHeadOfQwen3 : std::max<int64_t>(1, shape.n_embd / shape.n_head));
-  shape.intermediate = values.number("intermediate_size", qwen3 ? 22016 : 11008);
+      "head_dim", type == kQwen3 ? kHeadOfQwen3 : std::max<int64_t>(1, shape.n_embd / shape.n_head),
+      kMostLayers);
+  shape.intermediate =
+      values.number("intermediate_size", type == kLlamaType ? 11008 : 22016, kMostWidth);
 }
 
 /// transformers 5 writes rope_parameters, with rope_theta in it; older versions rope_scaling, null
@@ -44,25 +46,26 @@ void read_rope(LlamaShape& shape, const nlohmann::json& config, const std::strin
   if (scaling.rope_type != "llama3") return;
   scaling.low_freq_factor = values.real("low_freq_factor", scaling.low_freq_factor);
   scaling.high_freq_factor = values.real("high_freq_factor", scaling.high_freq_factor);
-  scaling.original_max_position_embeddings =
-      values.number("original_max_position_embeddings", scaling.original_max_position_embeddings);
+  scaling.original_max_position_embeddings = values.number(
+      "original_max_position_embeddings", scaling.original_max_position_embeddings, kMostPositions);
 }
 
 std::vector<std::string> unsupported_in_llama(const nlohmann::json& config,
                                               const PretrainedValues& values,
                                               const std::string& rope_type) {
-  std::vector<std::string> found;
-  expect_value(found, "hidden_act", values.text("hidden_act", "silu"), std::string("silu"));
-  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"}) {
-    if (values.flag(key, false)) found.push_back(fmt::format("{} is true", key));
-  }
+  std::vector<std::string> found =
+      differences_from_fixed(config, {{"hidden_act", "silu"},
+                                      {"attention_bias", false},
+                                      {"mlp_bias", false},
+                                      {"use_sliding_window", false},
+                                      {"is_encoder_decoder", false},
+                                      {"quantization_config", nullptr}});
   if (rope_type != "default" && rope_type != "linear" && rope_type != "llama3") {
     found.push_back(
         fmt::format("rope_scaling.rope_type is {}, not default, linear or llama3", rope_type));
   }
   if (values.real("partial_rotary_factor", 1.0) != 1.0)
     found.emplace_back("partial_rotary_factor is not 1");
-  if (values.has("quantization_config")) found.emplace_back("quantization_config is set");
   for (const auto& type : config.value("layer_types", nlohmann::json::array())) {
     if (type == "full_attention") continue;
     found.push_back(fmt::format("layer_types has {}, not only \"full_attention\"", type.dump()));
@@ -83,13 +86,14 @@ PretrainedLlama llama_of_folder(const std::string& folder) {
                     file, type));
   }
   PretrainedLlama result;
-  read_llama_sizes(result.shape, values, type == kQwen3);
+  read_llama_sizes(result.shape, values, type);
   read_rope(result.shape, config, file);
   result.shape.norm_eps = values.real("rms_norm_eps", 1e-6);
   result.shape.tie_weights = values.flag("tie_word_embeddings", false);
   result.shape.qkv_bias = type == kQwen2;
   result.shape.qk_norm = type == kQwen3;
-  result.positions = values.number("max_position_embeddings", type == kLlamaType ? 2048 : 32768);
+  result.positions =
+      values.number("max_position_embeddings", type == kLlamaType ? 2048 : 32768, kMostPositions);
   result.unsupported = unsupported_in_llama(config, values, result.shape.rope_scaling.rope_type);
   return result;
 }
