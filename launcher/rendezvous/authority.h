@@ -36,10 +36,10 @@ class Authority : public PollHandler {
     LastRound last{};
     std::optional<Place> host{};  // the lost one, of that round or since; nullopt: this agent
     std::string host_id{};
-    bool gone = false;                          // its machine refuses connections
-    std::chrono::milliseconds patience{4'000};  // how long a peer may be silent
-    Clock::time_point fresh_until{};            // deaths found later do not count
-    std::string text{};                         // why it was lost
+    bool gone = false;                           // its machine refuses connections
+    std::chrono::milliseconds patience{15'000};  // how long a peer may be silent
+    Clock::time_point fresh_until{};             // deaths found later do not count
+    std::string text{};                          // why it was lost
   };
 
   /// What this agent knows each time it asks.

@@ -1,6 +1,8 @@
 #include "launcher/rendezvous/control_channel.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -31,6 +33,10 @@ constexpr std::size_t kReadSize = 16 << 10;
 // Far above what a node with thousands of workers sends.
 constexpr std::size_t kMostWaiting = 1'024;
 constexpr double kFramesAtOnce = 16'384, kFramesPerSecond = 1'024;
+
+// The kernel closes a connection whose bytes were not acknowledged for so long, in ms. After each
+// lost packet TCP waits twice as long as before; a new connection is there sooner.
+constexpr int kUnacknowledged = 5'000;
 
 constexpr const char* kNoRendezvous = "the peer is not a ddp-run rendezvous";
 
@@ -79,6 +85,7 @@ ControlChannel::ControlChannel(int fd, Side side, std::string token)
       own_greeting_(greeting()),
       frames_left_(kFramesAtOnce),
       frames_since_(Clock::now()) {
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledged, sizeof kUnacknowledged);
   if (own_greeting_.empty()) close("cannot get random numbers: " + error_text(errno));
 }
 

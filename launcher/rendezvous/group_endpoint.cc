@@ -16,6 +16,8 @@ namespace {
 constexpr std::chrono::milliseconds kClaimPause{20};
 constexpr std::chrono::milliseconds kVisit{500};
 
+bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
+
 }  // namespace
 
 // ---- before it hosts ---------------------------------------------------------------------------
@@ -30,7 +32,7 @@ void GroupRendezvous::ask_around() {
     if (!last_members_.member.empty()) member_ = last_members_.member;
   }
   if (const std::string note = members_file_.take_note(); !note.empty()) tell_note(note);
-  if (last_members_.places.empty() && settings_.more_endpoints.empty()) return;
+  if (last_members_.places.empty() && !has_more_endpoints()) return;
   Newcomer newcomer(leads(), id_, epoch_);
   Inquiry inquiry(newcomer.places(), status(), settings_.token, settings_.rules.patience());
   const auto since = candidacy_ ? candidacy_->since : Clock::now();
@@ -38,10 +40,17 @@ void GroupRendezvous::ask_around() {
   candidacy_.emplace(std::move(newcomer), std::move(inquiry), since, noted);
 }
 
+// A name with the addresses of several machines, such as a headless service's, stands for as many.
+bool GroupRendezvous::has_more_endpoints() const {
+  const std::string& elsewhere = search_.own().elsewhere();
+  return !settings_.more_endpoints.empty() ||
+         (at_endpoint_ && elsewhere.empty() && leads().size() > last_members_.places.size());
+}
+
 std::vector<Lead> GroupRendezvous::leads() const {
   std::vector<Lead> leads;
+  const auto& own = search_.own().places();
   const auto add = [&](const Place& place, bool precedes) {
-    const auto& own = search_.own().places();
     const bool known = std::any_of(leads.begin(), leads.end(),
                                    [&](const Lead& lead) { return lead.place == place; });
     if (!known && std::find(own.begin(), own.end(), place) == own.end())
@@ -49,8 +58,13 @@ std::vector<Lead> GroupRendezvous::leads() const {
   };
   const auto& endpoints = watch_.endpoints();
   for (std::size_t i = 0; at_endpoint_ && i < endpoints.size(); ++i) {
-    for (const std::string& address : endpoints[i].addresses)
-      add({address, endpoints[i].endpoint.port}, i < search_.own().rank());
+    for (const std::string& address : endpoints[i].addresses) {
+      const bool here = i == search_.own().rank() && !own.empty();
+      // Its other family may lead to this machine, too, if it leads anywhere.
+      if (here && is_ipv6(address) != is_ipv6(own.front().address)) continue;
+      const bool before = here && address < own.front().address;
+      add({address, endpoints[i].endpoint.port}, i < search_.own().rank() || before);
+    }
   }
   for (const Place& place : last_members_.places) add(place, /*precedes=*/false);
   return leads;
@@ -175,7 +189,7 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
 
 bool GroupRendezvous::watches_endpoints() const {
   if (settings_.rules.fixed_ranks || authority_->finds_first_host()) return false;
-  const bool elsewhere = !at_endpoint_ || !settings_.more_endpoints.empty();
+  const bool elsewhere = !at_endpoint_ || has_more_endpoints();
   return stage_ == Stage::kStanding || (elsewhere && (coordinator_ || seeks()));
 }
 

@@ -215,6 +215,8 @@ void GroupRendezvous::begin_round() {
   if (last_round_->round.info.group_rank != 0) store_.close();
   JobNews news;
   news.round = last_round_->round.info;
+  // As given here: a name of the first node may be known on this node only.
+  if (settings_.rules.fixed_ranks) news.round.master_addr = settings_.rules.master_addr;
   news.round.agent_store = !settings_.rank0_store;
   news.round.store_socket = store_.source();
   tell(std::move(news));

@@ -70,6 +70,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void wait_for_host();
   void ask_around();
   std::vector<Lead> leads() const;
+  bool has_more_endpoints() const;
   void stand();
   void decide();
   void heed_members();
@@ -184,8 +185,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::optional<Straggler> straggler_;  // according to the host
   std::string lost_text_;
 
-  std::chrono::milliseconds heartbeat_{2'000};  // as set by the host
-  std::chrono::milliseconds patience_{4'000};
+  std::chrono::milliseconds heartbeat_{3'000};  // as set by the host
+  std::chrono::milliseconds patience_{15'000};
   Clock::time_point next_beat_{};
   int claims_left_ = 0;  // attempts left to listen at the endpoint as well
   Clock::time_point claim_at_{};

@@ -20,8 +20,8 @@ struct MembershipRules {
   /// the last arrival. A later node joins with a new round, so waiting only saves a restart.
   std::chrono::milliseconds last_call{30'000};
   std::chrono::milliseconds quiet{1'000};
-  std::chrono::milliseconds heartbeat{2'000};
-  int missed_heartbeats = 2;  // after which a silent node counts as lost
+  std::chrono::milliseconds heartbeat{3'000};
+  int missed_heartbeats = 5;  // after which a silent node counts as lost
   std::chrono::milliseconds patience() const { return missed_heartbeats * heartbeat; }
   std::string host_id{};  // Hello::id of the host's own agent
   /// The workers' store with fixed_ranks, where it shares the port of the rendezvous. Otherwise the

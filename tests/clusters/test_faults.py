@@ -9,7 +9,7 @@ import unittest
 
 import ledger_job
 import network_hosts as net
-from network_hosts import PATIENCE, address
+from network_hosts import PATIENCE, Node, address
 
 COUNT = ledger_job.COUNT
 
@@ -178,6 +178,42 @@ class Faults(ledger_job.LedgerTest):
         job.nodes[2].wait("this one waits as a spare")
         job.kill(0)
         job.wait_for_round({1, 2})
+        job.check()
+
+    def static_nodes(self, program, *options):
+        """Two of them, each with a name of its own for the first one's address."""
+        for i in range(2):
+            net.name_host(i, {f"first{i}": address(0)})
+        return [Node(i, "2", f"first{i}:29500", f"--node-rank={i}", *options, program=["--no-python", "sh", "-c", program],
+                     conf="timeout=60", backend="static") for i in range(2)]
+
+    def test_each_static_node_s_workers_get_its_own_name_of_the_first_node(self):
+        nodes = self.static_nodes('echo "first is $MASTER_ADDR"')
+        for i, node in enumerate(nodes):
+            self.addCleanup(node.end)
+            self.assertEqual(node.wait_for_end(), 0, node.text)
+            self.assertIn(f"first is first{i}\n", node.text)
+
+    def test_a_link_that_is_away_for_two_seconds_again_and_again_ends_no_static_job(self):
+        nodes = self.static_nodes("echo works; sleep 25")
+        for node in nodes:
+            self.addCleanup(node.end)
+            node.wait("works\n")
+        for pause in (1.5, 2.5, 5, 0):
+            net.cable(1, "down")
+            time.sleep(2)
+            net.cable(1, "up")
+            time.sleep(pause)
+        for node in nodes:
+            self.assertEqual(node.wait_for_end(), 0, node.text)
+
+    def test_a_name_with_the_addresses_of_all_pods_gives_one_job(self):
+        for i in range(3):
+            net.name_host(i, {"pods": " ".join(address(k) for k in range(3))})
+        job = self.job("1:3", "pods", files=False)
+        for i in range(3):
+            job.start(i)
+        job.wait_for_round({0, 1, 2})
         job.check()
 
     # ---- a fixed number of nodes ----

@@ -95,13 +95,17 @@ def reset(i):
                    timeout=60)
 
 
+def name_host(i, names):
+    """/etc/hosts of a host: name -> its addresses. May be called again while programs run."""
+    folder = Path(f"/etc/netns/{host(i)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "hosts", "w") as file:  # in place: it is mounted
+        file.write("127.0.0.1 localhost\n" + "".join(f"{one} {name}\n" for name, where in names.items() for one in where.split()))
+
+
 def name_hosts(count, names):
-    """/etc/hosts of all hosts. May be called again while programs run."""
     for i in range(count):
-        folder = Path(f"/etc/netns/{host(i)}")
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "hosts", "w") as file:  # in place: it is mounted
-            file.write("127.0.0.1 localhost\n" + "".join(f"{where} {name}\n" for name, where in names.items()))
+        name_host(i, names)
 
 
 def processes_below(parents):

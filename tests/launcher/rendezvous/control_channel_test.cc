@@ -2,6 +2,8 @@
 // token, and nothing that comes through it does harm.
 #include "launcher/rendezvous/control_channel.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/rendezvous/membership_rules.h"
 #include "tests/support/catch.h"
 
 namespace ddp::launch {
@@ -78,6 +81,17 @@ struct Raw {
 
 const std::string kVersion("\0\3", 2);
 const std::string kHello = "DDP-RUN/" + kVersion + std::string(16, 'n');
+
+TEST_CASE("bytes that nobody acknowledges close a connection before its peer is given up") {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const ControlChannel channel(fd, Side::kHost, "");
+  unsigned limit = 0;
+  socklen_t size = sizeof limit;
+  REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &size) == 0);
+  CHECK(limit > 0);
+  CHECK(std::chrono::milliseconds(2 * limit) <= MembershipRules{}.patience());
+  CHECK(MembershipRules{}.patience() == std::chrono::seconds(15));
+}
 
 TEST_CASE("two agents with the same token talk, in both directions and in order") {
   for (const char* token : {"", "a token of some length"}) {
