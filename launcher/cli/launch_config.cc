@@ -60,11 +60,23 @@ void take_single_node(const OptionValues& values, NodeRange nodes) {
   }
 }
 
+void hint_at_group_options(LaunchConfig& config, const OptionValues& values) {
+  const bool by_etcd = rdzv_backend(values) == "etcd" && !values.text("rdzv-endpoint").empty();
+  for (const auto& [given, option] :
+       {std::pair(values.given("rdzv-token-file"), "--rdzv-token-file"),
+        std::pair(by_etcd, "--rdzv-backend=etcd")}) {
+    if (given) config.hints.push_back(fmt::format("{} has no effect on a single node", option));
+  }
+}
+
 // Several nodes: what they must agree on, and how they find each other.
 void take_group(LaunchConfig& config, const OptionValues& values) {
   const NodeRange nodes = parse_nnodes(values.text("nnodes"));
   auto conf = parse_rdzv_conf(values.text("rdzv-conf"));
-  if (nodes.max == 1 || values.flag("standalone")) return take_single_node(values, nodes);
+  if (nodes.max == 1 || values.flag("standalone")) {
+    take_single_node(values, nodes);
+    return hint_at_group_options(config, values);
+  }
   GroupSettings group;
   MembershipRules& rules = group.rules;
   rules.fixed_ranks = rdzv_backend(values) == "static";

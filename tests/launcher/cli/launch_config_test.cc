@@ -196,6 +196,13 @@ TEST_CASE("c10d takes the address of the master for the endpoint where that is l
                     Catch::Contains("--rdzv-endpoint is needed"));
 }
 
+TEST_CASE("options of several nodes are reported as without effect on a single one") {
+  CHECK(parse({"--rdzv-token-file=/none", "x"}, {}).hints ==
+        std::vector<std::string>{"--rdzv-token-file has no effect on a single node"});
+  CHECK(parse({"--rdzv-backend=etcd", "--rdzv-endpoint=n1", "x"}, {}).hints ==
+        std::vector<std::string>{"--rdzv-backend=etcd has no effect on a single node"});
+}
+
 TEST_CASE("etcd takes its endpoints, and torchrun's keys of both of its clients") {
   const auto with = [](const std::string& conf, const char* endpoint = "h1,h2:77,[fd00::1]") {
     const std::string where = std::string("--rdzv-endpoint=") + endpoint,
