@@ -115,7 +115,12 @@ int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchCo
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, report_options(result, plan, config)));
   processes.flush_console(patience);
-  return code_after_console_error(exit_code(result), processes.console_error());
+  const int code = code_after_console_error(exit_code(result), processes.console_error());
+  if (code != exit_code(result)) {
+    results.write(result, plan.job.run_id, plan.host, code);
+    results.write_to_folder();
+  }
+  return code;
 }
 
 }  // namespace
@@ -129,7 +134,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailb
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
-  results.write(result, plan.job.run_id, plan.host);
+  results.write(result, plan.job.run_id, plan.host, exit_code(result));
   return result.outcome == Outcome::kGuardianGone
              ? end_without_guardian(result, plan.folder, results, processes)
              : end_with_report(result, plan, config, results, processes);

@@ -75,8 +75,8 @@ int ResultWriter::run(const std::function<int()>& body) {
 }
 
 void ResultWriter::write(const RunResult& result, const std::string& run_id,
-                         const std::string& host) {
-  text_ = result_json(result, run_id, host);
+                         const std::string& host, int code) {
+  text_ = result_json(result, run_id, host, code);
   write_result_json(text_);
   pass_on_cause(result);
 }

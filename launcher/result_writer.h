@@ -32,7 +32,7 @@ class ResultWriter {
   int run(const std::function<int()>& body);
 
   /// In the agent, once the job has ended: writes --result-json and the enclosing job's error file.
-  void write(const RunResult& result, const std::string& run_id, const std::string& host);
+  void write(const RunResult& result, const std::string& run_id, const std::string& host, int code);
   /// Then, once it is decided whether the run's folder is kept: writes the same result there.
   void write_to_folder();
   /// In the guardian: an agent that was killed has written nothing.

@@ -91,10 +91,10 @@ std::string summary_table(const RunResult& result) {
   return table;
 }
 
-std::string result_json(const RunResult& result, const std::string& run_id,
-                        const std::string& host) {
+std::string result_json(const RunResult& result, const std::string& run_id, const std::string& host,
+                        int code) {
   json object{{"outcome", name_of(result.outcome)},
-              {"exit_code", exit_code(result)},
+              {"exit_code", code},
               {"run_id", run_id},
               {"host", host},
               {"world_size", result.world_size},

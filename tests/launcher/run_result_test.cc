@@ -39,6 +39,16 @@ TEST_CASE("the result file says what became of each worker") {
              Catch::StartsWith("error: --result-json="));
 }
 
+TEST_CASE("the result file has the exit code of a run whose output was lost") {
+  const TempFolder folder;
+  const std::string file = folder / "result.json";
+  ChildOptions job = stub_job(folder, {"--result-json=" + file}, {"err=lost\\n", "exit=0"});
+  const std::string shell = R"(exec "$@" 2> /dev/full)";
+  job.argv.insert(job.argv.begin(), {"sh", "-c", shell, "sh"});
+  CHECK(run_to_end(job).exit == 1);
+  CHECK(nlohmann::json::parse(std::ifstream(file))["exit_code"] == 1);
+}
+
 struct Outcome {
   int exit = 0;
   nlohmann::json result;

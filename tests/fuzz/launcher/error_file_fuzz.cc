@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   result.workers.resize(1);
   const std::string report = failure_report(result, {"host", 1, 18, ""});
   FUZZ_CHECK(std::count(report.begin(), report.end(), '\n') <= 30);
-  FUZZ_CHECK(!result_json(result, "id", "host").empty());
+  FUZZ_CHECK(!result_json(result, "id", "host", 1).empty());
   FUZZ_CHECK(exit_code(result) == 3);
   ::close(file);
   return 0;
