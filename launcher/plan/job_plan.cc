@@ -106,7 +106,7 @@ JobPlan plan_job(const LaunchConfig& config) {
   }
   const bool has_heartbeats = config.log_dir != "/dev/null";
   if (has_heartbeats && plan.restarts.program == WorkerProgram::kTrainer)
-    plan.hangs.first_heartbeat = std::chrono::minutes(5);
+    plan.hangs.first_heartbeat = std::chrono::minutes(1);
   plan.logs = config.logs;
   plan.logs.own_stdout = can_share_stdout(STDOUT_FILENO, plan.job.local_world_size);
   plan.host = host_name();
@@ -118,7 +118,10 @@ Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank
   worker.local_rank = local_rank;
   worker.rank = group.rendezvous.first_rank + local_rank;
   worker.error_file = plan.folder.error_file(group.restart_count, local_rank);
+  // In memory, as a disk that blocks must not make a worker look hung.
   worker.heartbeat_file = plan.folder.heartbeat_file(group.restart_count, local_rank);
+  if (!worker.heartbeat_file.empty() && !plan.job.shm_dir.empty())
+    worker.heartbeat_file = fmt::format("{}/heartbeat.{}", plan.job.shm_dir, local_rank);
   return worker;
 }
 
