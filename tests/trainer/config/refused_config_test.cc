@@ -1,7 +1,10 @@
 // What is wrong with a configuration: each error's place, reason and fix.
+#include <sstream>
 #include "tests/support/catch.h"
 
 #include "tests/trainer/config/loading.h"
+#include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/peer_names.h"
 
 namespace ddp::train {
 namespace {
@@ -82,6 +85,34 @@ TEST_CASE("an unknown key is an error with its place and the nearest known key")
   CHECK(loading.error_with({"gpt_config={n_layr:3}"}).find("did you mean 'gpt_config.n_layer'?") !=
         std::string::npos);
   CHECK(loading.error_with({"trainer_config.seed.x=3"}).find("seed") != std::string::npos);
+}
+
+TEST_CASE("a key of another training program is answered with the key here") {
+  const Loading loading;
+  CHECK(loading.error_with({"trainer_config.per_device_train_batch_size=3"}) ==
+        "command line: trainer_config.per_device_train_batch_size=3: "
+        "trainer_config.per_device_train_batch_size: unknown key; use trainer_config.batch_size");
+  CHECK(loading.error("trainer_config: {bf16: true}") ==
+        "cfg.yaml:1:18: trainer_config.bf16: unknown key; use trainer_config.use_amp=true "
+        "trainer_config.amp_dtype=bfloat16");
+  CHECK(loading.error("num_train_epochs: 3").find("use trainer_config.max_epochs") !=
+        std::string::npos);
+  for (const auto& [name, ours] : peer_names()) {
+    INFO(name);
+
+    if (ours.starts_with("ddp-run ")) continue;
+    std::istringstream words(ours);
+    for (std::string word; words >> word && word.front() != '(';) {
+      const std::string key = word.substr(0, word.find_first_of("=,"));
+      if (key.find('.') != std::string::npos) CHECK(find_field(key) != nullptr);
+    }
+    for (const Field& field : config_fields()) CHECK_FALSE(field.path == "trainer_config." + name);
+  }
+}
+
+TEST_CASE("a learning rate of zero is accepted, as a trial run has it") {
+  const Loading loading;
+  CHECK(loading.with({"optimizer_config.learning_rate=0"}).optimizer.learning_rate == 0.0);
 }
 
 TEST_CASE("values that no machine can hold are refused, alone and together") {
@@ -181,7 +212,7 @@ TEST_CASE("a value out of its range names the range") {
         "gpt_config.attn_pdrop=-0.1", "trainer_config.max_epochs=0", "trainer_config.max_steps=0",
         "trainer_config.batch_size=-1", "trainer_config.data_loader_workers=-1",
         "trainer_config.grad_norm_clip=-1", "trainer_config.seed=-1",
-        "optimizer_config.learning_rate=0", "optimizer_config.learning_rate=inf",
+        "optimizer_config.learning_rate=-1", "optimizer_config.learning_rate=inf",
         "optimizer_config.betas=[0.9,1]", "optimizer_config.eps=0",
         "distributed_config.timeout_s=0", "distributed_config.bucket_cap_mb=nan"}) {
     CAPTURE(text);

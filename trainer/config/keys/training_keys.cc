@@ -130,7 +130,7 @@ std::vector<Field> optimizer_fields() {
       {DDP_KEY(optimizer, name),
        .meaning =
            "Optimizer; muon updates the hidden layers' matrices and leaves the rest to adamw."},
-      {DDP_KEY(optimizer, learning_rate), .range = kAbove0, .meaning = "Peak learning rate."},
+      {DDP_KEY(optimizer, learning_rate), .range = kAtLeast0, .meaning = "Peak learning rate."},
       {DDP_KEY(optimizer, lr_schedule),
        .meaning = "Learning rate schedule after warmup; wsd (warmup, stable, decay) decays "
                   "only at the end, one_cycle has its own warmup."},

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/hydra/compose/hydra_block.h"
 #include "trainer/runtime/error.h"
@@ -17,7 +18,9 @@ struct KnownKeys::Missing {
   std::string place;
 };
 
-KnownKeys::KnownKeys(const std::vector<std::string>& paths) : paths_(paths) {
+KnownKeys::KnownKeys(const std::vector<std::string>& paths,
+                     std::map<std::string, std::string> elsewhere)
+    : paths_(paths), elsewhere_(std::move(elsewhere)) {
   for (const std::string& path : paths_) {
     if (!path.starts_with("hydra.")) set_path(tree_, path, Node::null());
   }
@@ -30,6 +33,8 @@ std::vector<std::string> KnownKeys::children_of(const std::string& section) cons
 }
 
 std::string KnownKeys::suggestion(const std::string& parent, const std::string& name) const {
+  const auto other = elsewhere_.find(name);
+  if (other != elsewhere_.end()) return fmt::format("use {}", other->second);
   const std::vector<std::string> names = children_of(parent);
   const auto elsewhere =
       std::find_if(paths_.begin(), paths_.end(),

@@ -1,6 +1,7 @@
 // Which keys a configuration may have, and errors for unknown ones.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ class KnownKeys {
  public:
   /// `paths`: "trainer_config.seed", ...; those that begin with "hydra." are the ones of that block
   /// that the program reads.
-  explicit KnownKeys(const std::vector<std::string>& paths);
+  /// `elsewhere`: names that other programs have, and what to write instead.
+  explicit KnownKeys(const std::vector<std::string>& paths,
+                     std::map<std::string, std::string> elsewhere = {});
 
   /// "trainer_config.seed" is a key, "trainer_config" and "hydra.run" are sections.
   PathKind kind_of(const std::string& path) const;
@@ -45,6 +48,7 @@ class KnownKeys {
   void check_section(const Node& value, const std::string& path, bool any_keys) const;
 
   std::vector<std::string> paths_;
+  std::map<std::string, std::string> elsewhere_;
   Node tree_ = Node::map();  // a map for each section, null for each key
 };
 
