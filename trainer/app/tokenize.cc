@@ -13,6 +13,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/progress_line.h"
 #include "trainer/app/text_files.h"
+#include "trainer/data/data_source.h"
 #include "trainer/data/tokens/shard_writer.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/prefetcher.h"
@@ -283,6 +284,7 @@ int write_shards(const TokenizeArgs& options, const Tokenizer& tokenizer) {
 
 int run_tokenize(const TrainerArgs& args) {
   const TokenizeArgs& options = args.tokenize;
+  for (const std::string& input : options.inputs) require_plain_text(input);
   if (size_of_files(options.inputs) == 0)
     throw UserError(options.inputs.front() + ": holds no text");
   check_folder(options);

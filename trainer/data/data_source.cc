@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "trainer/data/tokens/memory_tokens.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
 #include "trainer/storage/table_texts.h"
@@ -88,6 +90,10 @@ Texts read_texts(const std::string& path) {
   return texts;
 }
 
+void require_plain_texts(const std::string& path) {
+  for (const std::string& file : find_texts(path)) require_plain_text(file);
+}
+
 std::string_view text_of(const Texts& texts, std::size_t file) {
   const std::size_t start = texts.files[file].start;
   const bool last = file + 1 == texts.files.size();
@@ -126,6 +132,7 @@ std::unique_ptr<TokenSequence> encode_text(const Tokenizer& tokenizer, std::stri
 template <typename Work>
 void with_texts(const char* key, const std::string& path, const Work& work) {
   with_key(key, [&] {
+    require_plain_texts(path);
     const Texts texts = read_texts(path);
     try {
       work(std::string_view(texts.whole));
@@ -265,6 +272,25 @@ DataSource open_shards(const DataConfig& config, std::unique_ptr<Tokenizer> of_s
 
 }  // namespace
 
+bool holds_tables(const std::string& path) { return !path.empty() && !find_tables(path).empty(); }
+
+void require_plain_text(const std::string& file) {
+  constexpr std::array<std::string_view, 5> kStructured = {".csv", ".tsv", ".json", ".jsonl",
+                                                           ".ndjson"};
+  const std::string end = lower_extension(file);
+  const bool structured =
+      std::find(kStructured.begin(), kStructured.end(), end) != kStructured.end();
+  if (!structured && !is_arrow_table(file)) return;
+  throw UserError(file +
+                  ": is a table or JSON, and its syntax would be trained on; write its texts to a "
+                  ".txt file, or rename it to .txt to train on it as it is");
+}
+
+std::string read_plain_text(const char* key, const std::string& path) {
+  with_key(key, [&] { require_plain_texts(path); });
+  return read_utf8_text(key, path);
+}
+
 std::string read_utf8_text(const char* key, const std::string& path) {
   return with_key(key, [&] {
     Texts texts = read_texts(path);
@@ -282,7 +308,7 @@ std::string read_utf8_text(const char* key, const std::string& path) {
 bool holds_tokens(const DataConfig& config) {
   if (config.format != DataFormat::kAuto) return config.format == DataFormat::kTokens;
   const auto files = find_data_files(config.path, ".bin");
-  return !files.empty() && fs::path(files.front()).extension() == ".bin";
+  return !files.empty() && lower_extension(files.front()) == ".bin";
 }
 
 std::string large_text_note(const DataConfig& config) {

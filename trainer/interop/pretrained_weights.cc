@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,8 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
@@ -34,8 +35,9 @@ std::vector<std::string> weight_files(const std::string& folder, const Pretraine
   if (!fs::exists(index)) {
     throw UserError(fmt::format("{}: no such file; {}", single, layout.how_to_make));
   }
-  std::ifstream file(index);
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto text = read_small_file(index);
+  const auto json = text && !nests_too_deeply(*text) ? nlohmann::json::parse(*text, nullptr, false)
+                                                     : nlohmann::json();
   std::set<std::string> names;
   if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
     for (const auto& name : json["weight_map"]) {

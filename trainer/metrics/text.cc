@@ -14,7 +14,10 @@ std::string short_number(double value) {
   return fmt::format("{:.0f}", value);
 }
 
-std::string in_bytes(int64_t bytes) { return short_number(static_cast<double>(bytes)) + "B"; }
+std::string in_bytes(int64_t bytes) {
+  if (bytes < 0) return "more than 9e18B";  // the sum went beyond int64
+  return short_number(static_cast<double>(bytes)) + "B";
+}
 
 std::string counted(int64_t count, std::string_view word) {
   const char* plural = word.ends_with("tch") ? "es" : "s";

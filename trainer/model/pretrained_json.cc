@@ -7,10 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -28,21 +28,18 @@ void check_is_not_adapters(const std::filesystem::path& folder) {
 }
 
 std::string pretrained_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const int error = errno;
-    check_is_not_adapters(std::filesystem::path(path).parent_path());
-    throw UserError(fmt::format("{}: {}; {}", path, std::strerror(error), kHowToMakePretrained));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+  if (auto text = read_small_file(path)) return *std::move(text);
+  const int error = errno;
+  check_is_not_adapters(std::filesystem::path(path).parent_path());
+  throw UserError(fmt::format("{}: {}; {}", path, std::strerror(error), kHowToMakePretrained));
 }
 
 /// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
 PretrainedJson metadata_of(const std::string& path) {
   constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
-  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  std::ifstream file;  // of a pipe or a device nothing is read
+  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
   unsigned char head[8] = {};
   file.read(reinterpret_cast<char*>(head), sizeof head);
   uint64_t length = 0;

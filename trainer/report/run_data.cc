@@ -14,6 +14,7 @@
 #include "trainer/metrics/jsonl_sink.h"
 #include "trainer/metrics/run_info.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/small_file.h"
 
 namespace ddp::train {
 namespace {
@@ -82,8 +83,7 @@ void read_confusions(const std::string& path, RunData& run) {
 }
 
 std::string json_object_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text = read_small_file(path).value_or("");
   return Json::parse(text, nullptr, false).is_object() ? text : "{}";
 }
 

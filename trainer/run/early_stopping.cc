@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/files/json_number.h"
 
 namespace ddp::train {
@@ -34,7 +35,8 @@ void EarlyStopping::load_state(const std::string& state) {
     without_progress_ = json.at("without_progress").get<int64_t>();
     if (json.contains("best")) best_ = number_from_json(json.at("best"));
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(std::string("damaged early_stopping in the snapshot: ") + error.what());
+    throw RunError(std::string("damaged early_stopping in the snapshot: ") +
+                   plain_json_error(error.what()));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
 
 namespace ddp::train {
 namespace {
@@ -57,7 +58,8 @@ void StepGuard::load_state(const std::string& json) {
     loaded.left_out_ = state.value("left_out", loaded.left_out_);
     loaded.bad_ = state.value("bad", loaded.bad_);
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(std::string("snapshot: step_guard is damaged: ") + error.what());
+    throw RunError(std::string("snapshot: step_guard is damaged: ") +
+                   plain_json_error(error.what()));
   }
   *this = std::move(loaded);
 }

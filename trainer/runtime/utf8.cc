@@ -63,6 +63,25 @@ std::size_t first_bad_byte(std::string_view text) {
   return std::string_view::npos;
 }
 
+namespace {
+
+/// Whether all that is not ASCII is pairs of bytes as in GB18030's Chinese characters, most of them
+/// with both bytes above ASCII; in text of WINDOWS-1252 a letter follows most accented ones.
+bool looks_like_gb18030(std::string_view text) {
+  std::size_t high = 0, mixed = 0;
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x80) continue;
+    const auto trail = static_cast<unsigned char>(text[++i]);
+    if (lead == 0x80 || lead == 0xFF || trail < 0x40 || trail == 0x7F || trail == 0xFF)
+      return false;
+    ++(trail > 0x7F ? high : mixed);
+  }
+  return high > mixed;
+}
+
+}  // namespace
+
 std::string not_utf8(std::string_view text, std::size_t at, uint64_t offset) {
   constexpr std::size_t kLooksAt = 4096;
   const std::string_view start = text.substr(0, kLooksAt);
@@ -71,6 +90,8 @@ std::string not_utf8(std::string_view text, std::size_t at, uint64_t offset) {
     advice = "it looks like UTF-16: convert it with iconv -f UTF-16 -t UTF-8";
   else if (start.find('\0') != std::string_view::npos)
     advice = "it looks like a binary file: name a text";
+  else if (looks_like_gb18030(text.substr(at, kLooksAt)))
+    advice = "it looks like Chinese text in GB18030: convert it with iconv -f GB18030 -t UTF-8";
   return fmt::format("is not valid UTF-8 at byte {}; {}", offset + at, advice);
 }
 

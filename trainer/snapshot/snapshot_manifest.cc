@@ -4,11 +4,10 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/snapshot/shard_file.h"
 
 namespace ddp::train {
@@ -91,11 +90,9 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
 }
 
 std::optional<Manifest> read_manifest(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (nests_too_deeply(text)) return std::nullopt;
-  const auto json = OrderedJson::parse(text, nullptr, false);
+  const auto text = read_small_file(path);
+  if (!text || nests_too_deeply(*text)) return std::nullopt;
+  const auto json = OrderedJson::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
     return std::nullopt;
   Manifest manifest;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/files/json_number.h"
 #include "trainer/snapshot/shard_file.h"
 
@@ -142,7 +143,8 @@ SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::st
   try {
     read_json_values(read, meta);
   } catch (const Json::exception& error) {
-    throw RunError(fmt::format("{}: damaged snapshot metadata: {}", where, error.what()));
+    throw RunError(
+        fmt::format("{}: damaged snapshot metadata: {}", where, plain_json_error(error.what())));
   }
   return meta;
 }

@@ -6,7 +6,6 @@
 #include <arrow/result.h>
 #include <arrow/table.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <parquet/arrow/reader.h>
 
 #include <memory>
@@ -14,6 +13,8 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/storage/arrow_module.h"
 
 namespace ddp::train {
@@ -35,7 +36,7 @@ int column_of(const arrow::Schema& schema, const std::string& column) {
   throw UserError(
       fmt::format("has no column '{}', or several; its columns are {}; set "
                   "data_config.text_column",
-                  column, fmt::join(schema.field_names(), ", ")));
+                  shown(column), shown_list(schema.field_names())));
 }
 
 template <class Array>
@@ -95,7 +96,8 @@ extern "C" __attribute__((visibility("default"))) void ddp_trainer_read_table_te
   using namespace ddp::train;
   try {
     const auto file = get(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
-    path.ends_with(".parquet") ? read_parquet(file, column, take) : read_arrow(file, column, take);
+    lower_extension(path) == ".parquet" ? read_parquet(file, column, take)
+                                        : read_arrow(file, column, take);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", path, error.what()));
   } catch (const std::exception& error) {  // parquet's, on damaged files

@@ -1,14 +1,13 @@
 #include "trainer/storage/table_texts.h"
 
-#include <filesystem>
-
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
 #include "trainer/storage/arrow_module.h"
 
 namespace ddp::train {
 
 bool is_arrow_table(const std::string& path) {
-  const auto end = std::filesystem::path(path).extension();
+  const std::string end = lower_extension(path);
   return end == ".parquet" || end == ".arrow" || end == ".feather";
 }
 

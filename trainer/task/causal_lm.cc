@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,8 @@
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/task/evaluator.h"
 #include "trainer/task/tensor_ranks.h"
@@ -50,8 +53,23 @@ std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
   return load_tokenizer(architecture.huggingface_layout()->key, path);
 }
 
+/// Throws UserError if no data have the column: the key would have no effect.
+void check_text_column(const DataConfig& data) {
+  if (data.text_column == DataConfig{}.text_column) return;
+  std::vector<std::string> paths = {data.path, data.eval_path, data.test_path};
+  for (const WeightedSource& source : data.sources) paths.push_back(source.path);
+  for (const NamedSet& set : data.eval_sets) paths.push_back(set.path);
+  if (data.format != DataFormat::kChat && std::any_of(paths.begin(), paths.end(), holds_tables))
+    return;
+  throw UserError(fmt::format(
+      "data_config.text_column: {}: has no effect, as none of the data is a table (.parquet, "
+      ".arrow or .feather); remove it",
+      shown(data.text_column)));
+}
+
 std::unique_ptr<CausalData> open_causal_data(const Config& config,
                                              const SnapshotMetadata* metadata) {
+  if (metadata == nullptr) check_text_column(config.data);
   if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
   return open_text_data(config,
                         metadata == nullptr ? default_tokenizer(config) : tokenizer_of(*metadata));
@@ -79,7 +97,8 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
     return std::make_unique<CharTokenizer>(
         Json::parse(vocabulary->second).get<std::vector<std::string>>());
   } catch (const Json::exception& error) {
-    throw RunError(fmt::format("damaged vocabulary in the snapshot: {}", error.what()));
+    throw RunError(
+        fmt::format("damaged vocabulary in the snapshot: {}", plain_json_error(error.what())));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "trainer/metrics/confusion_matrix.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
 
 namespace ddp::train {
 namespace {
@@ -30,7 +31,8 @@ Labels labels_of(const std::map<std::string, std::string>& metadata) {
   try {
     return nlohmann::json::parse(metadata.at(kLabels)).get<Labels>();
   } catch (const std::exception& error) {
-    throw RunError(fmt::format("the snapshot's labels are damaged: {}", error.what()));
+    throw RunError(
+        fmt::format("the snapshot's labels are damaged: {}", plain_json_error(error.what())));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/task/class_labels.h"
 
 namespace ddp::train {
@@ -83,8 +84,8 @@ ImageModelFacts ImageModelFacts::of(const std::map<std::string, std::string>& me
                    shape.at(2).get<int64_t>()};
     return facts;
   } catch (const std::exception& error) {
-    throw RunError(
-        fmt::format("the snapshot's labels or image shape are damaged: {}", error.what()));
+    throw RunError(fmt::format("the snapshot's labels or image shape are damaged: {}",
+                               plain_json_error(error.what())));
   }
 }
 

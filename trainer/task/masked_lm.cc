@@ -64,7 +64,7 @@ MaskingOptions MaskedLm::masking(bool every_epoch_anew) const {
 
 MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) const {
   Part part;
-  part.lines = std::make_unique<TextLines>(*tokenizer_, read_utf8_text(key, path),
+  part.lines = std::make_unique<TextLines>(*tokenizer_, read_plain_text(key, path),
                                            config_.data.min_characters,
                                            config_.data.block_size - kAroundText);
   if (part.lines->size() == 0) {
@@ -79,7 +79,7 @@ MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) con
 
 void MaskedLm::open_training() {
   const DataConfig& data = config_.data;
-  const std::string text = read_utf8_text("data_config.path", data.path);
+  const std::string text = read_plain_text("data_config.path", data.path);
   lines_ = std::make_unique<TextLines>(*tokenizer_, truncate_text(text, data.truncate),
                                        data.min_characters, data.block_size - kAroundText);
   const int64_t all = lines_->size();

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "trainer/data/text/stratified_split.h"
@@ -42,8 +44,21 @@ uint64_t split_seed_of(const Config& config, const std::map<std::string, std::st
   throw RunError(fmt::format("damaged {} in the snapshot: '{}'", kSplitSeed, digits));
 }
 
-int64_t index_of(const Labels& labels, const std::string& name) {
-  return std::find(labels.begin(), labels.end(), name) - labels.begin();
+/// Labels that differ in capitals or in spaces around them alone, such as pos and " pos".
+std::vector<std::string> similar_labels(const Labels& labels) {
+  std::map<std::string, std::string> seen;
+  std::vector<std::string> similar;
+  for (const std::string& label : labels) {
+    const std::size_t first = std::min(label.find_first_not_of(" \t\r\n"), label.size());
+    std::string plain = label.substr(first, label.find_last_not_of(" \t\r\n") + 1 - first);
+    std::transform(plain.begin(), plain.end(), plain.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    const auto [other, fresh] = seen.emplace(std::move(plain), label);
+    if (fresh) continue;
+    similar.push_back(fmt::format("'{}' and '{}'", shown(other->second), shown(label)));
+  }
+  return similar;
 }
 
 std::vector<int64_t> counts_of(const std::vector<int64_t>& labels, std::size_t classes) {
@@ -118,15 +133,18 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
 
 std::vector<int64_t> TextClassification::label_numbers(const char* key, const std::string& path,
                                                        const std::vector<TableRow>& rows) const {
+  std::unordered_map<std::string_view, int64_t> numbers;
+  for (const std::string& label : labels_) numbers.emplace(label, std::ssize(numbers));
   std::vector<int64_t> labels;
   for (const TableRow& row : rows) {
-    labels.push_back(index_of(labels_, row.label));
-    if (labels.back() == static_cast<int64_t>(labels_.size())) {
+    const auto found = numbers.find(row.label);
+    if (found == numbers.end()) {
       throw UserError(fmt::format(
           "{}: {}: line {}: the label {} is not one that the model knows: {}; correct the row, or "
           "train a new model whose training data have this label",
-          key, path, row.line, shown(row.label), fmt::join(labels_, ", ")));
+          key, path, row.line, shown(row.label), shown_list(labels_)));
     }
+    labels.push_back(found->second);
   }
   return labels;
 }
@@ -143,6 +161,7 @@ void TextClassification::take_labels(const std::vector<TableRow>& rows) {
   Labels names;
   for (const TableRow& row : rows) names.push_back(row.label);
   labels_ = sorted_labels(names);
+  similar_labels_ = similar_labels(labels_);
   if (labels_.size() < 2) {
     throw UserError(fmt::format("{}: {}: all rows have the label {}; a classifier needs two",
                                 kTrainingTable, config_.data.path, shown(labels_.front())));
@@ -219,7 +238,7 @@ std::vector<double> TextClassification::class_weights() const {
     if (given.values.empty() || given.values.size() == labels_.size()) return given.values;
     throw UserError(
         fmt::format("bert_config.class_weights: {} numbers for {} labels ({}); give one for each",
-                    given.values.size(), labels_.size(), fmt::join(labels_, ", ")));
+                    given.values.size(), labels_.size(), shown_list(labels_)));
   }
   std::vector<int64_t> counts(labels_.size());
   for (int64_t i = 0; i < training_->size(); ++i)
@@ -328,6 +347,15 @@ std::map<std::string, std::string> TextClassification::metadata() const {
   metadata.emplace(kLabels, labels_json(labels_));
   metadata.emplace(kSplitSeed, fmt::to_string(split_seed_));
   return metadata;
+}
+
+std::vector<std::string> TextClassification::take_warnings() {
+  const auto similar = std::exchange(similar_labels_, {});
+  if (similar.empty()) return {};
+  return {fmt::format(
+      "{}: {}: the labels {} differ in spaces or capitals alone and are classes of their own; "
+      "correct the rows if they mean the same",
+      kTrainingTable, config_.data.path, shown_list(similar))};
 }
 
 double TextClassification::share_of_most_frequent() const {

@@ -59,6 +59,7 @@ class TextClassification : public BertTask {
 
   std::map<std::string, std::string> metadata() const override;
   std::vector<std::string> describe() const override;
+  std::vector<std::string> take_warnings() override;
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text TEXT";
   }
@@ -89,8 +90,9 @@ class TextClassification : public BertTask {
   bool own_vocabulary_ = false;  // trained here, on the training texts
   BertTokens tokens_;
   Labels labels_;
-  std::vector<std::string> left_out_;  // rows, with on_bad_sample=skip
-  std::string start_;                  // what the weights come from
+  std::vector<std::string> left_out_;        // rows, with on_bad_sample=skip
+  std::vector<std::string> similar_labels_;  // to be warned of
+  std::string start_;                        // what the weights come from
   std::unique_ptr<LabelledTexts> texts_;
   std::unique_ptr<LabelledTexts> evaluation_texts_;  // null: a part of texts_
   std::unique_ptr<LabelledTexts> test_texts_;

@@ -16,8 +16,10 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/files/xxh3.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -31,21 +33,13 @@ constexpr std::size_t kSha256Digits = 64;    // of format version 1
 constexpr std::size_t kMostDimensions = 64;  // as in LibTorch
 using Json = nlohmann::ordered_json;
 
-/// Foreign text as part of a line: short, and without anything that would end the line.
-std::string printable_part(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string result(text.substr(0, kMost));
-  for (char& c : result) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  }
-  return text.size() > kMost ? result + "..." : result;
-}
+using TakeEntry = std::function<void(const std::string&, const nlohmann::json&)>;
 
-/// Rejects, while parsing and before it takes memory, what no header contains: deep nesting, long
-/// lists, and fractions, which are undefined as lengths.
-class HeaderBounds {
+/// Takes the members of a header as they are parsed. Rejects, before it takes memory, what no
+/// header contains: deep nesting, long lists, and fractions, which are undefined as lengths.
+class HeaderReader {
  public:
-  explicit HeaderBounds(const std::string& path) : path_(path) {}
+  HeaderReader(const std::string& path, const TakeEntry& take) : path_(path), take_(take) {}
 
   bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& value) {
     using Event = nlohmann::json::parse_event_t;
@@ -57,26 +51,42 @@ class HeaderBounds {
         (event == Event::value && value.is_number_float())) {
       throw RunError(path_ + ": damaged header: not a safetensors file");
     }
-    return true;
+    if (event == Event::key && depth == 1) name_ = value.get<std::string>();
+    if (event != Event::object_end || depth != 1) return true;
+    take_(name_, value);
+    return false;  // whenever an object ends, the library goes through all that was kept before it
   }
 
  private:
   const std::string& path_;
+  const TakeEntry& take_;
+  std::string name_;
   std::size_t length_ = 0;
 };
 
+/// `"name":value,`: an ordered object would compare each name with all before.
+void add_member(std::string& members, const std::string& name, const Json& value) {
+  members += Json(name).dump() + ":" + value.dump() + ",";
+}
+
+std::string object_of(std::string members) {
+  if (members.ends_with(',')) members.pop_back();
+  return "{" + members + "}";
+}
+
 std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors,
                         std::size_t capacity) {
-  Json header;
-  header["__metadata__"] = metadata;
+  std::string members;
+  add_member(members, "__metadata__", metadata);
   std::size_t offset = 0;
   for (const auto& tensor : tensors) {
-    header[tensor.name] = {{"dtype", tensor.dtype},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.size}}};
+    add_member(members, tensor.name,
+               {{"dtype", tensor.dtype},
+                {"shape", tensor.shape},
+                {"data_offsets", {offset, offset + tensor.size}}});
     offset += tensor.size;
   }
-  std::string text = header.dump();
+  std::string text = object_of(std::move(members));
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
   if (text.size() + kLengthBytes < capacity) text.resize(capacity - kLengthBytes, ' ');
   return text;
@@ -119,9 +129,10 @@ std::optional<std::size_t> bytes_of_shape(const std::vector<int64_t>& shape,
 
 std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
                               std::size_t capacity) {
-  Json digests = Json::object();
-  for (const auto& tensor : tensors) digests[tensor.name] = xxh3_hex(tensor.data, tensor.size);
-  metadata[kDigestsKey] = digests.dump();
+  std::string digests;
+  for (const auto& tensor : tensors)
+    add_member(digests, tensor.name, xxh3_hex(tensor.data, tensor.size));
+  metadata[kDigestsKey] = object_of(std::move(digests));
   metadata[kChecksumKey] = std::string(kChecksumDigits, '0');
   const std::string header = header_text(metadata, tensors, capacity);
   const uint64_t length = header.size();
@@ -208,44 +219,53 @@ void SafetensorsFile::parse_header() {
   }
   header_size_ = static_cast<std::size_t>(length);
   require_readable(kLengthBytes + header_size_);
-  const std::size_t data_size = size_ - kLengthBytes - header_size_;
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
+  const TakeEntry take = [this](const std::string& name, const nlohmann::json& entry) {
+    name == "__metadata__" ? take_metadata(entry) : take_tensor(name, entry);
+  };
   try {
-    const auto header = nlohmann::json::parse(text, text + header_size_, HeaderBounds(path_));
-    if (!header.is_object()) throw RunError(path_ + ": damaged header: not a JSON object");
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
-        metadata_ = entry.get<Metadata>();
-        for (const auto& [key, value] : metadata_) {
-          if (nests_too_deeply(value))
-            throw RunError(path_ + ": " + printable_part(key) +
-                           " in its metadata nests too deeply: the file is damaged");
-        }
-        continue;
-      }
-      TensorBytes tensor{name, entry.at("dtype").get<std::string>(),
-                         entry.at("shape").get<std::vector<int64_t>>()};
-      const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-      if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
-          bytes_of_shape(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
-        throw RunError(path_ + ": tensor " + printable_part(name) +
-                       " lies outside the file: truncated or damaged");
-      }
-      tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
-      tensor.size = offsets[1] - offsets[0];
-      tensors_.push_back(std::move(tensor));
-    }
+    const auto rest = nlohmann::json::parse(text, text + header_size_, HeaderReader(path_, take));
+    if (!rest.is_object() || !rest.empty())
+      throw RunError(path_ + ": damaged header: not a JSON object of tensors");
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(path_ + ": damaged header: " + printable_part(error.what()));
+    throw RunError(path_ + ": damaged header: " + plain_json_error(error.what()));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const auto& a, const auto& b) { return a.data < b.data; });
+  for (const TensorBytes& tensor : tensors_) {
+    if (!by_name_.emplace(tensor.name, &tensor).second)
+      throw RunError(path_ + ": damaged header: two tensors are called " + shown(tensor.name));
+  }
+}
+
+void SafetensorsFile::take_metadata(const nlohmann::json& entry) {
+  metadata_ = entry.get<Metadata>();
+  for (const auto& [key, value] : metadata_) {
+    if (nests_too_deeply(value)) {
+      throw RunError(path_ + ": " + shown(key) +
+                     " in its metadata nests too deeply: the file is damaged");
+    }
+  }
+}
+
+void SafetensorsFile::take_tensor(const std::string& name, const nlohmann::json& entry) {
+  const std::size_t data_size = size_ - kLengthBytes - header_size_;
+  TensorBytes tensor{name, entry.at("dtype").get<std::string>(),
+                     entry.at("shape").get<std::vector<int64_t>>()};
+  const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
+      bytes_of_shape(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
+    throw RunError(path_ + ": tensor " + shown(name) +
+                   " lies outside the file: truncated or damaged");
+  }
+  tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
+  tensor.size = offsets[1] - offsets[0];
+  tensors_.push_back(std::move(tensor));
 }
 
 const TensorBytes* SafetensorsFile::find(const std::string& name) const {
-  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
-                                  [&](const auto& tensor) { return tensor.name == name; });
-  return found == tensors_.end() ? nullptr : &*found;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 const std::string& SafetensorsFile::require_metadata(const std::string& key) const {
@@ -286,13 +306,13 @@ void SafetensorsFile::verify_header() const {
 
 // The header is known to be right here.
 void SafetensorsFile::verify_digests() const {
-  const auto digests = Json::parse(require_metadata(kDigestsKey), nullptr, false);
+  const auto digests = nlohmann::json::parse(require_metadata(kDigestsKey), nullptr, false);
   const std::byte* expected = mapping_ + kLengthBytes + header_size_;
   for (const auto& tensor : tensors_) {
     const bool next = tensor.data == expected || tensor.size == 0;
     if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
         digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
-      throw RunError(path_ + ": the checksum of tensor " + printable_part(tensor.name) +
+      throw RunError(path_ + ": the checksum of tensor " + shown(tensor.name) +
                      " does not match: the file is damaged");
     }
     expected += tensor.size;

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace ddp::train {
@@ -90,6 +92,8 @@ class SafetensorsFile {
   void map_file();
   void require_readable(std::size_t bytes) const;
   void parse_header();
+  void take_metadata(const nlohmann::json& entry);
+  void take_tensor(const std::string& name, const nlohmann::json& entry);
   std::string front_without_checksum(std::size_t digits) const;
   void verify_digests() const;
 
@@ -99,6 +103,7 @@ class SafetensorsFile {
   std::size_t header_size_ = 0;
   Metadata metadata_;
   std::vector<TensorBytes> tensors_;
+  std::unordered_map<std::string_view, const TensorBytes*> by_name_;  ///< Of tensors_.
 };
 
 }  // namespace ddp::train

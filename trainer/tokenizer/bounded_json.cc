@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -13,22 +15,17 @@ namespace {
 
 template <typename Json>
 Json parse_bounded(std::string_view text, const std::string& name) {
-  constexpr int kDeepest = 16;
-  using Event = typename Json::parse_event_t;
-  const auto within_bounds = [&name](int depth, Event event, const Json&) {
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    if (opens && depth > kDeepest)
-      throw UserError(name + ": is nested too deeply for a tokenizer file; is it the right file?");
-    return true;
-  };
+  constexpr int kDeepest = 17;
+  if (nests_too_deeply(text, kDeepest))
+    throw UserError(name + ": is nested too deeply for a tokenizer file; is it the right file?");
   try {
-    return Json::parse(text, within_bounds);
+    return Json::parse(text);
   } catch (const typename Json::parse_error& error) {
     throw UserError(name + ": is incomplete or malformed JSON (at byte " +
                     std::to_string(std::min(error.byte, text.size())) + " of " +
                     std::to_string(text.size()) + "); is it truncated?");
   } catch (const typename Json::exception& error) {
-    throw UserError(name + ": " + error.what());
+    throw UserError(name + ": " + plain_json_error(error.what()));
   }
 }
 

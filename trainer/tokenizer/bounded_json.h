@@ -8,7 +8,7 @@
 namespace ddp::train {
 
 /// Throws UserError in one line: `name`, where it breaks off and why. Nesting deeper than any
-/// tokenizer file has is refused while it is read.
+/// tokenizer file has is refused before it is read.
 nlohmann::json parse_bounded_json(std::string_view text, const std::string& name);
 /// The same with the members of objects in the order of the text.
 nlohmann::ordered_json parse_bounded_ordered_json(std::string_view text, const std::string& name);

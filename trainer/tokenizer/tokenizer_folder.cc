@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe_file.h"
 #include "trainer/tokenizer/bpe_tokenizer.h"
@@ -20,21 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostBytes = std::size_t{256} << 20U;  // the largest ones known have 20 MB
-
 std::string read_whole(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (!file) throw UserError("cannot read " + path + ": " + std::strerror(errno));
-  std::string text;
-  char block[1U << 16U];
-  while (const std::size_t bytes = std::fread(block, 1, sizeof block, file.get())) {
-    text.append(block, bytes);
-    if (text.size() > kMostBytes) throw UserError(path + ": is too large for a tokenizer file");
-  }
-  if (std::ferror(file.get()) != 0)
-    throw UserError("cannot read " + path + ": " + std::strerror(errno));
-  return text;
+  constexpr uint64_t kMostBytes = uint64_t{128} << 20U;  // the largest ones known have 35 MB
+  if (auto text = read_small_file(path, kMostBytes)) return *std::move(text);
+  throw UserError("cannot read " + path + ": " + std::strerror(errno));
 }
 
 std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& folder) {
@@ -61,6 +51,7 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
 }  // namespace
 
 bool holds_tokenizer(const std::string& folder) {
+  if (folder.empty()) return false;  // or it would be the working directory
   std::error_code ignored;
   const auto holds = [&](const char* file) { return fs::exists(fs::path(folder) / file, ignored); };
   return holds("tokenizer.json") || holds("vocab.json") || holds("vocab.txt");
@@ -73,7 +64,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
     throw UserError(path +
                     ": no such folder; a tokenizer is char, byte, bpe, wordpiece or a folder with "
                     "tokenizer.json");
-  if (place.extension() == ".txt" && fs::is_regular_file(place, unknown))
+  if (lower_extension(place) == ".txt" && fs::is_regular_file(place, unknown))
     return load_vocab_txt(place);
   if (!fs::is_directory(place, unknown)) return parse_tokenizer(read_whole(path), path);
   const std::string whole = place / "tokenizer.json";

@@ -16,7 +16,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// The same for a key of the configuration, which the error begins with.
 std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path);
 
-/// Whether `folder` is one and has a file that load_tokenizer() reads.
+/// Whether `folder` is one and has a file that load_tokenizer() reads. False for an empty path.
 bool holds_tokenizer(const std::string& folder);
 
 /// The text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`. `name` is

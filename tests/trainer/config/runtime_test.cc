@@ -17,7 +17,9 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/error_file.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/log/log.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -201,6 +203,37 @@ TEST_CASE("a process killed at any system call of a commit leaves one of the two
   }
   CHECK(stops >
         16);  // open, write, fsync, link, rename, unlink, rename, close, each with entry and exit
+}
+
+TEST_CASE("errors of the JSON library are plain words") {
+  const auto said = [](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const nlohmann::json::exception& error) {
+      return plain_json_error(std::string("x: ") + error.what());
+    }
+    return "";
+  };
+  const nlohmann::json object = {{"a", "text"}};
+  CHECK(said([&] { return object.at("a").get<int>(); }) ==
+        "x: a value is of type string, not number");
+  CHECK(said([&] { return object.at("b"); }) == "x: 'b' is missing");
+  CHECK(said([&] { return object.at("a").at("b"); }) == "x: a value is not an object or a list");
+  CHECK(said([&] { return nlohmann::json("\xFF").dump(); }) == "x: a text is not valid UTF-8");
+  CHECK(said([&] { return nlohmann::json::parse("{\n1"); }) ==
+        "x: malformed JSON at line 2, column 1");
+  CHECK(plain_json_error("no such file") == "no such file");
+}
+
+TEST_CASE("a message is bounded, whatever is quoted in it, and keeps its place and its fix") {
+  const std::string quoted(5'000'000, 'x');
+  const std::string said = UserError("a.yaml: '" + quoted + "' is unknown; remove it").what();
+  CHECK(said.size() < 5000);
+  CHECK(said.starts_with("a.yaml: 'xxx"));
+  CHECK(said.ends_with("xxx' is unknown; remove it"));
+  std::string letters;
+  for (int i = 0; i < 100; ++i) letters += "\xC3\xA9";
+  CHECK(shown("a" + letters) == "a" + letters.substr(0, 98) + "...");
 }
 
 TEST_CASE("the error file has torchelastic's form") {

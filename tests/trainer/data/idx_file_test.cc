@@ -68,6 +68,13 @@ TEST_CASE("dimensions whose product overflows are refused, and large ones take n
   CHECK(largest_resident_bytes() - before < int64_t{100} << 20U);
 }
 
+TEST_CASE("a small compressed file that claims to fill the memory is refused before it does") {
+  const int64_t before = largest_resident_bytes();
+  CHECK_THAT(why_not(gzipped(idx_head({1U << 20U, 1U << 12U}) + std::string(1U << 16U, '\0'))),
+             Contains("claims 4.3 GB of pixels in a file of "));
+  CHECK(largest_resident_bytes() - before < int64_t{100} << 20U);
+}
+
 TEST_CASE("a compressed idx file that is cut or damaged is refused") {
   const std::string whole = gzipped(idx_head({40, 50}) + std::string(2000, 'x'));
   CHECK(!why_not(whole.substr(0, whole.size() - 4)).empty());

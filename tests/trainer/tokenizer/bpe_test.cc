@@ -9,7 +9,10 @@
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
 
 namespace ddp::test {
 
@@ -223,6 +226,20 @@ TEST_CASE("a damaged or foreign tokenizer file is refused in one line that says 
   CHECK_THAT(message_of(damaged("\"merges\":[[", "\"merges\":[[\"no\",\"way\"],[")),
              Contains("merge 1 ('no' with 'way'): 'no' is not in the vocabulary"));
   CHECK_THAT(message_of(damaged("\"merges\":[[", "\"merges\":[7,[")), Contains("'merges'"));
+}
+
+TEST_CASE("a tokenizer in a pipe, a device or a file that is too large is refused") {
+  const TempFolder folder;
+  const std::string path = folder / "tokenizer.json";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(load_tokenizer(folder.path()), Catch::Contains("is a pipe or a device"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  CHECK_THROWS_WITH(load_tokenizer(folder.path()), Catch::Contains("is a pipe or a device"));
+  std::filesystem::remove(path);
+  folder.write("tokenizer.json", "{}");
+  std::filesystem::resize_file(path, 300'000'000);
+  CHECK_THROWS_WITH(load_tokenizer(folder.path()), Catch::Contains("has 300 MB, more than"));
 }
 
 TEST_CASE("a folder without a tokenizer says what it lacks") {

@@ -75,6 +75,53 @@ TEST_CASE("JSON lines give texts, and labels of any simple type") {
   CHECK(rows[2].text.empty());
 }
 
+TEST_CASE("a table ends its lines with CR alone, and its name's ending is in any case") {
+  const auto rows = rows_in("A.CSV", "text,label\rone,yes\r\"a\rb\",no\r");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].text == "one");
+  CHECK(rows[0].label == "yes");
+  CHECK(rows[1].label == "no");
+  CHECK(rows_in("a.JSONL", R"({"text": "one", "label": 1})").size() == 1);
+}
+
+TEST_CASE("a table that is separated by something else is refused by name") {
+  CHECK_THAT(table_error("a.csv", "text;label\none;yes\n"),
+             Contains("its header, text;label, seems to be separated by ';', not by ','; save it"));
+  CHECK_THAT(table_error("a.csv", "text\tlabel\n"), Contains("separated by tabs, not by ','"));
+  CHECK_THAT(table_error("a.tsv", "text,label\n"), Contains("separated by ',', not by tabs"));
+  CHECK_THAT(table_error("a.csv", "text\none\n"), Contains("has no column label"));
+}
+
+TEST_CASE("fields that no table has are refused with their line before they take memory") {
+  const std::string long_field(5'000'000, 'x');
+  CHECK_THAT(table_error("a.csv", "text,label\n" + long_field + ",x\n"),
+             Contains("line 2: has a field of 5.0 MB, more than 4.2 MB"));
+  CHECK_THAT(table_error("a.csv", "text,label\n\"" + long_field + "\",x\n"),
+             Contains("line 2: has a field of 5.0 MB"));
+  CHECK_THAT(table_error("a.jsonl", "{\"label\": 1, \"text\": \"" + long_field + "\"}"),
+             Contains("line 1: has a field of 5.0 MB"));
+  CHECK_THAT(table_error("a.csv", std::string(1'000'000, ',')),
+             Contains("line 1: has more than 10000 fields"));
+  std::string members = "{\"a\": 1";
+  for (int i = 0; i < 20'000; ++i) members += ", \"b" + std::to_string(i) + "\": 1";
+  CHECK_THAT(table_error("a.jsonl", members + "}"), Contains("line 1: has more than 10000 fields"));
+}
+
+TEST_CASE("a refused table is quoted in part, however wide it is") {
+  std::string header = "a";
+  for (int i = 0; i < 5000; ++i) header += ",column" + std::to_string(i);
+  const std::string error = table_error("a.csv", header + "\n");
+  CHECK_THAT(error, Contains("its columns are a, column0, ") && Contains("(5001 in all)"));
+  CHECK(error.size() < 1000);
+}
+
+TEST_CASE("Chinese text in GB18030 is told from text in WINDOWS-1252") {
+  CHECK_THAT(table_error("a.csv", "text,label\n\xD5\xE2\xB2\xBF\xB5\xE7\xD3\xB0,1\n"),
+             Contains("iconv -f GB18030 -t UTF-8"));
+  CHECK_THAT(table_error("a.csv", "text,label\nl'\xE9t\xE9 \xE0 la plage,1\n"),
+             Contains("iconv -f WINDOWS-1252 -t UTF-8"));
+}
+
 TEST_CASE("labels are not asked for where none are wanted") {
   CHECK(rows_in("a.csv", "text\none\ntwo\n", {"text", ""}).size() == 2);
   CHECK(rows_in("a.jsonl", R"({"text": "one"})", {"text", ""}).size() == 1);

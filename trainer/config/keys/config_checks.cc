@@ -158,6 +158,12 @@ void check_chat(const DataConfig& data, const Given& given) {
     given.refuse("data_config.mask_documents",
                  "conversations never see each other with data_config.format=chat; remove it");
   }
+  const bool own_stride = !data.stride.automatic && data.stride.value != DataConfig{}.stride.value;
+  if (chat && own_stride) {
+    given.refuse("data_config.stride",
+                 "has no effect on conversations, which are packed whole with "
+                 "data_config.format=chat; remove it");
+  }
 }
 
 /// Names become parts of metrics' names.

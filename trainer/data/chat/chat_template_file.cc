@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/tokenizer/bounded_json.h"
 
 namespace ddp::train {
@@ -20,15 +20,9 @@ using Json = nlohmann::json;
 
 /// nullopt if there is no such file.
 std::optional<std::string> read_if_there(const fs::path& path) {
-  constexpr uintmax_t kMostBytes = 16U << 20U;  // some list every added token
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
-  if (fs::file_size(path, ignored) > kMostBytes)
-    throw UserError(path.string() + ": is too large for a file of a tokenizer");
-  return std::string{std::istreambuf_iterator<char>(file), {}};
+  auto text = read_small_file(path);
+  if (text || errno == ENOENT || errno == ENOTDIR) return text;
+  throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
 }
 
 /// A token is a text, or an object with one as its content.
@@ -97,7 +91,8 @@ ChatTemplateText chat_template_from_state(const std::string& state) {
     return {json.at("source").get<std::string>(),
             json.at("special").get<std::map<std::string, std::string>>(), "the snapshot"};
   } catch (const Json::exception& error) {
-    throw RunError(fmt::format("damaged chat template in the snapshot: {}", error.what()));
+    throw RunError(
+        fmt::format("damaged chat template in the snapshot: {}", plain_json_error(error.what())));
   }
 }
 

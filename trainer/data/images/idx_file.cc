@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -19,6 +21,11 @@ constexpr int kMostIdxDimensions = 4;
 /// Larger than any array of bytes that a file of this kind has held, and far below overflow.
 constexpr int64_t kMostIdxElements = int64_t{1} << 40;
 
+/// A compressed file may grow to this at least, and beyond it to so many times its own size. Real
+/// images compress to a fifth, and a file of zeros to a thousandth.
+constexpr int64_t kUncheckedBytes = int64_t{1} << 30;
+constexpr int64_t kMostCompression = 100;
+
 /// zlib reads a file that is not compressed as it is.
 class GzReader {
  public:
@@ -27,6 +34,7 @@ class GzReader {
     if (!file_) throw UserError(fmt::format("{}: {}", path, std::strerror(errno)));
   }
 
+  bool is_compressed() { return ::gzdirect(file_.get()) == 0; }
   /// Fewer than `size` bytes at the end of the file alone.
   std::size_t read(uint8_t* bytes, std::size_t size) {
     constexpr std::size_t kPiece = std::size_t{1} << 30U;
@@ -114,13 +122,27 @@ std::vector<uint8_t> read_elements(GzReader& file, std::size_t count) {
   return elements;
 }
 
+/// Throws UserError if a small file claims to hold what would fill the memory.
+void check_compression(const std::string& path, int64_t count) {
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  if (count <= std::max(kUncheckedBytes, size * kMostCompression)) return;
+  throw UserError(
+      fmt::format("{}: claims {} of pixels in a file of {}; decompress it if that is right", path,
+                  size_text(static_cast<double>(count)), size_text(static_cast<double>(size))));
+}
+
 }  // namespace
 
 IdxArray read_idx(const std::string& path) {
+  std::error_code unknown;
+  const auto type = std::filesystem::status(path, unknown).type();
+  if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character)
+    throw UserError(path + ": is a pipe or a device; give a regular file");
   GzReader file(path);
   IdxArray array;
   array.shape = read_shape(file, path);
   const auto count = static_cast<std::size_t>(element_count(array.shape, path));
+  if (file.is_compressed()) check_compression(path, static_cast<int64_t>(count));
   array.elements = read_elements(file, count);
   if (array.elements.size() < count) {
     throw UserError(

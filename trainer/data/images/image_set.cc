@@ -4,15 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "trainer/data/images/idx_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {
@@ -101,9 +102,7 @@ class IdxImages : public ImageSet {
 };
 
 bool is_image_name(const fs::path& path) {
-  std::string end = path.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string end = lower_extension(path);
   return end == ".png" || end == ".jpg" || end == ".jpeg";
 }
 
@@ -168,6 +167,11 @@ class ImageFiles : public ImageSet {
                       path));
     }
     for (const auto& folder : folders) label_names_.push_back(folder.filename().string());
+    for (const std::string& name : label_names_) {
+      if (first_bad_byte(name) != std::string::npos)
+        throw UserError(fmt::format("{}: the name of the folder {} is not valid UTF-8; rename it",
+                                    path, shown(name)));
+    }
     const std::vector<std::string> own = label_names_;
     if (!known.empty()) label_names_ = known;
     Sha256 sum;
@@ -193,7 +197,7 @@ class ImageFiles : public ImageSet {
     throw UserError(
         fmt::format("{}: class {} is not one of the model: {}; rename its "
                     "folder, or train a new model with this class",
-                    path, shown(name), fmt::join(label_names_, ", ")));
+                    path, shown(name), shown_list(label_names_)));
   }
 
   void add_class(const fs::path& folder, int64_t label, Sha256& sum) {

@@ -1,7 +1,6 @@
 #include "trainer/data/text/table_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "trainer/data/data_source.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -24,9 +24,24 @@ using ColumnNames = std::vector<std::string>;
 
 constexpr const char* kTextColumn = "data_config.text_column";
 constexpr const char* kLabelColumn = "data_config.label_column";
+// More than any text or table of a classifier has: a quote that is never closed, or no table.
+constexpr std::size_t kMostFieldBytes = std::size_t{4} << 20U;
+constexpr std::size_t kMostFields = 10'000;
 
 [[noreturn]] void refuse_line(int64_t line, const std::string& what) {
   throw UserError(fmt::format("line {}: {}", line, what));
+}
+
+void check_field(int64_t line, std::string_view field) {
+  if (field.size() <= kMostFieldBytes) return;
+  refuse_line(line, fmt::format("has a field of {}, more than {}; close its quote or shorten it",
+                                size_text(static_cast<double>(field.size())),
+                                size_text(static_cast<double>(kMostFieldBytes))));
+}
+
+void check_field_count(int64_t line, std::size_t fields) {
+  if (fields > kMostFields)
+    refuse_line(line, fmt::format("has more than {} fields; is this a table?", kMostFields));
 }
 
 /// The records of a text of separated values, one after the other.
@@ -55,6 +70,8 @@ class SeparatedValues {
     while (more) {
       const bool quotes = at_ < text_.size() && text_[at_] == '"';
       fields.push_back(quotes ? quoted_field() : plain_field());
+      check_field(record_line_, fields.back());
+      check_field_count(record_line_, fields.size());
       more = at_ < text_.size() && text_[at_] == separator_;
       if (at_ < text_.size()) ++at_;  // the separator or the line's end
     }
@@ -102,10 +119,19 @@ class SeparatedValues {
   bool quoted_ = false;
 };
 
-std::string shown_names(const ColumnNames& names) {
-  ColumnNames shown_ones;
-  for (const std::string& name : names) shown_ones.push_back(shown(name));
-  return fmt::format("{}", fmt::join(shown_ones, ", "));
+/// Excel writes semicolons where the comma is the decimal sign.
+void refuse_other_separator(const ColumnNames& header, char separator) {
+  constexpr std::string_view kSeparators = ";\t|,";
+  const std::string& line = header.front();
+  if (header.size() > 1) return;
+  for (const char other : kSeparators) {
+    if (other == separator || line.find(other) == std::string::npos) continue;
+    throw UserError(fmt::format(
+        "its header, {}, seems to be separated by {}, not by {}; save it with commas as .csv, or "
+        "with tabs as .tsv",
+        shown(line), other == '\t' ? "tabs" : fmt::format("'{}'", other),
+        separator == '\t' ? "tabs" : fmt::format("'{}'", separator)));
+  }
 }
 
 std::size_t column_of(const ColumnNames& header, const char* key, const std::string& name) {
@@ -113,7 +139,7 @@ std::size_t column_of(const ColumnNames& header, const char* key, const std::str
   if (found == header.end()) {
     throw UserError(
         fmt::format("has no column {}; its columns are {}; rename one of them, or set {}",
-                    shown(name), shown_names(header), key));
+                    shown(name), shown_list(header), key));
   }
   if (std::find(found + 1, header.end(), name) != header.end())
     throw UserError(fmt::format("has two columns {}; rename one", shown(name)));
@@ -132,6 +158,8 @@ std::vector<TableRow> separated_rows(std::string_view text, char separator,
   ColumnNames header;
   if (!values.next(header))
     throw UserError("is empty; expected a header line with the column names");
+  if (std::find(header.begin(), header.end(), columns.text) == header.end())
+    refuse_other_separator(header, separator);
   const std::size_t text_at = column_of(header, kTextColumn, columns.text);
   const bool labelled = !columns.label.empty();
   const std::size_t label_at = labelled ? column_of(header, kLabelColumn, columns.label) : 0;
@@ -178,7 +206,7 @@ std::string value_at(const TableJson& object, int64_t line, const char* key,
     ColumnNames names;
     for (const auto& item : object.items()) names.push_back(item.key());
     refuse_line(line, fmt::format("has no {}; its names are {}; set {} to one of them", shown(name),
-                                  shown_names(names), key));
+                                  shown_list(names), key));
   }
   if (found->is_string()) return found->get<std::string>();
   if (found->is_null()) return "";
@@ -195,11 +223,14 @@ std::vector<TableRow> json_rows(std::string_view text, const TableColumns& colum
     const std::string_view source = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (source.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (has_more_members(source, kMostFields)) check_field_count(line, kMostFields + 1);
     const auto object =
         nests_too_deeply(source) ? TableJson() : TableJson::parse(source, nullptr, false);
     if (!object.is_object()) refuse_line(line, "is not a JSON object; write one per line");
     TableRow row{line, value_at(object, line, kTextColumn, columns.text), "", {}};
+    check_field(line, row.text);
     if (all_columns != nullptr) row.cells = cells_of(object, *all_columns);
+    if (all_columns != nullptr) check_field_count(line, all_columns->size());
     if (!columns.label.empty()) row.label = value_at(object, line, kLabelColumn, columns.label);
     rows.push_back(std::move(row));
   }
@@ -208,9 +239,11 @@ std::vector<TableRow> json_rows(std::string_view text, const TableColumns& colum
   return rows;
 }
 
-std::vector<TableRow> table_rows(const std::string& path, std::string_view text,
+std::vector<TableRow> table_rows(const std::string& path, std::string& text,
                                  const TableColumns& columns, ColumnNames* all_columns) {
-  const std::string end = fs::path(path).extension().string();
+  const std::string end = lower_extension(path);
+  // As old programs end lines.
+  if (text.find('\n') == std::string::npos) std::replace(text.begin(), text.end(), '\r', '\n');
   if (end == ".csv") return separated_rows(text, ',', columns, all_columns);
   if (end == ".tsv") return separated_rows(text, '\t', columns, all_columns);
   return json_rows(text, columns, all_columns);
@@ -218,7 +251,7 @@ std::vector<TableRow> table_rows(const std::string& path, std::string_view text,
 
 void check_kind(const char* key, const std::string& path) {
   std::error_code ignored;
-  const std::string end = fs::path(path).extension().string();
+  const std::string end = lower_extension(path);
   const bool known = end == ".csv" || end == ".tsv" || end == ".jsonl" || end == ".ndjson";
   if (fs::is_regular_file(path, ignored) && known) return;
   throw UserError(fmt::format("{}: {}: expected a .csv, .tsv or .jsonl file", key, path));
@@ -233,7 +266,7 @@ bool is_blank(const std::string& text) {
 std::vector<TableRow> read_table(const char* key, const std::string& path,
                                  const TableColumns& columns, ColumnNames* all_columns) {
   check_kind(key, path);
-  const std::string text = read_utf8_text(key, path);
+  std::string text = read_utf8_text(key, path);
   try {
     return table_rows(path, text, columns, all_columns);
   } catch (const UserError& error) {

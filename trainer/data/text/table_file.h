@@ -30,10 +30,12 @@ struct TableRow {
 /// Whether there is nothing but spaces and line ends.
 bool is_blank(const std::string& text);
 
-/// The rows of `path` below the header. The name gives the format: .csv, .tsv, .jsonl or .ndjson.
+/// The rows of `path` below the header. The name gives the format: .csv, .tsv, .jsonl or .ndjson,
+/// in any case. Lines end with LF, CR LF or CR.
 /// Empty lines are passed over; a quoted field may hold separators, line ends and doubled quotes.
 /// Throws UserError that names `key`, the file, the line and what is wrong: not readable or not
-/// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote.
+/// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote,
+/// another separator, a field above 4 MB, or more than 10,000 fields.
 /// `all_columns`, unless null, receives the names of all columns, and each row its cells of them;
 /// where an object lacks a name, that cell is null.
 std::vector<TableRow> read_table(const char* key, const std::string& path,

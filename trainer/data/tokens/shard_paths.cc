@@ -7,6 +7,7 @@
 
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
 
 namespace ddp::train {
 namespace {
@@ -44,7 +45,7 @@ void refuse_mixture(const std::string& folder, const std::vector<std::string>& p
 std::vector<std::string> files_of_folder(const std::string& folder, std::string_view extension) {
   std::vector<std::string> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == extension) paths.push_back(entry.path());
+    if (lower_extension(entry.path()) == extension) paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   return paths;

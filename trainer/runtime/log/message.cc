@@ -15,6 +15,13 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
+/// Where the character that the byte at `at` belongs to begins, in UTF-8.
+std::size_t start_of_character(std::string_view text, std::size_t at) {
+  const auto continues = [&] { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
+  while (at > 0 && continues()) --at;
+  return at;
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -54,7 +61,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return near.empty() ? otherwise : fmt::format("did you mean '{}{}'?", prefix, near);
 }
 
-UserError::UserError(const std::string& message) : std::runtime_error(one_line(message)) {}
+UserError::UserError(const std::string& message)
+    : std::runtime_error(bounded_message(one_line(message))) {}
 
 UserError named_as(const UserError& error, const std::string& key, const std::string& name) {
   const std::string text = error.what();
@@ -91,7 +99,23 @@ std::string size_text(double bytes) {
 std::string shown(std::string_view value) {
   constexpr std::size_t kLongest = 100;
   if (value.size() <= kLongest) return one_line(value);
-  return one_line(value.substr(0, kLongest)) + "...";
+  return one_line(value.substr(0, start_of_character(value, kLongest))) + "...";
+}
+
+std::string shown_list(const std::vector<std::string>& values) {
+  constexpr std::size_t kMost = 20;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(values.size(), kMost); ++i)
+    list += fmt::format("{}{}", i == 0 ? "" : ", ", shown(values[i]));
+  return values.size() > kMost ? fmt::format("{}, ... ({} in all)", list, values.size()) : list;
+}
+
+std::string bounded_message(std::string message) {
+  constexpr std::size_t kLongest = 4096, kBeginning = 3000, kEnd = 1000;
+  if (message.size() <= kLongest) return message;
+  const std::size_t from = start_of_character(message, kBeginning);
+  const std::size_t to = start_of_character(message, message.size() - kEnd);
+  return message.replace(from, to - from, " ... ");
 }
 
 }  // namespace ddp::train

@@ -10,8 +10,15 @@ namespace ddp::train {
 /// Control characters become escapes: a line break is written \n.
 std::string one_line(std::string_view text);
 
-/// A value as shown in messages: one line, cut after 100 bytes.
+/// A value as shown in messages: one line, cut after 100 bytes, between characters.
 std::string shown(std::string_view value);
+
+/// Values as shown(), separated by commas; of many the first 20.
+std::string shown_list(const std::vector<std::string>& values);
+
+/// A whole message, whatever was quoted in it: of one above 4 kB the beginning, which has the
+/// place, and the end, which has the fix.
+std::string bounded_message(std::string message);
 
 /// 512 bytes, 86 kB, 1.5 MB, 26 GB: powers of 1000, at least two digits.
 std::string size_text(double bytes);

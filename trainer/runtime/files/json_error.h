@@ -1,0 +1,13 @@
+// Errors of the JSON library in plain words: its own name a type of exception and a number.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddp::train {
+
+/// "[json.exception.type_error.302] type must be number, but is string" becomes "a value is of type
+/// string, not number"; a text that is no such message stays.
+std::string plain_json_error(std::string_view text);
+
+}  // namespace ddp::train
