@@ -137,7 +137,10 @@ void refuse_notebook(const LaunchConfig& config) {
 bool is_python_script(const LaunchConfig& config) {
   if (config.run_path) return true;
   if (config.no_python) return false;
-  return ends_with(config.program, ".py") || exists(config.program + "/__main__.py");
+  for (const std::string_view ending : {".py", ".pyc", ".pyz"}) {
+    if (ends_with(config.program, ending)) return true;
+  }
+  return exists(config.program + "/__main__.py");
 }
 
 }  // namespace

@@ -62,6 +62,10 @@ TEST_CASE("Python scripts, folders and modules run under Python") {
   CHECK(resolve_program(program(script, {"x"}), places).argv == Args{python, "-u", script, "x"});
   CHECK(resolve_program(program(folder / "app"), places).argv ==
         Args{python, "-u", folder / "app"});
+  for (const char* name : {"train.pyc", "app.pyz"}) {
+    const auto compiled = folder.write(name, "");
+    CHECK(resolve_program(program(compiled), places).argv == Args{python, "-u", compiled});
+  }
   LaunchConfig module = program("a.b");
   module.module = true;
   CHECK(resolve_program(module, places).argv == Args{python, "-u", "-m", "a.b"});
