@@ -169,6 +169,7 @@ void LocalElasticAgent::absorb_news(JobNews news) {
     case JobNews::Kind::kStop:
       if (running() > 0) processes_.note(news.text);
       asked_to_stop_ = std::move(news);
+      asked_at_ = processes_.unix_time();
       break;
     case JobNews::Kind::kNote:
       processes_.note(news.text);
@@ -326,8 +327,12 @@ void LocalElasticAgent::report_end() {
   if (end_reported_ || !started || running() > 0) return;
   end_reported_ = true;
   NodeEnd end;
-  if (!failures_.empty()) {
-    const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
+  if (!failures_.empty() || (asked_to_stop_ && !asked_to_stop_->leaving)) {
+    ProcessFailure seen;
+    seen.exit = {kExitFailed, 0};
+    seen.time = asked_at_;
+    if (!failures_.empty()) seen = failures_.front();
+    const auto earlier = earlier_failures(group_.workers, seen, processes_);
     failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
     end.failures = told_in_full(failures_, processes_);
   }

@@ -102,6 +102,7 @@ class LocalElasticAgent {
   Clock::time_point job_began_;
   std::optional<RendezvousInfo> next_round_;
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
+  double asked_at_ = 0;                   // in Unix seconds
   std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended
   bool check_due_ = false;                // of this node, before it joins
   std::string unfit_;                     // why the check failed; the other nodes are being told

@@ -74,7 +74,8 @@ bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure)
   if (written == kNever) return false;
   const long long own = written_at(failure.error_file);
   if (own != kNever) return written < own;
-  const long long allowance = looks_secondary(failure.exit.signal) ? 0 : kTeardown;
+  const bool killed = failure.exit.signal != 0 && !looks_secondary(failure.exit.signal);
+  const long long allowance = killed || !failure.is_worker() ? kTeardown : 0;
   return written + allowance < seen_at(failure);
 }
 

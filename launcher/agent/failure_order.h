@@ -22,8 +22,8 @@ void add_simultaneous(std::vector<ProcessFailure>& failures,
                       const std::vector<ProcessFailure>& batch);
 
 /// Returns whether a worker wrote this error file before the other failure: before its error file
-/// or, without one, before its death was seen. Unless that death looks secondary (4.), the kernel
-/// gets a second to report it. False if there is no such file.
+/// or, without one, before its death was seen. A kill by a signal (1.) and the loss of the store
+/// get a second to be seen, as their peers notice earlier. False if there is no such file.
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
 
 }  // namespace ddp::launch

@@ -7,6 +7,7 @@
 #include "launcher/agent/failure_order.h"
 #include "launcher/hang/heartbeat.h"
 #include "launcher/report/error_file.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 
@@ -63,11 +64,18 @@ std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
                                              const ProcessFailure& seen, ProcessRunner& processes) {
   std::vector<ProcessFailure> earlier;
   for (Worker& worker : workers) {
-    const bool ended_by_itself = worker.exit.signal == 0 && worker.exit.code != 0;
-    if (worker.state != WorkerState::kStopped || !ended_by_itself) continue;
+    if (worker.state != WorkerState::kStopped && !worker.stopped_well) continue;
     if (!wrote_earlier(worker.error_file, seen)) continue;
     worker.state = WorkerState::kFailed;
+    worker.stopped_well = false;
     earlier.push_back(failure_of(worker, processes));
+    ProcessFailure& failure = earlier.back();
+    failure.time = std::min(failure.time, error_file_time(worker.error_file));
+    // How it ended is ddp-run's doing, not the worker's.
+    if (worker.exit.signal == 0 && worker.exit.code != 0) continue;
+    const auto message = read_error_file(worker.error_file);
+    failure.exit = {message && message->code > 0 ? message->code : kExitFailed, 0};
+    failure.cause = "it wrote its error file, and was stopped before it had exited";
   }
   order_failures(earlier);
   return earlier;

@@ -35,7 +35,8 @@ std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
                                          const std::vector<ProcessFailure>& own);
 
 /// Finds workers that were told to stop but, according to their error files, failed on their own
-/// before `seen`, and marks them as failed. Returns their failures, probable cause first.
+/// before `seen`, and marks them as failed, whatever ended them. Returns their failures, probable
+/// cause first.
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
                                              const ProcessFailure& seen, ProcessRunner& processes);
 

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <csignal>
+#include <tuple>
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
@@ -176,12 +178,21 @@ std::vector<ProcessFailure*> Membership::ordered_failures() {
     if (member->failed_at - failing.front()->failed_at < kSimultaneous)
       simultaneous = std::ssize(failures);
   }
-  // A worker that was killed takes its peers with it, and their reports may come before its own.
-  const auto rank = [&](const ProcessFailure& failure) {
-    return is_preemption(rules_.restarts, failure.exit) ? 2 : failure.exit.signal == 0 ? 1 : 0;
+  // A worker that was killed takes its peers with it, and their reports may come before its own; so
+  // may those of an abort in a peer of a worker that wrote an error file.
+  const auto key = [&](const ProcessFailure& failure) {
+    const bool wrote = !failure.message.empty();
+    const int signal = failure.exit.signal;
+    const bool aborted = signal == SIGABRT || signal == SIGTERM;
+    const int rank = is_preemption(rules_.restarts, failure.exit) ? 4
+                     : signal != 0 && !aborted                    ? 0
+                     : wrote                                      ? 1
+                     : aborted                                    ? 2
+                                                                  : 3;
+    return std::tuple(rank, wrote ? failure.time : 0.0);
   };
   std::stable_sort(failures.begin(), failures.begin() + simultaneous,
-                   [&](const auto* a, const auto* b) { return rank(*a) < rank(*b); });
+                   [&](const auto* a, const auto* b) { return key(*a) < key(*b); });
   return failures;
 }
 

@@ -1,6 +1,9 @@
 #include "launcher/report/error_file.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -51,6 +54,8 @@ ErrorMessage parse(const std::string& text) {
   if (!message.is_object()) return {text_of(message), "", time_of(root)};
   ErrorMessage result;
   result.time = time_of(message);
+  if (message.contains("errorCode") && message["errorCode"].is_number_integer())
+    result.code = message["errorCode"].get<int>();
   if (message.contains("message")) result.text = text_of(message["message"]);
   if (message.contains("extraInfo") && message["extraInfo"].is_object() &&
       message["extraInfo"].contains("py_callstack")) {
@@ -86,6 +91,14 @@ std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   } catch (const std::exception&) {
     return ErrorMessage{"(its error file is malformed)", "", 0};
   }
+}
+
+double error_file_time(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0)
+    return std::numeric_limits<double>::infinity();
+  return static_cast<double>(status.st_mtim.tv_sec) +
+         static_cast<double>(status.st_mtim.tv_nsec) / 1e9;
 }
 
 std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept {

@@ -11,11 +11,15 @@ struct ErrorMessage {
   std::string text;       // what went wrong
   std::string callstack;  // py_callstack of the full form; may be empty
   double time = 0;        // Unix seconds; 0: unknown
+  int code = 0;           // errorCode of the full form; 0: unknown
 };
 
 /// Returns nullopt if there is no file or `path` is empty. For a file that is empty, malformed, too
 /// large or not regular, the message explains that. Never throws, never blocks.
 std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept;
+
+/// Returns when the file was written, in Unix seconds; infinity if there is none.
+double error_file_time(const std::string& path);
 
 /// Returns the same JSON with `exit_code` (-signal) added for an enclosing job's error file, as
 /// torchrun does; empty if there is no error file or it is malformed.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <limits>
 #include <tuple>
+#include <utility>
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
@@ -18,7 +20,8 @@ namespace {
 
 constexpr std::size_t kLongestReport = 30;
 constexpr std::size_t kMessageLines = 8;
-constexpr std::size_t kOthersShown = 2;
+constexpr std::size_t kOthersShown = 2;  // of those without an error file
+constexpr std::size_t kErrorFilesShown = 8;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
 constexpr std::size_t kLongestReportLine = 300;
 
@@ -128,22 +131,52 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
                last_lines(failure.last_stderr, std::min<std::size_t>(room, context.stderr_lines)));
 }
 
-void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
-  for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    const ProcessFailure& failure = failures[i];
-    report.field("also", failure.is_worker() ? fmt::format("rank {} (pid {}): {}", failure.rank,
-                                                           failure.pid, describe(failure))
-                                             : failure.cause);
+// The last line of a worker's error file, after what became of the worker.
+std::string other_line(int rank, pid_t pid, const std::string& end, const std::string& words) {
+  const auto lines = last_lines(words, 1);
+  return fmt::format("rank {} (pid {}): {}{}", rank, pid, end,
+                     lines.empty() ? "" : "; error file: " + lines.back());
+}
+
+std::string words_of(const std::string& error_file, const std::string& otherwise) {
+  const auto message = read_error_file(error_file);
+  return message ? message->text : otherwise;
+}
+
+// All that wrote an error file, the oldest first, also if they were stopped; then the others.
+void add_others(Report& report, const RunResult& result) {
+  std::vector<std::pair<double, std::string>> others;
+  std::size_t wrote = 0;
+  const auto add = [&](const std::string& file, const std::string& line) {
+    others.emplace_back(error_file_time(file), line);
+    if (others.back().first != std::numeric_limits<double>::infinity()) ++wrote;
+  };
+  const auto& failures = result.failures;
+  for (std::size_t i = 1; i < failures.size(); ++i) {
+    const ProcessFailure& one = failures[i];
+    add(one.error_file, one.is_worker() ? other_line(one.rank, one.pid, describe(one),
+                                                     words_of(one.error_file, one.message))
+                                        : one.cause);
   }
-  if (failures.size() > kOthersShown + 1) {
-    report.field("also", fmt::format("{} more", failures.size() - kOthersShown - 1));
+  for (const Worker& worker : result.workers) {
+    const bool listed = std::any_of(failures.begin(), failures.end(), [&](const auto& failure) {
+      return failure.pid == worker.pid && failure.host.empty();
+    });
+    if (const auto message = read_error_file(worker.error_file); message && !listed)
+      add(worker.error_file, other_line(worker.rank, worker.pid, "stopped", message->text));
   }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const std::size_t most = std::clamp(wrote, kOthersShown, kErrorFilesShown);
+  for (std::size_t i = 0; i < std::min(most, others.size()); ++i)
+    report.field("also", others[i].second);
+  if (others.size() > most) report.field("also", fmt::format("{} more", others.size() - most));
 }
 
 // The rest of the report: other failures, restarts, logs.
 Report rest_of(const RunResult& result, const ReportContext& context) {
   Report report;
-  add_others(report, result.failures);
+  add_others(report, result);
   if (result.stopped > 0) {
     report.field("stopped", plural(result.stopped, "other worker"));
   }

@@ -169,6 +169,24 @@ TEST_CASE("when the restarts are used up the last failure is reported") {
   CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts  : 2 of 2 used"));
 }
 
+TEST_CASE("who wrote its error file before the first death is the cause, whatever ended it") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=3"},
+                            {"@1error-file={\"message\":\"boom\"}", "@1wait", "hold=USR1",
+                             "error-file={\"message\":\"lost rank 1\"}", "@0exit=1", "wait"}));
+  job.wait_for("waiting ");
+  job.wait_for("holding ", 2);
+  for (const auto& line : job.out_lines()) {
+    if (line.rfind("holding ", 0) == 0) ::kill(std::stoi(line.substr(8)), SIGUSR1);
+  }
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(job.err(), Contains("first failure: rank 1, exit code 1") &&
+                            Contains("traceback : boom") &&
+                            Contains("it wrote its error file, and was stopped") &&
+                            Contains("also      : rank 0") &&
+                            Contains("exit code 1; error file: lost rank 1"));
+}
+
 TEST_CASE("the message of the error file is in the report, and a broken one does no harm") {
   CHECK_THAT(run({}, {R"(error-file={"message":"no more paper"})", "exit=3"}).err,
              Contains("traceback : no more paper"));
