@@ -266,19 +266,32 @@ class Targets(unittest.TestCase):
                            ('{"messages": [{"role": "user", "content": "x"}], "tools": {"name": "f"}}', ":2: 'tools' is no list"),
                            ('{"messages": [{"role": "user", "content": "x"}], "tools": "[f"}', ":2: 'tools': is incomplete or malformed JSON"),
                            ('{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "add"}}]}', ":2: 'function_call' is not supported"),
-                           ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: "), ("\xff", ":2: ")):
+                           ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: half a character"), ("\xff", ":2: ")):
             with self.subTest(line=line):
                 done = self.in_folder(good.encode() + b"\n" + line.encode("latin-1") + b"\n" + good.encode())
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"{self.path}{says}", done.stderr.decode())
                 self.assertEqual(done.stderr.count(b"\n"), 1)
 
+    def test_other_formats_are_named(self):
+        for data, says in ((b'[{"messages": []}]', "is a JSON array, not one JSON object per line"), (b"[\n {}\n]", "is a JSON array"), (b"PAR1\0\0", "is a Parquet file, not one JSON object per line")):
+            done = self.in_folder(data)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{self.path}: {says}", done.stderr.decode())
+
+    def test_a_number_that_json_has_not_is_null(self):
+        line = b'{"score": NaN, "low": -Infinity, "messages": [{"role": "user", "content": "a NaN \\" Infinity"}, {"role": "assistant", "content": "b", "x": Infinity}]}'
+        done = self.in_folder(line)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        same = self.in_folder(line.replace(b'"score": NaN, "low": -Infinity, ', b"").replace(b', "x": Infinity', b""))
+        self.assertEqual(done.stdout, same.stdout)
+
     def test_templates_that_do_not_answer(self):
         line = json.dumps({"messages": [user("a"), answer("b")]}).encode()
         for source, says in (("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "writes no assistant's turn"),
                              ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "ends an assistant's turn without a special token"),
                              (UNENDED, "up to <|im_end|> is not that answer alone; enclose answers in {% generation %}"), (ENDED_EARLY, "is not that answer alone"),
-                             ("{% macro x() %}{% endmacro %}", "'macro' is not supported"),
+                             ("{% include 'x' %}", "'include' is not supported"),
                              ("{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", "chats.jsonl:1: the chat template changes what precedes message 2"),
                              ("{% for m in messages %}{% if loop.first %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}", "")):
             with self.subTest(source=source):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import unittest
 
@@ -166,17 +167,77 @@ class Rendering(unittest.TestCase):
             with self.subTest(source=source):
                 self.same(source, [USER, ANSWER], False)
 
+    def test_what_published_templates_use_of_the_language(self):
+        for source in PARTS:
+            with self.subTest(source=source):
+                done = probe({"template": source, "special": SPECIAL, "messages": CALLED, "answer_next": True, "tools": TOOLS})
+                self.assertEqual(done.returncode, 0, done.stderr.decode())
+                texts, _ = render_jinja_template([CALLED], tools=TOOLS, chat_template=source, add_generation_prompt=True, **SPECIAL)
+                self.assertEqual(done.stdout.decode(), texts[0])
+
+    def test_reasoning_reaches_the_template(self):
+        for field in ("reasoning_content", "thinking", "reasoning"):
+            done = rendered(QWEN3, [USER, {"role": "assistant", "content": "4", field: "Two and two."}], False)
+            self.assertIn("<think>\nTwo and two.\n</think>\n\n4", done.stdout.decode(), done.stderr.decode())
+
     def test_what_is_not_supported_is_refused_with_its_line(self):
-        for source, says in (("\n{% macro f() %}{% endmacro %}", "line 2: 'macro' is not supported"), ("{{ x | tojson(indent=2) }}", "named arguments of filters"),
-                             ("{{ strftime_now('%d') }}", "strftime_now() is not supported"), ("{% if a %}", "'endif' is missing"), ("{{ 1 / 2 }}", "'/' is not supported"),
+        for source, says in (("\n{% include 'x' %}", "line 2: 'include' is not supported"), ("{% if a %}", "'endif' is missing"), ("{{ 1 + 'a' }}", "unsupported operand type(s) for +: 'int' and 'str'"),
                              ("{{ 'a' | wordwrap }}", "the filter 'wordwrap' is not supported"), ("{{", "a tag has no end"), ("{{ 'a }}", "a string has no end"),
-                             ("{{ a.b.c }}", "line 1: an undefined value has no elements"), ("{{ raise_exception('no') }}", "the chat template refuses it: no"),
-                             ("(" * 3 + "{{ " + "(" * 500 + "1" + ")" * 500 + " }}", "nested too deeply"), ("{% if 1 %}" * 500 + "{% endif %}" * 500, "nested too deeply")):
+                             ("{{ a.b.c }}", "line 1: 'a' is undefined"), ("{{ raise_exception('no') }}", "the chat template refuses it: no"), ("{{ f(1) }}", "'f' is not defined or not supported"),
+                             ("{{ [1].append(2) }}", "'append' would change a list, which templates must not"), ("{% macro f() %}", "'endmacro' is missing"), ("{{ {}|tojson(x=1) }}", "tojson has no argument 'x'")):
             with self.subTest(source=source[:40]):
                 done = rendered(source, [USER], False)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(says, done.stderr.decode())
                 self.assertEqual(done.stderr.count(b"\n"), 1)
+
+    def test_what_is_not_reached_is_not_refused(self):
+        self.assertEqual(rendered("{% if false %}{% include 'x' %}{{ 'a' | wordwrap }}{{ lipsum() }}{% endif %}b", [USER], False).stdout, b"b")
+
+    def test_an_error_names_the_file_and_the_line(self):
+        done = probe({"template": "a\n{{ 1 // 0 }}", "special": {}, "messages": [USER], "answer_next": False, "place": "m/chat_template.jinja"})
+        self.assertEqual(done.stderr, b"m/chat_template.jinja:2: division by zero\n")
+
+    def test_templates_from_strangers_are_bounded(self):
+        chains = ["{{ 1" + sign * 80000 + " }}" for sign in (" + 1", " ~ 1", " * 1", " and 1", " or 1", " is none", ".a", "[0]", "|trim")]
+        nested = ["{{ " + "(" * 80000 + "1" + ")" * 80000 + " }}", "{{ " + "not " * 80000 + "1 }}", "{% if 1 %}" * 80000, "{{ " + "[" * 80000 + "]" * 80000 + " }}"]
+        costly = ["{% set n = namespace(x='a' * 16) %}{% for i in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{{ 'a' * 9999999999 }}", "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
+                  "{% for i in range(3000) %}{% for j in range(3000) %}{% for k in range(3000) %}{% endfor %}{% endfor %}{% endfor %}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+                  "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x == n.x }}", "{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% set n.x = [n.x] %}{% endfor %}",
+                  "{% set n = namespace() %}{% set n.n = namespace(n=n) %}", "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}{% set y = x[::-1] %}{% endfor %}"]
+        for source in chains + nested + costly:
+            with self.subTest(source=source[:60]):
+                done = subprocess.run([PROBE], input=json.dumps({"template": source, "special": {}, "messages": [USER], "answer_next": False}).encode(), capture_output=True, timeout=60, check=False,
+                                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)))
+                self.assertEqual((done.returncode, done.stderr.count(b"\n")), (1, 1), done.stderr.decode()[:200])
+
+
+# Each construct that the 178 templates in the sources of llama.cpp, TRL and axolotl use, and what was once rendered wrongly.
+CALLED = [SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": "\u00d8slo", "n": 1e15, "t": [1.5, True, None], "q": "it's \"x\"\\\n"}}}]},
+          {"role": "tool", "content": "{}", "tool_call_id": "c1", "name": "f"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "F.\nG.", "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": ["integer", "null"], "enum": [2, 1]}}, "required": ["a"]}}}]
+PARTS = [
+    "{{ tools | tojson(indent=4) }}|{{ tools | tojson(indent=2, separators=(',', ':')) }}|{{ messages | tojson(ensure_ascii=True, sort_keys=True) }}|{{ tools[0] | tojson(separators=(',', ':')) }}",
+    "{{ strftime_now('%Y') }} {{ strftime_now is defined }}{% if date is not defined %}{% set date = strftime_now('%d %b %Y') %}{% endif %}{{ date }}",
+    "{% macro show(x, depth=0, name='n') %}{{ name }}{{ depth }}{% if x is mapping %}{% for k, v in x.items() %}<{{ k }}:{{ show(v, depth + 1) }}>{% endfor %}{% elif x is iterable and x is not string %}{% for v in x %}{{ show(v, name='i') }}{% endfor %}"
+    "{% else %}{{ x }}{% endif %}{% endmacro %}{% set y = 3 %}{{ show(tools[0]) }}{{ show(x=y, depth=2) }}",
+    "{% macro w(t) %}[{{ t }}{{ caller('a') if caller }}]{% endmacro %}{% call(x) w('b') %}{{ x }}{% endcall %}{{ w(1) }}{% set m = [w] %}{{ m[0](*[5]) }}",
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.role }}{% if loop.index == 3 %}{% break %}{% endif %}{% endfor %}",
+    "{% for k, v in {'a': 1, 'b': 2}.items() if v > 1 %}{{ k }}{% endfor %}{% for k in {'a': 1, 'b': 2} if k != 'a' %}{{ k }}{{ loop.length }}{% endfor %}",
+    "{% for x in 'a\u00e9' %}{{ x }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.cycle('o', 'e') }}{{ loop.previtem is defined }}{{ loop.nextitem }}{% endfor %}",
+    "{{ 'abc'[0] }}{{ 'a\u00e9c'[1:] }}{{ 'abcd'[::-2] }}{{ '\u00e9\u00df\u00c5\ufb01' | upper }}{{ '\u00c9\u039f\u03a3 \u03a3\u0130' | lower }}{{ 'hello wORLD' | title }}{{ '\u00e9A' | capitalize }}{{ '\u00e9a\u00e9'.strip('\u00e9') }}",
+    "{{ 1e15 | tojson }} {{ 1e16 }} {{ 1.50 }} {{ 1e-5 }} {{ 0.1 + 0.2 }} {{ 7 / 2 }} {{ -7 // 2 }} {{ 2 ** 3 ** 2 }} {{ 7.5 % 2 }} {{ 3 * 'ab' }} {{ [1] * 2 }} {{ 10 % 3 }} {{ -7 % 3 }} {{ 1.0 == 1 }}",
+    "{{ messages[2].tool_calls[0].function.arguments }} {{ [1, 'a', none, true, 1.5, (1,), {'k': 'it\\'s'}, '\\x07\u00e9\\n'] }} {{ (1, 2) }} {{ {} }}",
+    "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | join('|') | trim }}{{ messages | rejectattr('content') | list | length }}{{ [3, 1, 2] | sort(reverse=true) }}{{ ['b', 'A'] | sort }}{{ none | selectattr('x') | list }}",
+    "{{ {'b': 1, 'a': 2} | dictsort }}{{ {'b': 1, 'a': 2} | dictsort(by='value') }}{{ [1, 2, 2] | unique | list }}{{ [1, 2] | sum }}{{ [1, 5, 2] | max }}{{ ['x', 'y'] | map('upper') | join }}{{ [0, 1] | select | list }}{{ '%s-%d' | format('a', 3) }}{{ 'a%s' % 'b' }}",
+    "{{ '3' | int + 1 }}{{ 'x' | int(7) }}{{ '2.5' | float }}{{ 2.567 | round(1) }}{{ -3 | abs }}{{ 'a\nb\n\nc' | indent(2) }}|{{ 'a\nb' | indent(1, true) }}{{ 'abc' | reverse }}{{ 'abc' | list }}{{ [1, 2] | first }}{{ 'ab' | last }}",
+    "{{ 'a,b,c'.split(',', 1) }}{{ 'a  b c'.split() }}{{ 'a b c'.rsplit(' ', 1) }}{{ 'a\nb\r\nc'.splitlines() }}{{ 'aXbX'.replace('X', '-', 1) }}{{ '{} {1}'.format('a') if false else '{} {x}'.format('a', x=2) }}{{ 'a-b'.partition('-') }}{{ 'abc'.find('c') }}{{ ','.join(['a', 'b']) }}",
+    "{{ 'ab'.startswith(('x', 'a')) }}{{ 'ab'.removeprefix('a') }}{{ '12'.isdigit() }}{{ {'a': 1}.get('b', 2) }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.keys() | list }}{{ {'a': 1}.values() | list }}{{ tools[0].function.parameters.properties.a['type'][0] }}",
+    "{% set x | trim | upper %}  block {{ 1 }} {% endset %}[{{ x }}]{% filter upper %}a{{ 'b' }}{% endfilter %}{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a is defined }}{% set p, q = 1, 2 %}{{ p }}{{ q }}{% set d = dict(a=1, b=2) %}{{ d.b }}{{ d['a'] }}",
+    "{% set ns = namespace(items=[], n=0) %}{% for m in messages %}{% set ns.items = ns.items + [m.role] %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.items }}{{ ns.n }}{{ ns.nothing is defined }}{% for i in range(1, 8, 3) %}{{ i }}{% endfor %}",
+    "{% raw %}{{ x }} {% if %}{% endraw %}|{%- raw -%}  y  {%- endraw -%} z {{ '\\u00e9\\t\\x41\\q' }}", "{{ 3 is odd }}{{ 4 is divisibleby 2 }}{{ 4 is divisibleby(3) }}{{ 1 is in [1] }}{{ 'A' is upper }}{{ 1 is sameas true }}{{ 1.5 is float }}{{ true is integer }}{{ x is undefined }}{{ {} is sequence }}",
+    "{{ 1 < 2 < 3 == 3 }}{{ 'a' in {'a': 1} }}{{ 'x' not in 'abc' }}{{ [1] == [1] }}{{ (1,) == [1] }}{{ 'a' < 'b' }}{{ none == false }}{{ undefined_name == other_name }}{{ [] or 'empty' }}{{ 0 and x.y }}{{ 'b' if '' }}{{ not [] }}",
+]
 
 
 if __name__ == "__main__":

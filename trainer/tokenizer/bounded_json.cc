@@ -21,6 +21,11 @@ Json parse_bounded(std::string_view text, const std::string& name) {
   try {
     return Json::parse(text);
   } catch (const typename Json::parse_error& error) {
+    if (std::string_view(error.what()).find("surrogate") != std::string_view::npos)
+      throw UserError(name +
+                      ": half a character, an escape such as \\ud83d without its other half, "
+                      "ends at byte " +
+                      std::to_string(error.byte) + "; remove it");
     throw UserError(name + ": is incomplete or malformed JSON (at byte " +
                     std::to_string(std::min(error.byte, text.size())) + " of " +
                     std::to_string(text.size()) + "); is it truncated?");

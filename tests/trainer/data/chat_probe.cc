@@ -1,7 +1,7 @@
 // Chat templates and conversations on a command line, for the tests beside transformers.
-// Standard input is JSON: {template, special, messages, answer_next}, and the output is the text;
-// or {folder, path, loss_on} for a folder with a tokenizer and a file of conversations, and the
-// output has a line for each: {tokens, targets}, then {end_of_turn}.
+// Standard input is JSON: {template, special, messages, answer_next, tools, place}, and the output
+// is the text; or {folder, path, loss_on} for a folder with a tokenizer and a file of
+// conversations, and the output has a line for each: {tokens, targets}, then {end_of_turn}.
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -17,14 +17,17 @@
 namespace {
 
 using namespace ddp::train;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 void render(const Json& request) {
   std::vector<ChatMessage> messages;
   for (const auto& each : request.at("messages"))
-    messages.push_back({each.at("role"), each.at("content")});
-  std::cout << ChatTemplate(request.at("template"), request.at("special"))
-                   .render(messages, request.at("answer_next"))
+    messages.push_back({each.at("role"), "", each.dump()});
+  const auto tools = request.find("tools");
+  std::cout << ChatTemplate(request.at("template"), request.at("special"),
+                            request.value("place", std::string()))
+                   .render(messages, request.at("answer_next"),
+                           tools == request.end() ? "" : tools->dump())
                    .text;
 }
 

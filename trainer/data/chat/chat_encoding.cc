@@ -278,7 +278,8 @@ std::vector<int32_t> ChatEncoder::encode_prompt(const std::vector<ChatMessage>& 
 }
 
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
-                                    const ChatEncoder& encoder, LossOn loss_on) {
+                                    const ChatEncoder& encoder, LossOn loss_on,
+                                    const OnBadLine& on_bad) {
   std::vector<EncodedChat> chats(conversations.size());
   std::vector<std::string> wrong(conversations.size());
   std::atomic<std::size_t> next = 0;
@@ -299,9 +300,18 @@ std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
     work();
   }
-  const auto first = std::find_if(wrong.begin(), wrong.end(),
-                                  [](const std::string& what) { return !what.empty(); });
-  if (first != wrong.end()) throw UserError(*first);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < chats.size(); ++i) {
+    if (wrong[i].empty()) {
+      if (kept != i) chats[kept] = std::move(chats[i]);
+      ++kept;
+    } else if (on_bad) {
+      on_bad(wrong[i]);
+    } else {
+      throw UserError(wrong[i]);
+    }
+  }
+  chats.resize(kept);
   return chats;
 }
 

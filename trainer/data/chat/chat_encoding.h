@@ -68,9 +68,10 @@ class ChatEncoder {
   bool writes_results_ = true;  ///< What messages of the role `tool` hold.
 };
 
-/// Each of `conversations`, on all CPU cores that this process may use. Throws UserError that
-/// begins with the place of the first message that cannot be encoded.
+/// Each of `conversations`, on all CPU cores that this process may use. One that cannot be encoded
+/// goes to `on_bad` and is left out, or else is a UserError that begins with its place.
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
-                                    const ChatEncoder& encoder, LossOn loss_on);
+                                    const ChatEncoder& encoder, LossOn loss_on,
+                                    const OnBadLine& on_bad = {});
 
 }  // namespace ddp::train

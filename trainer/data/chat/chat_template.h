@@ -1,13 +1,14 @@
 // A model's chat template: how a conversation is written as one text.
 //
-// Templates are in the template language Jinja. No library of it is in Debian or a Python package
-// as source, and known templates by name would write another text than the folder's own as soon as
-// someone has changed a line; so this reads the part of the language that chat templates use: for,
-// if, set, namespaces, comparisons, slices, the usual filters, tests and methods of texts. Macros,
-// calls and imports are refused.
+// Templates are in the template language Jinja. This interprets what transformers gives them of it:
+// all statements but those that read other templates, macros included, its functions, and the
+// filters, tests and methods that templates use. What is not supported, or costs more than any
+// chat, is an error when it is reached, never another text. A library such as google/minja would
+// neither bound what a stranger's template costs nor mark {% generation %}.
 #pragma once
 
 #include <cstddef>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,7 +23,7 @@ struct ChatMessage {
   std::string role;  ///< system, user, assistant, ...
   std::string content;
   /// What else templates read of a message, a JSON object in place of or next to the two above:
-  /// `tool_calls`, for example. Empty: nothing.
+  /// `tool_calls` or `reasoning_content`, for example. Empty: nothing.
   std::string other{};
   bool operator==(const ChatMessage&) const = default;
 };
@@ -43,17 +44,18 @@ struct RenderedChat {
 class ChatTemplate {
  public:
   /// `special`: what special tokens are called in templates, and how they are written: bos_token
-  /// and eos_token, for example. Throws UserError with the line of the template: what is not
-  /// supported.
-  ChatTemplate(const std::string& source, std::map<std::string, std::string> special);
+  /// and eos_token, for example. `place`: the template's file, which errors name, or empty. `now`:
+  /// what strftime_now() formats; 0: the time of the call, so that all texts have one date. Throws
+  /// UserError with the line of the template: what it cannot be read as.
+  ChatTemplate(const std::string& source, std::map<std::string, std::string> special,
+               std::string place = {}, std::time_t now = 0);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
 
-  /// As tokenizer.apply_chat_template(messages, tools, tokenize=False) of transformers, but that
-  /// strftime_now is not defined: what is trained on does not depend on the day. With
+  /// As tokenizer.apply_chat_template(messages, tools, tokenize=False) of transformers. With
   /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). `tools`: a
-  /// JSON list; empty: none. Throws UserError: what the template raises, or does that is not
-  /// supported.
+  /// JSON list; empty: none. Throws UserError with the line of the template: what the template
+  /// raises, or does that is not supported.
   RenderedChat render(const std::vector<ChatMessage>& messages, bool answer_next,
                       const std::string& tools = {}) const;
   /// Whether a variable, a member or a text of this name is in its expressions.
@@ -68,6 +70,8 @@ class ChatTemplate {
   struct Program;
   std::string source_;
   std::map<std::string, std::string> special_;
+  std::string place_;
+  std::time_t now_;
   bool marks_generated_ = false;
   std::unique_ptr<const Program> program_;
 };

@@ -72,13 +72,7 @@ std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
 }
 
 ChatTemplate parse_chat_template(const ChatTemplateText& text) {
-  try {
-    return ChatTemplate(text.source, text.special);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format(
-        "{}: the chat template: {}; write it without, as chat_template.jinja next to the tokenizer",
-        text.place, error.what()));
-  }
+  return ChatTemplate(text.source, text.special, text.place);
 }
 
 std::string chat_template_state(const ChatTemplateText& text) {

@@ -22,7 +22,7 @@ struct ChatTemplateText {
 /// Throws UserError: a file that cannot be read.
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
 
-/// Throws UserError that begins with the place.
+/// Throws UserError that begins with the place; what the template throws later does so, too.
 ChatTemplate parse_chat_template(const ChatTemplateText& text);
 
 /// For a snapshot's metadata, and back. Throws RunError: damaged.

@@ -43,11 +43,13 @@ void refuse_old_calls(const OrderedJson& message) {
       "\"function\": {\"name\": ..., \"arguments\": {...}}}]");
 }
 
-/// The fields for ChatMessage::other. A message that calls tools may have no content.
+/// The fields for ChatMessage::other: all that a template could name. A message that calls tools
+/// may have no content.
 std::string other_fields(const OrderedJson& message) {
   OrderedJson other = OrderedJson::object();
-  for (const char* key : {"tool_calls", "tool_call_id", "name"}) {
-    if (has(message, key)) other[key] = message[key];
+  for (const auto& [key, value] : message.items()) {
+    if (key != "role" && key != "content" && key != "weight" && has(message, key.c_str()))
+      other[key] = value;
   }
   if (other.contains("tool_calls") && !has(message, "content")) other["content"] = nullptr;
   return other.empty() ? "" : other.dump();
@@ -123,33 +125,73 @@ Conversation conversation_of(const OrderedJson& object) {
   return conversation;
 }
 
-void read_file(const std::string& path, std::vector<Conversation>& all) {
+/// Python's json.dumps writes NaN and Infinity where JSON has no number: null.
+std::string without_nan(std::string line) {
+  bool quoted = false;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (quoted && line[at] == '\\') {
+      ++at;
+    } else if (line[at] == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+        if (line.compare(at, word.size(), word) == 0) line.replace(at, word.size(), "null");
+      }
+    }
+  }
+  return line;
+}
+
+Conversation read_line(const std::string& line, const std::string& place) {
+  const bool may_hold_nan =
+      line.find("NaN") != std::string::npos || line.find("Infinity") != std::string::npos;
+  const OrderedJson json =
+      parse_bounded_ordered_json(may_hold_nan ? without_nan(line) : line, place);
+  try {
+    Conversation conversation = conversation_of(json);
+    conversation.tools = tools_of(json);
+    conversation.place = place;
+    return conversation;
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", place, error.what()));
+  }
+}
+
+/// What other formats begin with.
+void refuse_other_formats(const std::string& path, std::string_view start) {
+  constexpr const char* kHow =
+      "{}: is {}, not one JSON object per line; write it with datasets' Dataset.to_json(FILE)";
+  if (start.starts_with("PAR1")) throw UserError(fmt::format(kHow, path, "a Parquet file"));
+  if (start.starts_with('[') && (start.find_first_not_of(" \t\r", 1) == std::string_view::npos ||
+                                 start.find('{') != std::string_view::npos))
+    throw UserError(fmt::format(kHow, path, "a JSON array"));
+}
+
+void read_file(const std::string& path, const OnBadLine& on_bad, std::vector<Conversation>& all) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     if (++number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (number == 1) refuse_other_formats(path, line);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string place = fmt::format("{}:{}", path, number);
-    const OrderedJson json = parse_bounded_ordered_json(line, place);
     try {
-      all.push_back(conversation_of(json));
-      all.back().tools = tools_of(json);
+      all.push_back(read_line(line, fmt::format("{}:{}", path, number)));
     } catch (const UserError& error) {
-      throw UserError(fmt::format("{}: {}", place, error.what()));
+      if (!on_bad) throw;
+      on_bad(error.what());
     }
-    all.back().place = place;
   }
   if (file.bad()) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
 }
 
 }  // namespace
 
-std::vector<Conversation> read_conversations(const std::string& path) {
+std::vector<Conversation> read_conversations(const std::string& path, const OnBadLine& on_bad) {
   const auto files = find_data_files(path, ".jsonl");
   if (files.empty()) throw UserError(path + ": no such file, glob or folder with .jsonl files");
   std::vector<Conversation> all;
-  for (const std::string& file : files) read_file(file, all);
+  for (const std::string& file : files) read_file(file, on_bad, all);
   if (all.empty())
     throw UserError(path + ": holds no conversations; write one JSON object per line");
   return all;

@@ -1,12 +1,16 @@
 // Files of conversations: one JSON object on each line.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "trainer/data/chat/chat_template.h"
 
 namespace ddp::train {
+
+/// Called with what is wrong.
+using OnBadLine = std::function<void(const std::string& what)>;
 
 struct Conversation {
   std::vector<ChatMessage> messages;
@@ -19,8 +23,8 @@ struct Conversation {
 /// content}; or `prompt` and `completion`, texts of a user and an assistant or lists of messages,
 /// of which a prompt's are not trained. An assistant's message with the weight 0 is not trained
 /// either, as in OpenAI's files. `tools`, `tool_calls` and what belongs to them are for the chat
-/// template; other fields and empty lines are ignored. Throws UserError: "FILE:LINE: what is wrong
-/// with it".
-std::vector<Conversation> read_conversations(const std::string& path);
+/// template, and so are all other fields of a message. Empty lines are ignored. A line that cannot
+/// be used, "FILE:LINE: what is wrong with it", goes to `on_bad`, or else is a UserError.
+std::vector<Conversation> read_conversations(const std::string& path, const OnBadLine& on_bad = {});
 
 }  // namespace ddp::train

@@ -3,292 +3,391 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <map>
 
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/word_splitter.h"
+#include "trainer/runtime/utf8.h"
+#include "trainer/tokenizer/letter_case.h"
 
 namespace ddp::train {
 namespace {
 
 using Value = TemplateValue;
-using Values = std::vector<Value>;
+using Pair = std::pair<Value, Value>;
 
-[[noreturn]] void refuse_value(const std::string& what) { throw UserError(what); }
+constexpr std::size_t kItemWeight = 32;
+constexpr std::size_t kPairWeight = 160;
 
-const std::string& text(const Value& value, const std::string& where) {
-  if (!value.is_string()) refuse_value(where + " is for texts only");
-  return value.get_ref<const std::string&>();
+int within_depth(int depth) {
+  if (depth > kDeepestTemplateValue) refuse_value("a value is nested too deeply");
+  return depth;
 }
 
-std::string stripped(std::string_view whole, const std::string& characters, bool left, bool right) {
-  const std::size_t begin = left ? whole.find_first_not_of(characters) : 0;
-  if (begin == std::string_view::npos) return "";
-  const std::size_t end = right ? whole.find_last_not_of(characters) + 1 : whole.size();
-  return std::string(whole.substr(begin, std::max(begin, end) - begin));
-}
-
-/// str.strip() of Python: Unicode's white space and four control characters.
-std::string stripped_of_space(std::string_view whole, bool left, bool right) {
-  constexpr std::string_view kSeparators = "\x1c\x1d\x1e\x1f";
-  const auto is_separator = [&](char c) { return kSeparators.find(c) != std::string_view::npos; };
-  for (bool changed = left; changed && !whole.empty();) {
-    const std::size_t bytes = is_separator(whole.front()) ? 1 : spaces_after(whole);
-    whole.remove_prefix(bytes);
-    changed = bytes > 0;
+/// Equal for equal keys: True, 1 and 1.0 are one.
+std::string key_text(const Value& key) {
+  if (key.is_text()) return "t" + *key.text();
+  if (key.is_number()) {
+    const double number = key.number();
+    return key.is_float() && number != std::floor(number) ? "f" + represented(key)
+                                                          : fmt::format("n{:.0f}", number);
   }
-  for (bool changed = right; changed && !whole.empty();) {
-    const std::size_t bytes =
-        is_separator(whole.back()) ? 1 : whole.size() - spaces_before(whole, whole.size());
-    whole.remove_suffix(bytes);
-    changed = bytes > 0;
+  if (key.is_none()) return "0";
+  if (const auto* list = key.list(); list != nullptr && list->tuple) {
+    std::string text = "(";
+    for (const Value& each : list->items) {
+      const std::string part = key_text(each);
+      text += fmt::format("{}:{}", part.size(), part);
+    }
+    return text;
   }
-  return std::string(whole);
+  refuse_value(fmt::format("unhashable type: '{}'", key.type_name()));
 }
 
-std::string strip(const std::string& whole, const std::vector<Value>& arguments, bool left,
-                  bool right) {
-  if (arguments.empty() || arguments[0].is_null()) return stripped_of_space(whole, left, right);
-  return stripped(whole, text(arguments[0], "an argument"), left, right);
+std::string float_text(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+  char buffer[64];
+  const double size = std::abs(number);
+  const bool plain = number == 0 || (size >= 1e-4 && size < 1e16);
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string text(buffer, end.ptr);
+  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
-std::string replaced(std::string whole, const std::string& from, const std::string& to) {
-  if (from.empty()) refuse_value("replace needs a text to replace");
-  for (std::size_t at = whole.find(from); at != std::string::npos;
-       at = whole.find(from, at + to.size()))
-    whole.replace(at, from.size(), to);
-  return whole;
-}
-
-std::string in_case(std::string whole, bool upper) {
-  for (char& c : whole) {
-    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+std::string text_represented(const std::string& text) {
+  const bool both = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
+  const char quote = both ? '"' : '\'';
+  std::string out(1, quote);
+  for (const std::string_view c : characters(text)) {
+    const uint32_t point = decode_utf8(c, 0).value;
+    if (c == "\n")
+      out += "\\n";
+    else if (c == "\t")
+      out += "\\t";
+    else if (c == "\r")
+      out += "\\r";
+    else if (c == "\\" || c[0] == quote)
+      (out += '\\') += c;
+    else if (is_printable(point))
+      out += c;
+    else if (point < 0x100)
+      out += fmt::format("\\x{:02x}", point);
+    else if (point < 0x10000)
+      out += fmt::format("\\u{:04x}", point);
+    else
+      out += fmt::format("\\U{:08x}", point);
   }
-  return whole;
+  return out + quote;
 }
 
-Value split(const std::string& whole, const std::string& by) {
-  if (by.empty()) refuse_value("split needs a text to split at");
-  Value parts = Value::array();
-  std::size_t at = 0;
-  for (std::size_t end = whole.find(by); end != std::string::npos; end = whole.find(by, at)) {
-    parts.push_back(whole.substr(at, end - at));
-    at = end + by.size();
+std::string json_string(const std::string& text, bool ascii) {
+  std::string dumped = nlohmann::json(text).dump(-1, ' ', ascii);
+  if (ascii) {  // Python escapes DEL only where nlohmann does, and both write lower case
+    return dumped;
   }
-  parts.push_back(whole.substr(at));
-  return parts;
-}
-
-int64_t length_of(const Value& value) {
-  if (!value.is_string()) {
-    if (!value.is_structured()) refuse_value("length is of texts, lists and mappings");
-    return static_cast<int64_t>(value.size());
+  std::string out;  // nlohmann escapes DEL, Python does not
+  for (std::size_t at = 0; at < dumped.size(); ++at) {
+    if (dumped[at] == '\\' && dumped.compare(at, 6, "\\u007f") == 0) {
+      out += '\x7f';
+      at += 5;
+    } else {
+      out += dumped[at];
+      if (dumped[at] == '\\') out += dumped[++at];
+    }
   }
-  const auto& whole = value.get_ref<const std::string&>();
-  return std::count_if(whole.begin(), whole.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+  return out;
 }
 
-Value items_of(const Value& mapping) {
-  if (!mapping.is_object()) refuse_value("items is of mappings");
-  Value items = Value::array();
-  for (const auto& [key, value] : mapping.items()) items.push_back(Value::array({key, value}));
-  return items;
+std::string json_key(const Value& key, const JsonStyle& style) {
+  if (key.is_text()) return json_string(*key.text(), style.ascii);
+  if (key.is_number() || key.is_none()) return '"' + json_text(key, style) + '"';
+  refuse_value("keys must be str, int, float, bool or None, not " + key.type_name());
 }
 
-Value joined(const Value& list, const std::string& between) {
-  std::string whole;
-  for (const Value& each : list) whole += (whole.empty() ? "" : between) + printed(each);
-  return whole;
-}
+class JsonWriter {
+ public:
+  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
-std::string text_argument(const Values& arguments, std::size_t index,
-                          const std::string& otherwise) {
-  return index < arguments.size() ? text(arguments[index], "an argument") : otherwise;
-}
+  std::string text(const Value& value, int level) const {
+    if (value.is_none()) return "null";
+    if (value.is_bool()) return *value.get<bool>() ? "true" : "false";
+    if (value.is_text()) return json_string(*value.text(), style_.ascii);
+    if (value.is_float()) {
+      const double number = value.number();
+      if (std::isnan(number)) return "NaN";
+      if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
+      return float_text(number);
+    }
+    if (value.is_integer()) return printed(value);
+    if (const auto* list = value.list()) {
+      std::vector<std::string> parts;
+      for (const Value& each : list->items) parts.push_back(text(each, level + 1));
+      return enclosed('[', parts, ']', level);
+    }
+    if (const auto* dict = value.dict()) {
+      auto items = dict->items;
+      if (style_.sorted) {
+        std::stable_sort(items.begin(), items.end(), [](const Pair& a, const Pair& b) {
+          return compared(a.first, b.first) < 0;
+        });
+      }
+      std::vector<std::string> parts;
+      for (const auto& [key, each] : items)
+        parts.push_back(json_key(key, style_) + style_.after_key + text(each, level + 1));
+      return enclosed('{', parts, '}', level);
+    }
+    refuse_value(fmt::format("Object of type {} is not JSON serializable", value.type_name()));
+  }
 
-bool holds(const Value& container, const Value& part) {
-  if (container.is_string())
-    return text(container, "in").find(text(part, "in a text")) != std::string::npos;
-  if (container.is_object()) return part.is_string() && container.contains(text(part, "in"));
-  return container.is_array() &&
-         std::find(container.begin(), container.end(), part) != container.end();
-}
+ private:
+  std::string enclosed(char open, const std::vector<std::string>& parts, char close,
+                       int level) const {
+    std::string out(1, open);
+    const auto new_line = [&](int depth) {
+      if (style_.indent >= 0 && !parts.empty())
+        out += '\n' + std::string(static_cast<std::size_t>(style_.indent * depth), ' ');
+    };
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (i > 0) out += style_.between;
+      new_line(level + 1);
+      out += parts[i];
+    }
+    new_line(level);
+    return out + close;
+  }
 
-Value number_result(const std::string& sign, const Value& left, const Value& right) {
-  if (!left.is_number() || !right.is_number())
-    refuse_value(fmt::format("'{}' of these values is not supported", sign));
-  if (left.is_number_float() || right.is_number_float())
-    refuse_value("fractions are not supported");
-  const auto a = left.get<int64_t>();
-  const auto b = right.get<int64_t>();
-  if (std::max(std::abs(a), std::abs(b)) > (int64_t{1} << 30))
-    refuse_value("a number is too large");
-  if (sign == "+") return a + b;
-  if (sign == "-") return a - b;
-  if (sign == "*") return a * b;
-  if (b == 0) refuse_value("division by zero");
-  const int64_t rest = (a % b + b) % b;  // Python's: of the divisor's sign
-  if (sign == "%") return rest;
-  if (sign == "//") return (a - rest) / b;
-  refuse_value(fmt::format("'{}' is not supported", sign));
-}
+  const JsonStyle& style_;
+};
 
 }  // namespace
 
-Value undefined_value() { return Value(Value::value_t::discarded); }
+void refuse_value(const std::string& what) { throw UserError(what); }
 
-bool is_true(const Value& value) {
-  if (value.is_discarded() || value.is_null()) return false;
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value != 0;
-  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
-  return !value.empty();
+Value Value::list(TemplateValues items, bool tuple) {
+  auto made = std::make_shared<List>();
+  for (const Value& each : items) {
+    made->weight += each.weight();
+    made->depth = std::max(made->depth, within_depth(each.depth() + 1));
+  }
+  made->items = std::move(items);
+  made->tuple = tuple;
+  Value value;
+  value.data_ = std::shared_ptr<const List>(std::move(made));
+  return value;
+}
+
+Value Value::dict(std::vector<Pair> items) {
+  auto made = std::make_shared<Dict>();
+  for (Pair& each : items) {
+    const auto [found, added] = made->index.try_emplace(key_text(each.first), made->items.size());
+    made->weight += kPairWeight + each.first.weight() + each.second.weight();
+    made->depth = std::max(
+        {made->depth, within_depth(each.first.depth() + 1), within_depth(each.second.depth() + 1)});
+    if (added)
+      made->items.push_back(std::move(each));
+    else
+      made->items[found->second].second = std::move(each.second);
+  }
+  Value value;
+  value.data_ = std::shared_ptr<const Dict>(std::move(made));
+  return value;
+}
+
+Value Value::function(Function function) {
+  if (function.self) within_depth(function.self->depth() + 1);
+  Value value;
+  value.data_ = std::make_shared<const Function>(std::move(function));
+  return value;
+}
+
+Value Value::from_json(const nlohmann::ordered_json& json) {
+  if (json.is_null()) return nullptr;
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_string()) return json.get_ref<const std::string&>();
+  if (json.is_number_float()) return json.get<double>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    refuse_value(fmt::format("the number {} is too large", json.dump()));
+  if (json.is_number()) return json.get<int64_t>();
+  if (json.is_array()) {
+    TemplateValues items;
+    for (const auto& each : json) items.push_back(from_json(each));
+    return list(std::move(items));
+  }
+  std::vector<Pair> items;
+  for (const auto& [key, each] : json.items()) items.emplace_back(key, from_json(each));
+  return dict(std::move(items));
+}
+
+const std::string* Value::text() const {
+  const auto* found = get<Text>();
+  return found == nullptr ? nullptr : found->get();
+}
+const Value::List* Value::list() const {
+  const auto* found = get<std::shared_ptr<const List>>();
+  return found == nullptr ? nullptr : found->get();
+}
+const Value::Dict* Value::dict() const {
+  const auto* found = get<std::shared_ptr<const Dict>>();
+  return found == nullptr ? nullptr : found->get();
+}
+const Value::Loop* Value::loop() const {
+  const auto* found = get<std::shared_ptr<const Loop>>();
+  return found == nullptr ? nullptr : found->get();
+}
+const Value::Function* Value::function() const {
+  const auto* found = get<std::shared_ptr<const Function>>();
+  return found == nullptr ? nullptr : found->get();
+}
+Value::Namespace* Value::name_space() const {
+  const auto* found = get<std::shared_ptr<Namespace>>();
+  return found == nullptr ? nullptr : found->get();
+}
+
+bool Value::is_true() const {
+  if (is_undefined() || is_none()) return false;
+  if (is_number()) return number() != 0;
+  if (is_text()) return !text()->empty();
+  if (list() != nullptr) return !list()->items.empty();
+  return dict() == nullptr || !dict()->items.empty();
+}
+
+std::size_t Value::weight() const {
+  if (is_text()) return kItemWeight + text()->size();
+  if (list() != nullptr) return kItemWeight + list()->weight;
+  if (dict() != nullptr) return kItemWeight + dict()->weight;
+  return kItemWeight;
+}
+
+int Value::depth() const {
+  if (list() != nullptr) return list()->depth;
+  if (dict() != nullptr) return dict()->depth;
+  if (loop() != nullptr) return loop()->value_depth + 1;
+  if (name_space() != nullptr) return kDeepestTemplateValue / 2;
+  return function() != nullptr && function()->self ? function()->self->depth() + 1 : 0;
+}
+
+std::string Value::type_name() const {
+  if (is_undefined()) return "Undefined";
+  if (is_none()) return "NoneType";
+  if (is_bool()) return "bool";
+  if (is_integer()) return "int";
+  if (is_float()) return "float";
+  if (is_text()) return "str";
+  if (list() != nullptr) return list()->tuple ? "tuple" : "list";
+  if (dict() != nullptr) return "dict";
+  if (name_space() != nullptr) return "Namespace";
+  return loop() != nullptr ? "LoopContext" : "function";
+}
+
+const Value* Value::Dict::find(const Value& key) const {
+  const auto found = index.find(key_text(key));
+  return found == index.end() ? nullptr : &items[found->second].second;
 }
 
 std::string printed(const Value& value) {
-  if (value.is_discarded()) return "";
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_null()) return "None";
-  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_number_integer()) return value.dump();
-  refuse_value("printing a list, mapping or fraction is not supported; use tojson");
+  if (value.is_undefined()) return "";
+  return value.is_text() ? *value.text() : represented(value);
 }
 
-std::string json_text(const Value& value) {
-  if (!value.is_structured()) return value.dump();
+std::string represented(const Value& value) {
+  if (value.is_undefined()) return "Undefined";
+  if (value.is_none()) return "None";
+  if (value.is_bool()) return *value.get<bool>() ? "True" : "False";
+  if (value.is_integer()) return std::to_string(value.integer());
+  if (value.is_float()) return float_text(value.number());
+  if (value.is_text()) return text_represented(*value.text());
   std::string out;
-  const bool list = value.is_array();
-  for (const auto& [key, each] : value.items()) {
-    if (!out.empty()) out += ", ";
-    if (!list) out += Value(key).dump() + ": ";
-    out += json_text(each);
+  if (const auto* list = value.list()) {
+    for (const Value& each : list->items) out += (out.empty() ? "" : ", ") + represented(each);
+    if (!list->tuple) return "[" + out + "]";
+    return "(" + out + (list->items.size() == 1 ? ",)" : ")");
   }
-  return list ? "[" + out + "]" : "{" + out + "}";
+  if (const auto* dict = value.dict()) {
+    for (const auto& [key, each] : dict->items)
+      out += (out.empty() ? "" : ", ") + represented(key) + ": " + represented(each);
+    return "{" + out + "}";
+  }
+  refuse_value(fmt::format("printing a {} is not supported", value.type_name()));
 }
 
-Value filtered(const std::string& filter, const Value& value, const Values& arguments) {
-  if (filter == "default" || filter == "d") {
-    const bool of_false = arguments.size() > 1 && is_true(arguments[1]) && !is_true(value);
-    return value.is_discarded() || of_false ? (arguments.empty() ? Value("") : arguments[0])
-                                            : value;
-  }
-  if (filter == "tojson" && arguments.empty()) return json_text(value);
-  if (filter == "length" || filter == "count") return length_of(value);
-  if (filter == "trim") return strip(printed(value), arguments, true, true);
-  if (filter == "string" || filter == "safe") return printed(value);
-  if (filter == "upper") return in_case(printed(value), true);
-  if (filter == "lower") return in_case(printed(value), false);
-  if (filter == "items") return items_of(value);
-  if (filter == "join") return joined(value, text_argument(arguments, 0, ""));
-  if (filter == "list" && value.is_array()) return value;
-  if (filter == "first" && value.is_array())
-    return value.empty() ? undefined_value() : value.front();
-  if (filter == "last" && value.is_array()) return value.empty() ? undefined_value() : value.back();
-  if (filter == "replace" && arguments.size() == 2)
-    return replaced(printed(value), text_argument(arguments, 0, ""),
-                    text_argument(arguments, 1, ""));
-  refuse_value(fmt::format("the filter '{}' is not supported", filter));
+std::string json_text(const Value& value, const JsonStyle& style) {
+  return JsonWriter(style).text(value, 0);
 }
 
-bool passes_test(const std::string& test, const Value& value, const Values& arguments) {
-  if (test == "defined") return !value.is_discarded();
-  if (test == "undefined") return value.is_discarded();
-  if (test == "none") return value.is_null();
-  if (test == "string") return value.is_string();
-  if (test == "mapping") return value.is_object();
-  if (test == "iterable" || test == "sequence") return value.is_string() || value.is_structured();
-  if (test == "number") return value.is_number();
-  if (test == "boolean") return value.is_boolean();
-  if (test == "true") return value == true;
-  if (test == "false") return value == false;
-  if ((test == "equalto" || test == "eq") && arguments.size() == 1) return value == arguments[0];
-  refuse_value(fmt::format("the test '{}' is not supported", test));
+bool equal(const Value& left, const Value& right) {
+  if (left.is_integer() && right.is_integer()) return left.integer() == right.integer();
+  if (left.is_number() && right.is_number()) return left.number() == right.number();
+  if (left.is_text() && right.is_text()) return *left.text() == *right.text();
+  if (const auto* a = left.list(), *b = right.list(); a != nullptr && b != nullptr) {
+    return a->tuple == b->tuple &&
+           std::equal(a->items.begin(), a->items.end(), b->items.begin(), b->items.end(), equal);
+  }
+  if (const auto* a = left.dict(), *b = right.dict(); a != nullptr && b != nullptr) {
+    return a->items.size() == b->items.size() &&
+           std::all_of(a->items.begin(), a->items.end(), [b](const Pair& each) {
+             const Value* other = b->find(each.first);
+             return other != nullptr && equal(each.second, *other);
+           });
+  }
+  if (left.name_space() != nullptr) return left.name_space() == right.name_space();
+  return (left.is_undefined() && right.is_undefined()) || (left.is_none() && right.is_none());
 }
 
-Value called_method(const std::string& method, const Value& value, const Values& arguments) {
-  if (value.is_object() && method == "items") return items_of(value);
-  if (value.is_object() && method == "get" && !arguments.empty()) {
-    const Value found = element(value, arguments[0]);
-    if (!found.is_discarded()) return found;
-    return arguments.size() > 1 ? arguments[1] : Value(nullptr);
+int compared(const Value& left, const Value& right) {
+  const auto sign = [](const auto& a, const auto& b) { return a < b ? -1 : a == b ? 0 : 1; };
+  if (left.is_integer() && right.is_integer()) return sign(left.integer(), right.integer());
+  if (left.is_number() && right.is_number()) return sign(left.number(), right.number());
+  if (left.is_text() && right.is_text()) return sign(*left.text(), *right.text());
+  const auto *a = left.list(), *b = right.list();
+  if (a == nullptr || b == nullptr || a->tuple != b->tuple) {
+    refuse_value(
+        fmt::format("'{}' and '{}' cannot be ordered", left.type_name(), right.type_name()));
   }
-  const std::string whole = text(value, method + "()");
-  const auto argument = [&](std::size_t i, const char* otherwise) {
-    return text_argument(arguments, i, otherwise);
-  };
-  if (method == "strip") return strip(whole, arguments, true, true);
-  if (method == "lstrip") return strip(whole, arguments, true, false);
-  if (method == "rstrip") return strip(whole, arguments, false, true);
-  if (method == "startswith" && arguments.size() == 1) return whole.starts_with(argument(0, ""));
-  if (method == "endswith" && arguments.size() == 1) return whole.ends_with(argument(0, ""));
-  if (method == "split" && arguments.size() == 1) return split(whole, argument(0, ""));
-  if (method == "replace" && arguments.size() == 2)
-    return replaced(whole, argument(0, ""), argument(1, ""));
-  if (method == "upper") return in_case(whole, true);
-  if (method == "lower") return in_case(whole, false);
-  refuse_value(fmt::format("the method '{}' is not supported", method));
+  for (std::size_t i = 0; i < std::min(a->items.size(), b->items.size()); ++i) {
+    if (!equal(a->items[i], b->items[i])) return compared(a->items[i], b->items[i]);
+  }
+  return sign(a->items.size(), b->items.size());
 }
 
-Value element(const Value& value, const Value& key) {
-  if (value.is_discarded()) refuse_value("an undefined value has no elements");
-  if (value.is_object() && key.is_string()) {
-    const auto found = value.find(key.get_ref<const std::string&>());
-    return found == value.end() ? undefined_value() : *found;
+bool contains(const Value& container, const Value& part) {
+  if (container.is_text()) {
+    if (!part.is_text())
+      refuse_value("'in <string>' requires string as left operand, not " + part.type_name());
+    return container.text()->find(*part.text()) != std::string::npos;
   }
-  if (!value.is_array() || !key.is_number_integer()) return undefined_value();
-  const auto size = static_cast<int64_t>(value.size());
-  const auto given = key.get<int64_t>();
-  const int64_t index = given < 0 ? given + size : given;
-  return index < 0 || index >= size ? undefined_value() : value[static_cast<std::size_t>(index)];
+  if (container.dict() != nullptr) return container.dict()->find(part) != nullptr;
+  if (container.is_undefined()) return false;
+  if (container.list() == nullptr)
+    refuse_value(fmt::format("argument of type '{}' is not iterable", container.type_name()));
+  const auto& items = container.list()->items;
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& each) { return equal(each, part); });
 }
 
-Value slice(const Value& list, const Value& first, const Value& last, const Value& step) {
-  if (!list.is_array()) refuse_value("slices are of lists only");
-  const auto size = static_cast<int64_t>(list.size());
-  const int64_t stride = step.is_number_integer() ? step.get<int64_t>() : 1;
-  if (stride != 1 && stride != -1) refuse_value("slices have steps of 1 or -1 only");
-  const int64_t lowest = stride > 0 ? 0 : -1;
-  const int64_t highest = stride > 0 ? size : size - 1;
-  const auto bound = [&](const Value& given, int64_t otherwise) {
-    if (!given.is_number_integer()) return otherwise;
-    const auto index = given.get<int64_t>();
-    return std::clamp(index < 0 ? index + size : index, lowest, highest);
-  };
-  const int64_t end = bound(last, stride > 0 ? size : -1);
-  Value part = Value::array();
-  for (int64_t at = bound(first, stride > 0 ? 0 : size - 1); stride > 0 ? at < end : at > end;
-       at += stride)
-    part.push_back(list[static_cast<std::size_t>(at)]);
-  return part;
+TemplateValues items_of(const Value& value) {
+  TemplateValues items;
+  if (value.is_undefined()) return items;
+  if (value.list() != nullptr) return value.list()->items;
+  if (value.is_text()) {
+    for (const std::string_view each : characters(*value.text())) items.emplace_back(each);
+    return items;
+  }
+  if (value.dict() == nullptr)
+    refuse_value(fmt::format("'{}' object is not iterable", value.type_name()));
+  for (const auto& each : value.dict()->items) items.push_back(each.first);
+  return items;
 }
 
-Value binary(const std::string& sign, const Value& left, const Value& right) {
-  if (sign == "==" || sign == "!=") {
-    const bool same = left.is_discarded() || right.is_discarded()
-                          ? left.is_discarded() && right.is_discarded()
-                          : left == right;
-    return same == (sign == "==");
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> found;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = std::max<std::size_t>(1, decode_utf8(text, at).bytes);
+    found.push_back(text.substr(at, bytes));
+    at += bytes;
   }
-  if (sign == "in") return holds(right, left);
-  if (sign == "~") return printed(left) + printed(right);
-  if (sign == "+" && left.is_string() && right.is_string())
-    return left.get<std::string>() + right.get<std::string>();
-  if (sign == "+" && left.is_array() && right.is_array()) {
-    Value both = left;
-    for (const Value& each : right) both.push_back(each);
-    return both;
-  }
-  if (sign == "<" || sign == ">" || sign == "<=" || sign == ">=") {
-    if (left.is_number() != right.is_number() || left.is_string() != right.is_string())
-      refuse_value("these values have no order");
-    if (sign == "<") return left < right;
-    if (sign == ">") return right < left;
-    return sign == "<=" ? left <= right : right <= left;
-  }
-  return number_result(sign, left, right);
+  return found;
 }
 
 }  // namespace ddp::train

@@ -1,0 +1,47 @@
+// What templates of transformers can call: functions, filters, tests, methods and operators.
+// Each throws UserError, without a place, for what is not supported or not possible.
+#pragma once
+
+#include <string>
+
+#include "trainer/data/chat/template_run.h"
+
+namespace ddp::train {
+
+TemplateValue called_function(TemplateRun& run, const std::string& name,
+                              const TemplateArguments& arguments);
+TemplateValue called_method(TemplateRun& run, const TemplateValue& self, const std::string& name,
+                            const TemplateArguments& arguments);
+TemplateValue filtered(TemplateRun& run, const std::string& filter, const TemplateValue& value,
+                       const TemplateArguments& arguments);
+bool passes_test(TemplateRun& run, const std::string& test, const TemplateValue& value,
+                 const TemplateArguments& arguments);
+/// value.name; undefined if there is none.
+TemplateValue attribute(TemplateRun& run, const TemplateValue& value, const std::string& name);
+/// value[key]; undefined if there is none.
+TemplateValue element(TemplateRun& run, const TemplateValue& value, const TemplateValue& key);
+TemplateValue sliced(TemplateRun& run, const TemplateValue& whole, const TemplateValue& first,
+                     const TemplateValue& last, const TemplateValue& step);
+TemplateValue binary(TemplateRun& run, const std::string& sign, const TemplateValue& left,
+                     const TemplateValue& right);
+
+// Of texts, as Python's str.
+std::string capitalized_text(const std::string& text);
+std::string stripped(const std::string& text, const TemplateValue& characters, bool left,
+                     bool right);
+/// `count` below 0: all.
+std::string replaced(TemplateRun& run, const std::string& text, const std::string& from,
+                     const std::string& to, int64_t count);
+/// 'a %s' % values.
+std::string percent_formatted(TemplateRun& run, const std::string& format,
+                              const TemplateValues& values);
+
+/// The arguments by the names of parameters, in order: undefined where there is none. Throws
+/// UserError: too many, or of another name.
+TemplateValues bound(const std::string& callee, const TemplateArguments& arguments,
+                     std::initializer_list<std::string_view> parameters);
+const std::string& text_of(const TemplateValue& value);
+/// `value` as an integer, `otherwise` if undefined or None.
+int64_t integer_of(const TemplateValue& value, int64_t otherwise);
+
+}  // namespace ddp::train

@@ -1,0 +1,541 @@
+// Functions, operators, and what values have: members and methods.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "trainer/data/chat/template_builtins.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/log/message.h"
+#include "trainer/tokenizer/letter_case.h"
+
+namespace ddp::train {
+namespace {
+
+using Value = TemplateValue;
+
+constexpr std::string_view kTextMethods[] = {
+    "strip",        "lstrip",       "rstrip",     "startswith", "endswith",  "split",
+    "rsplit",       "splitlines",   "replace",    "upper",      "lower",     "title",
+    "capitalize",   "find",         "rfind",      "count",      "join",      "format",
+    "removeprefix", "removesuffix", "isdigit",    "isalpha",    "isspace",   "isupper",
+    "islower",      "partition",    "rpartition", "zfill",      "index",     "encode",
+    "casefold",     "center",       "expandtabs", "isalnum",    "isdecimal", "isidentifier",
+    "isnumeric",    "isprintable",  "istitle",    "ljust",      "rindex",    "rjust",
+    "swapcase",     "translate",    "maketrans",  "format_map", "isascii"};
+constexpr std::string_view kDictMethods[] = {"items",      "keys",  "values",  "get",
+                                             "copy",       "pop",   "popitem", "update",
+                                             "setdefault", "clear", "fromkeys"};
+constexpr std::string_view kListMethods[] = {"append",  "extend", "insert", "index",
+                                             "count",   "copy",   "pop",    "remove",
+                                             "reverse", "sort",   "clear"};
+
+bool is_in(std::span<const std::string_view> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Value method(const Value& self, const std::string& name) {
+  return Value::function({name, std::make_shared<Value>(self)});
+}
+
+Value loop_member(const Value& value, const std::string& name) {
+  const auto& loop = *value.loop();
+  const auto& items = *loop.items;
+  const std::size_t left = items.size() - loop.at;
+  if (name == "index") return loop.at + 1;
+  if (name == "index0") return loop.at;
+  if (name == "revindex") return left;
+  if (name == "revindex0") return left - 1;
+  if (name == "first") return loop.at == 0;
+  if (name == "last") return left == 1;
+  if (name == "length") return items.size();
+  if (name == "depth") return 1;
+  if (name == "depth0") return 0;
+  if (name == "previtem") return loop.at == 0 ? Value() : items[loop.at - 1];
+  if (name == "nextitem") return left == 1 ? Value() : items[loop.at + 1];
+  return name == "cycle" || name == "changed" ? method(value, name) : Value();
+}
+
+int64_t split_limit(const Value& value) {
+  const int64_t given = integer_of(value, -1);
+  return given < 0 ? INT64_MAX : given;
+}
+
+bool is_python_space(std::string_view character) {
+  return !character.empty() && stripped(std::string(character), {}, true, true).empty();
+}
+
+/// At white space.
+TemplateValues words(const std::string& text, int64_t limit, bool from_right) {
+  auto all = characters(text);
+  if (from_right) std::reverse(all.begin(), all.end());
+  TemplateValues parts;
+  const auto part_of = [&](std::size_t begin, std::size_t end) {
+    const char* from = from_right ? all[end - 1].data() : all[begin].data();
+    const std::string_view last = from_right ? all[begin] : all[end - 1];
+    return std::string(from, last.data() + last.size());
+  };
+  for (std::size_t at = 0; at < all.size();) {
+    while (at < all.size() && is_python_space(all[at])) ++at;
+    if (at == all.size()) break;
+    std::size_t end = at;
+    if (limit-- <= 0) {
+      end = all.size();
+      while (is_python_space(all[end - 1])) --end;
+      parts.emplace_back(part_of(at, end));
+      break;
+    }
+    while (end < all.size() && !is_python_space(all[end])) ++end;
+    parts.emplace_back(part_of(at, end));
+    at = end;
+  }
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+TemplateValues split(const std::string& text, const std::string& by, int64_t limit,
+                     bool from_right) {
+  if (by.empty()) refuse_value("empty separator");
+  TemplateValues parts;
+  if (from_right) {
+    std::size_t end = text.size();
+    for (; limit > 0 && end >= by.size(); --limit) {
+      const std::size_t at = text.rfind(by, end - by.size());
+      if (at == std::string::npos) break;
+      parts.emplace_back(text.substr(at + by.size(), end - at - by.size()));
+      end = at;
+    }
+    parts.emplace_back(text.substr(0, end));
+    std::reverse(parts.begin(), parts.end());
+    return parts;
+  }
+  std::size_t at = 0;
+  for (std::size_t end = text.find(by); end != std::string::npos && limit > 0;
+       end = text.find(by, at), --limit) {
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + by.size();
+  }
+  parts.emplace_back(text.substr(at));
+  return parts;
+}
+
+TemplateValues lines(const std::string& text, bool keep_ends) {
+  TemplateValues parts;
+  std::string line;
+  const auto all = characters(text);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string_view c = all[i];
+    const bool ends = c == "\n" || c == "\r" || c == "\v" || c == "\f" || c == "\x1c" ||
+                      c == "\x1d" || c == "\x1e" || c == "\xC2\x85" || c == "\xE2\x80\xA8" ||
+                      c == "\xE2\x80\xA9";
+    if (!ends || keep_ends) line += c;
+    if (!ends) continue;
+    if (c == "\r" && i + 1 < all.size() && all[i + 1] == "\n") {
+      ++i;
+      if (keep_ends) line += '\n';
+    }
+    parts.emplace_back(std::exchange(line, {}));
+  }
+  if (!line.empty()) parts.emplace_back(line);
+  return parts;
+}
+
+/// A prefix or suffix, or a tuple of them.
+bool has_affix(const std::string& text, const Value& affix, bool at_end) {
+  if (affix.list() != nullptr) {
+    const auto& all = affix.list()->items;
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Value& each) { return has_affix(text, each, at_end); });
+  }
+  return at_end ? text.ends_with(text_of(affix)) : text.starts_with(text_of(affix));
+}
+
+int64_t found_at(const std::string& text, const std::string& part, bool last) {
+  const std::size_t at = last ? text.rfind(part) : text.find(part);
+  if (at == std::string::npos) return -1;
+  return std::ssize(characters(std::string_view(text).substr(0, at)));
+}
+
+/// '{} {name}'.format(...), without format specifications.
+std::string formatted(TemplateRun& run, const std::string& text, const TemplateArguments& given) {
+  std::string out;
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if ((c == '{' || c == '}') && at + 1 < text.size() && text[at + 1] == c) {
+      out += text[at++];
+    } else if (c == '{') {
+      const std::size_t end = text.find('}', at);
+      if (end == std::string::npos) refuse_value("expected '}' before end of string");
+      const std::string name = text.substr(at + 1, end - at - 1);
+      const auto named = std::find_if(given.named.begin(), given.named.end(),
+                                      [&](const auto& each) { return each.first == name; });
+      const bool digits = name.find_first_not_of("0123456789") == std::string::npos;
+      if (named == given.named.end() && !digits)
+        refuse_value(fmt::format("the format field '{:.40}' is not supported", name));
+      const std::size_t index = name.empty() ? next++
+                                : digits     ? std::strtoul(name.c_str(), nullptr, 10)
+                                             : 0;
+      if (named == given.named.end() && index >= given.positional.size())
+        refuse_value("format() has too few arguments");
+      const Value& value = named != given.named.end() ? named->second : given.positional[index];
+      run.spend(value.weight());
+      out += printed(value);
+      at = end;
+    } else if (c == '}') {
+      refuse_value("Single '}' encountered in format string");
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+template <typename Holds>
+bool all_characters(const std::string& text, const Holds& holds) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), holds);
+}
+
+Value partitioned(const std::string& text, const std::string& by, bool last) {
+  if (by.empty()) refuse_value("empty separator");
+  const std::size_t at = last ? text.rfind(by) : text.find(by);
+  TemplateValues parts = {text, "", ""};
+  if (at == std::string::npos && last) parts = {"", "", text};
+  if (at != std::string::npos) parts = {text.substr(0, at), by, text.substr(at + by.size())};
+  return Value::list(std::move(parts), /*tuple=*/true);
+}
+
+Value text_method(TemplateRun& run, const std::string& text, const std::string& name,
+                  const TemplateArguments& given) {
+  const auto arguments = [&](std::initializer_list<std::string_view> parameters) {
+    return bound(name, given, parameters);
+  };
+  if (name == "strip" || name == "lstrip" || name == "rstrip")
+    return stripped(text, arguments({"chars"})[0], name != "rstrip", name != "lstrip");
+  if (name == "startswith" || name == "endswith")
+    return has_affix(text, arguments({"prefix"})[0], name == "endswith");
+  if (name == "split" || name == "rsplit") {
+    const auto a = arguments({"sep", "maxsplit"});
+    const bool right = name == "rsplit";
+    run.spend(text.size() * 3);  // parts are values
+    auto parts = a[0].is_undefined() || a[0].is_none()
+                     ? words(text, split_limit(a[1]), right)
+                     : split(text, text_of(a[0]), split_limit(a[1]), right);
+    Value list = Value::list(std::move(parts));
+    run.spend(list.weight());
+    return list;
+  }
+  if (name == "splitlines") return Value::list(lines(text, arguments({"keepends"})[0].is_true()));
+  if (name == "replace") {
+    const auto a = arguments({"old", "new", "count"});
+    return replaced(run, text, text_of(a[0]), text_of(a[1]), integer_of(a[2], -1));
+  }
+  if (name == "upper" || name == "lower") return in_case(text, name == "upper");
+  if (name == "capitalize") return capitalized_text(text);
+  if (name == "find" || name == "rfind")
+    return found_at(text, text_of(arguments({"sub"})[0]), name == "rfind");
+  if (name == "count")
+    return split(text, text_of(arguments({"sub"})[0]), INT64_MAX, false).size() - 1;
+  if (name == "join") {
+    std::string whole;
+    bool first = true;
+    for (const Value& each : items_of(arguments({"iterable"})[0])) {
+      run.spend(text.size() + each.weight());
+      if (!std::exchange(first, false)) whole += text;
+      whole += text_of(each);
+    }
+    return whole;
+  }
+  if (name == "format") return formatted(run, text, given);
+  if (name == "removeprefix") {
+    const std::string& part = text_of(arguments({"prefix"})[0]);
+    return text.starts_with(part) ? text.substr(part.size()) : text;
+  }
+  if (name == "removesuffix") {
+    const std::string& part = text_of(arguments({"suffix"})[0]);
+    return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
+  }
+  if (name == "partition" || name == "rpartition")
+    return partitioned(text, text_of(arguments({"sep"})[0]), name == "rpartition");
+  if (name == "isupper" || name == "islower") return passes_test(run, name.substr(2), text, {});
+  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
+  if (name == "isdigit" && ascii)
+    return all_characters(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (name == "isalpha" && ascii)
+    return all_characters(text, [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; });
+  if (name == "isspace") {
+    const auto all = characters(text);
+    return !all.empty() && std::all_of(all.begin(), all.end(), is_python_space);
+  }
+  refuse_value(fmt::format("the method '{}' is not supported", name));
+}
+
+Value dict_method(TemplateRun& run, const Value& self, const std::string& name,
+                  const TemplateArguments& given) {
+  const auto& dict = *self.dict();
+  if (name == "get") {
+    const auto a = bound(name, given, {"key", "default"});
+    const Value* found = dict.find(a[0]);
+    if (found != nullptr) return *found;
+    return given.positional.size() > 1 ? a[1] : Value(nullptr);
+  }
+  run.spend(dict.items.size() * 64);
+  if (name == "copy") return self;
+  if (name == "items") return filtered(run, name, self, {});
+  TemplateValues list;
+  for (const auto& [key, value] : dict.items) list.push_back(name == "keys" ? key : value);
+  if (name == "keys" || name == "values") return Value::list(std::move(list));
+  refuse_value(fmt::format("'{}' would change a mapping, which templates must not", name));
+}
+
+Value list_method(TemplateRun& run, const Value& self, const std::string& name,
+                  const TemplateArguments& given) {
+  const auto& items = self.list()->items;
+  if (name == "copy") return self;
+  if (name != "index" && name != "count")
+    refuse_value(fmt::format("'{}' would change a list, which templates must not", name));
+  run.spend(self.weight());
+  const Value wanted = bound(name, given, {"value"})[0];
+  const auto is_wanted = [&](const Value& each) { return equal(each, wanted); };
+  if (name == "count") return std::count_if(items.begin(), items.end(), is_wanted);
+  const auto found = std::find_if(items.begin(), items.end(), is_wanted);
+  if (found == items.end()) refuse_value("the value is not in the list");
+  return static_cast<int64_t>(found - items.begin());
+}
+
+Value range(TemplateRun& run, const TemplateArguments& given) {
+  const auto a = bound("range", given, {"start", "stop", "step"});
+  const bool one = a[1].is_undefined();
+  const int64_t start = one ? 0 : integer_of(a[0], 0), stop = integer_of(one ? a[0] : a[1], 0);
+  const int64_t step = integer_of(a[2], 1);
+  constexpr int64_t kMost = 100'000;  // as in the sandbox
+  if (step == 0) refuse_value("range() arg 3 must not be zero");
+  TemplateValues list;
+  for (int64_t at = start; step > 0 ? at < stop : at > stop;) {
+    list.emplace_back(at);
+    if (std::ssize(list) > kMost)
+      refuse_value(fmt::format("range() of more than {} numbers is not supported", kMost));
+    if (__builtin_add_overflow(at, step, &at)) break;
+  }
+  run.spend(list.size() * 32);
+  return Value::list(std::move(list));
+}
+
+std::string time_text(std::time_t now, const std::string& format) {
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  if (format.size() > 1000) refuse_value("a format of dates has at most 1000 bytes");
+  std::string text(format.size() * 100 + 1, '\0');
+  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
+  return text;
+}
+
+[[noreturn]] void refuse_operands(const std::string& sign, const Value& left, const Value& right) {
+  refuse_value(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign,
+                           left.type_name(), right.type_name()));
+}
+
+Value repeated(TemplateRun& run, const Value& whole, int64_t count) {
+  const auto times = static_cast<std::size_t>(std::max<int64_t>(count, 0));
+  if (times > (std::size_t{1} << 30U)) refuse_value("a number is too large");
+  run.spend(times * whole.weight());
+  if (whole.is_text()) {
+    std::string text;
+    for (std::size_t i = 0; i < times; ++i) text += *whole.text();
+    return text;
+  }
+  TemplateValues items;
+  for (std::size_t i = 0; i < times; ++i)
+    items.insert(items.end(), whole.list()->items.begin(), whole.list()->items.end());
+  return Value::list(std::move(items), whole.list()->tuple);
+}
+
+Value of_integers(const std::string& sign, int64_t a, int64_t b) {
+  int64_t made = 0;
+  bool too_large = false;
+  if (sign == "+") too_large = __builtin_add_overflow(a, b, &made);
+  if (sign == "-") too_large = __builtin_sub_overflow(a, b, &made);
+  if (sign == "*") too_large = __builtin_mul_overflow(a, b, &made);
+  if (sign == "//" || sign == "%") {
+    if (b == 0) refuse_value("division by zero");
+    if (b == -1) return of_integers("*", sign == "%" ? 0 : a, -1);
+    const int64_t rest = (a % b + b) % b;  // Python's: of the divisor's sign
+    made = sign == "%" ? rest : (a - rest) / b;
+  }
+  if (sign == "**") {
+    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    made = 1;
+    for (int64_t i = 0; i < b && !too_large && (made != 0 && (made != 1 || i == 0 || a == -1));
+         ++i) {
+      too_large = __builtin_mul_overflow(made, a, &made);
+      if (a == -1 && i > 1) break;
+    }
+    if (a == -1) made = b % 2 == 0 ? 1 : -1;
+  }
+  if (too_large) refuse_value("a number is too large");
+  return made;
+}
+
+Value of_floats(const std::string& sign, double a, double b) {
+  if (sign == "+") return a + b;
+  if (sign == "-") return a - b;
+  if (sign == "*") return a * b;
+  if (sign == "**") return std::pow(a, b);
+  if (b == 0) refuse_value("division by zero");
+  if (sign == "/") return a / b;
+  const double rest = std::fmod(a, b);
+  const double modulo = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  return sign == "%" ? modulo : std::floor((a - modulo) / b + 0.5);
+}
+
+}  // namespace
+
+Value called_function(TemplateRun& run, const std::string& name, const TemplateArguments& given) {
+  if (name == "raise_exception") {
+    const Value message = bound(name, given, {"message"})[0];
+    throw UserError("the chat template refuses it: " + shown(printed(message)));
+  }
+  if (name == "strftime_now")
+    return time_text(run.now(), text_of(bound(name, given, {"format"})[0]));
+  if (name == "range") return range(run, given);
+  std::vector<std::pair<Value, Value>> items;
+  if (given.positional.size() > 1) refuse_value(name + "() takes one mapping");
+  if (!given.positional.empty()) {
+    const Value& from = given.positional[0];
+    if (from.dict() != nullptr) {
+      items = from.dict()->items;
+    } else {
+      for (const Value& each : items_of(from)) {
+        const auto pair = items_of(each);
+        if (pair.size() != 2) refuse_value(name + "() takes pairs");
+        items.emplace_back(pair[0], pair[1]);
+      }
+    }
+  }
+  for (const auto& [key, value] : given.named) items.emplace_back(key, value);
+  Value dict = Value::dict(std::move(items));
+  run.spend(dict.weight());
+  if (name == "dict") return dict;
+  auto space = std::make_shared<Value::Namespace>();
+  for (const auto& [key, value] : dict.dict()->items) {
+    if (value.depth() >= kDeepestTemplateValue / 2)
+      refuse_value("a namespace within a namespace is not supported");
+    space->members[text_of(key)] = value;
+  }
+  return space;
+}
+
+Value called_method(TemplateRun& run, const Value& self, const std::string& name,
+                    const TemplateArguments& given) {
+  if (self.is_text()) {
+    run.spend(self.weight());
+    Value made = text_method(run, *self.text(), name, given);
+    run.spend(made.is_text() ? made.weight() : 32);
+    return made;
+  }
+  if (self.dict() != nullptr) return dict_method(run, self, name, given);
+  if (self.list() != nullptr) return list_method(run, self, name, given);
+  if (name == "cycle" && !given.positional.empty())
+    return given.positional[self.loop()->at % given.positional.size()];
+  refuse_value(fmt::format("loop.{} is not supported", name));
+}
+
+Value attribute(TemplateRun&, const Value& value, const std::string& name) {
+  if (const auto* space = value.name_space()) {
+    const auto found = space->members.find(name);
+    return found == space->members.end() ? Value() : found->second;
+  }
+  if (value.loop() != nullptr) return loop_member(value, name);
+  if (value.is_text() && is_in(kTextMethods, name)) return method(value, name);
+  if (value.list() != nullptr && is_in(kListMethods, name)) return method(value, name);
+  if (value.dict() == nullptr) return {};
+  if (is_in(kDictMethods, name)) return method(value, name);
+  const Value* found = value.dict()->find(name);
+  return found == nullptr ? Value() : *found;
+}
+
+Value element(TemplateRun& run, const Value& value, const Value& key) {
+  if (value.dict() != nullptr && (key.is_text() || key.is_number() || key.is_none())) {
+    if (const Value* found = value.dict()->find(key)) return *found;
+  }
+  if (key.is_text()) return attribute(run, value, *key.text());
+  if (!key.is_integer() || (value.list() == nullptr && !value.is_text())) return {};
+  if (value.is_text()) run.spend(value.weight() * 8);
+  const auto letters =
+      value.is_text() ? characters(*value.text()) : std::vector<std::string_view>{};
+  const auto size = value.is_text() ? std::ssize(letters) : std::ssize(value.list()->items);
+  const int64_t index = key.integer() < 0 ? key.integer() + size : key.integer();
+  if (index < 0 || index >= size) return {};
+  const auto at = static_cast<std::size_t>(index);
+  return value.is_text() ? Value(letters[at]) : value.list()->items[at];
+}
+
+Value sliced(TemplateRun& run, const Value& whole, const Value& first, const Value& last,
+             const Value& step) {
+  if (whole.list() == nullptr && !whole.is_text()) {
+    if (whole.is_undefined()) refuse_value("an undefined value has no elements");
+    return {};
+  }
+  run.spend(whole.is_text() ? whole.weight() * 16 : whole.list()->items.size() * 32);
+  const auto letters =
+      whole.is_text() ? characters(*whole.text()) : std::vector<std::string_view>{};
+  const auto size = whole.is_text() ? std::ssize(letters) : std::ssize(whole.list()->items);
+  const int64_t stride = integer_of(step, 1);
+  if (stride == 0) refuse_value("slice step cannot be zero");
+  const int64_t lowest = stride > 0 ? 0 : -1;
+  const int64_t highest = stride > 0 ? size : size - 1;
+  const auto limit = [&](const Value& given, int64_t otherwise) {
+    if (given.is_none()) return otherwise;
+    const int64_t index = integer_of(given, 0);
+    return std::clamp(index < 0 ? index + size : index, lowest, highest);
+  };
+  const int64_t end = limit(last, stride > 0 ? size : -1);
+  TemplateValues part;
+  std::string text;
+  for (int64_t at = limit(first, stride > 0 ? 0 : size - 1); stride > 0 ? at < end : at > end;) {
+    const auto index = static_cast<std::size_t>(at);
+    if (whole.is_text())
+      text += letters[index];
+    else
+      part.push_back(whole.list()->items[index]);
+    if (__builtin_add_overflow(at, stride, &at)) break;
+  }
+  if (whole.is_text()) return text;
+  return Value::list(std::move(part), whole.list()->tuple);
+}
+
+Value binary(TemplateRun& run, const std::string& sign, const Value& left, const Value& right) {
+  if (sign == "~") {
+    run.spend(left.weight() + right.weight());
+    return printed(left) + printed(right);
+  }
+  if (left.is_number() && right.is_number()) {
+    const bool fractions = sign == "/" || left.is_float() || right.is_float();
+    return fractions ? of_floats(sign, left.number(), right.number())
+                     : of_integers(sign, left.integer(), right.integer());
+  }
+  if (sign == "+" && left.is_text() && right.is_text()) {
+    run.spend(left.weight() + right.weight());
+    return *left.text() + *right.text();
+  }
+  if (sign == "+" && left.list() != nullptr && right.list() != nullptr &&
+      left.list()->tuple == right.list()->tuple) {
+    run.spend(left.weight() + right.weight());
+    TemplateValues both = left.list()->items;
+    both.insert(both.end(), right.list()->items.begin(), right.list()->items.end());
+    return Value::list(std::move(both), left.list()->tuple);
+  }
+  if (sign == "*" && right.is_integer() && (left.is_text() || left.list() != nullptr))
+    return repeated(run, left, right.integer());
+  if (sign == "*" && left.is_integer() && (right.is_text() || right.list() != nullptr))
+    return repeated(run, right, left.integer());
+  if (sign == "%" && left.is_text()) {
+    const bool several = right.list() != nullptr && right.list()->tuple;
+    return percent_formatted(run, *left.text(),
+                             several ? right.list()->items : TemplateValues{right});
+  }
+  refuse_operands(sign, left, right);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,140 @@
+// Python's texts: cases, white space, replacements.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "trainer/data/chat/template_builtins.h"
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/letter_case.h"
+#include "trainer/tokenizer/word_splitter.h"
+
+namespace ddp::train {
+namespace {
+
+using Value = TemplateValue;
+
+/// str.strip() of Python: Unicode's white space and four control characters.
+std::string_view stripped_of_space(std::string_view whole, bool left, bool right) {
+  constexpr std::string_view kSeparators = "\x1c\x1d\x1e\x1f";
+  const auto is_separator = [&](char c) { return kSeparators.find(c) != std::string_view::npos; };
+  for (bool changed = left; changed && !whole.empty();) {
+    const std::size_t bytes = is_separator(whole.front()) ? 1 : spaces_after(whole);
+    whole.remove_prefix(bytes);
+    changed = bytes > 0;
+  }
+  for (bool changed = right; changed && !whole.empty();) {
+    const std::size_t bytes =
+        is_separator(whole.back()) ? 1 : whole.size() - spaces_before(whole, whole.size());
+    whole.remove_suffix(bytes);
+    changed = bytes > 0;
+  }
+  return whole;
+}
+
+}  // namespace
+
+std::string capitalized_text(const std::string& text) {
+  if (text.empty()) return text;
+  const std::string_view first = characters(text).front();
+  return capitalized(std::string(first)) + in_case(text.substr(first.size()), false);
+}
+
+std::string stripped(const std::string& text, const Value& given, bool left, bool right) {
+  if (given.is_undefined() || given.is_none())
+    return std::string(stripped_of_space(text, left, right));
+  const auto listed = characters(text_of(given));
+  const std::set<std::string_view> unwanted(listed.begin(), listed.end());
+  const auto all = characters(text);
+  const auto is_unwanted = [&](std::string_view each) { return unwanted.contains(each); };
+  auto begin = all.begin(), end = all.end();
+  while (left && begin != end && is_unwanted(*begin)) ++begin;
+  while (right && begin != end && is_unwanted(*(end - 1))) --end;
+  return begin == end ? "" : std::string(begin->data(), (end - 1)->data() + (end - 1)->size());
+}
+
+std::string replaced(TemplateRun& run, const std::string& text, const std::string& from,
+                     const std::string& to, int64_t count) {
+  std::string out;
+  std::size_t at = 0;
+  const auto add = [&](std::string_view part) {
+    run.spend(part.size());
+    out += part;
+  };
+  if (from.empty()) {  // around each character
+    for (const std::string_view each : characters(text)) {
+      if (count-- != 0)
+        add(to);
+      else
+        ++count;
+      add(each);
+    }
+    if (count != 0) add(to);
+    return out;
+  }
+  for (std::size_t next = text.find(from); next != std::string::npos && count-- != 0;
+       next = text.find(from, at)) {
+    add(std::string_view(text).substr(at, next - at));
+    add(to);
+    at = next + from.size();
+  }
+  add(std::string_view(text).substr(at));
+  return out;
+}
+
+std::string percent_formatted(TemplateRun& run, const std::string& format,
+                              const TemplateValues& values) {
+  std::string out;
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%') {
+      out += format[at];
+      continue;
+    }
+    const char kind = at + 1 < format.size() ? format[++at] : '\0';
+    if (kind == '%') {
+      out += '%';
+      continue;
+    }
+    if (kind != 's' && kind != 'd' && kind != 'r')
+      refuse_value(fmt::format("the format '%{:.1}' is not supported", std::string(1, kind)));
+    if (next == values.size()) refuse_value("not enough arguments for format string");
+    const Value& value = values[next++];
+    run.spend(value.weight());
+    if (kind == 'd' && !value.is_integer()) refuse_value("%d is of whole numbers only");
+    out += kind == 's'   ? printed(value)
+           : kind == 'd' ? std::to_string(value.integer())
+                         : represented(value);
+  }
+  if (next < values.size()) refuse_value("not all arguments converted during string formatting");
+  return out;
+}
+
+TemplateValues bound(const std::string& callee, const TemplateArguments& arguments,
+                     std::initializer_list<std::string_view> parameters) {
+  TemplateValues values(parameters.size());
+  if (arguments.positional.size() > parameters.size())
+    refuse_value(fmt::format("{} takes at most {} arguments", callee, parameters.size()));
+  std::copy(arguments.positional.begin(), arguments.positional.end(), values.begin());
+  for (const auto& [name, value] : arguments.named) {
+    const auto* found = std::find(parameters.begin(), parameters.end(), name);
+    if (found == parameters.end())
+      refuse_value(fmt::format("{} has no argument '{:.80}'", callee, name));
+    values[static_cast<std::size_t>(found - parameters.begin())] = value;
+  }
+  return values;
+}
+
+const std::string& text_of(const Value& value) {
+  if (!value.is_text()) refuse_value(fmt::format("a text is expected, not {}", value.type_name()));
+  return *value.text();
+}
+
+int64_t integer_of(const Value& value, int64_t otherwise) {
+  if (value.is_undefined() || value.is_none()) return otherwise;
+  if (!value.is_integer())
+    refuse_value(fmt::format("an integer is expected, not {}", value.type_name()));
+  return value.integer();
+}
+
+}  // namespace ddp::train
