@@ -136,6 +136,11 @@ class ChatData : public CausalData {
   using Conversations = std::vector<Conversation>;
 
   ChatEncoder make_encoder(const ChatOrigin& origin) const;
+  /// What becomes of an unusable line: it is noted, or empty: the run stops.
+  OnBadLine on_bad() const {
+    if (config_.data.on_bad_sample == OnBadSample::kStop) return {};
+    return [this](const std::string& what) { left_out_.push_back(what); };
+  }
   Conversations read(const std::string& key, const std::string& path) const;
   ChatSamples samples_of(const std::string& key, std::span<const Conversation> chats) const;
   ChatSamples samples_to_evaluate(const std::string& key, const std::string& path) const;
@@ -161,6 +166,7 @@ class ChatData : public CausalData {
   std::vector<ChatSamples> parts_;                    // one for each source
   std::unique_ptr<MixedSamples<ChatSamples>> mixed_;  // of data_config.sources
   ChatSamples evaluation_;
+  mutable std::vector<std::string> left_out_;  // lines, with on_bad_sample=skip
 };
 
 ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
@@ -175,7 +181,7 @@ ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
 
 ChatData::Conversations ChatData::read(const std::string& key, const std::string& path) const {
   try {
-    return read_conversations(path);
+    return read_conversations(path, on_bad());
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", key, error.what()));
   }
@@ -184,7 +190,7 @@ ChatData::Conversations ChatData::read(const std::string& key, const std::string
 ChatSamples ChatData::samples_of(const std::string& key,
                                  std::span<const Conversation> chats) const {
   try {
-    return {encode_all(chats, encoder_, config_.data.loss_on), config_.data.block_size};
+    return {encode_all(chats, encoder_, config_.data.loss_on, on_bad()), config_.data.block_size};
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", key, error.what()));
   }
@@ -307,6 +313,10 @@ std::vector<std::string> ChatData::describe() const {
     const std::string part = mixed_ ? "the last of each source" : data.path;
     lines.push_back(
         describe_part("Evaluation", data.eval_path.empty() ? part : data.eval_path, evaluation_));
+  }
+  if (!left_out_.empty()) {
+    lines.push_back(fmt::format("Left out: {} unusable conversations; the first: {}",
+                                left_out_.size(), left_out_.front()));
   }
   lines.push_back(fmt::format("Chat: {} unique tokens; {} ends an assistant's turn; loss on {}",
                               tokenizer_->size(), tokenizer_->decode(encoder_.end_of_turn()),

@@ -227,6 +227,11 @@ class Dialogue {
       }
     }
     if (typed_) print("\n");
+    if (unanswered_ > 0) {
+      throw UserError(
+          fmt::format("--chat: {} of the messages could not be answered; the lines above name why",
+                      unanswered_));
+    }
   }
 
   int64_t tokens() const { return tokens_; }
@@ -245,8 +250,12 @@ class Dialogue {
     try {
       say(message);
     } catch (const UserError& error) {
-      if (!typed_) throw;
       note(error.what());
+      if (typed_) return;
+      ++unanswered_;  // those after it are answered all the same
+      if (options_.json)
+        print(nlohmann::ordered_json{{"role", kAssistantRole}, {"error", error.what()}}.dump() +
+              "\n");
     }
   }
 
@@ -282,6 +291,7 @@ class Dialogue {
   Conversing conversing_;
   bool typed_;
   int64_t tokens_ = 0;
+  int64_t unanswered_ = 0;
   Clock::duration time_{};
 };
 

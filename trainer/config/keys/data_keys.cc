@@ -56,9 +56,11 @@ std::vector<Field> data_fields() {
            "Distance between the starts of consecutive training sequences; 1: every position; "
            "auto: half of block_size, or less if an epoch would have fewer than 512 sequences."},
       {DDP_KEY(data, on_bad_sample),
-       .tasks = {TaskKind::kImageClassification, TaskKind::kTextClassification},
-       .meaning = "What to do about an unusable sample, such as a broken image or an empty text: "
-                  "skip it, log and count it; or stop the run."},
+       .tasks = {TaskKind::kCausalLm, TaskKind::kImageClassification,
+                 TaskKind::kTextClassification},
+       .meaning = "What to do about an unusable sample, such as a broken image, an empty text or a "
+                  "conversation that cannot be read: skip it, log and count it; or stop the run. "
+                  "causal_lm: with format=chat only."},
       {DDP_KEY(data, text_column), .tasks = {TaskKind::kCausalLm, TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the texts."},
       {DDP_KEY(data, label_column), .tasks = {TaskKind::kTextClassification},
