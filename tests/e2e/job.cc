@@ -152,7 +152,8 @@ Finished succeed(const ChildOptions& options) {
 }
 
 Steps steps_of(const std::string& output) {
-  static const std::regex line(R"(\| Step (\d+) \| (Train Loss .*) \| \S+ (?:tok|images)/s(.*))");
+  static const std::regex line(
+      R"(\| Step (\d+) \| (Train Loss .*) \| \S+ (?:tok|images)/s(.*) \| \d+/\d+)");
   Steps steps;
   for (const auto& text : lines_of(output)) {
     std::smatch match;

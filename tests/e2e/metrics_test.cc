@@ -125,15 +125,19 @@ std::string on_terminal(ChildOptions options) {
   return text;
 }
 
-TEST_CASE("a terminal gets a live line, but not one that it shares under a launcher") {
-  const Workspace place, other;
-  const std::string live = on_terminal(alone(place));
-  CHECK_THAT(live, Contains("\r\x1b[2KEpoch ") && Contains("/"));
-  CHECK_THAT(live, !Contains("Train Loss"));
-  CHECK(order_of_steps(log_of(place)) == range_of(1, 40));
-  const std::string plain = on_terminal(launched(other, 2));
-  CHECK_THAT(plain, !Contains("\x1b["));
-  CHECK(order_of_steps(plain) == range_of(1, 40));
+TEST_CASE("a terminal gets a live line and short lines on the setup, also under ddp-run") {
+  for (const bool launches : {false, true}) {
+    const Workspace place;
+    const std::string live = on_terminal(launches ? launched(place, 2) : alone(place));
+    INFO(live);
+    CHECK_THAT(live, Contains("\r\x1b[2KEpoch ") && Contains("/40 "));
+    CHECK_THAT(live, !Contains("Train Loss"));
+    CHECK(order_of_steps(log_of(place)) == range_of(1, 40));
+    const std::string setup = live.substr(0, live.find("Epoch"));
+    CHECK_THAT(setup, Contains("Batch: "));
+    CHECK_THAT(log_of(place), Contains(" samples, "));
+    for (const auto& line : lines_of(setup)) CHECK(line.size() <= 80);
+  }
 }
 
 TEST_CASE("a run that is to say nothing says nothing, and its log has it all") {

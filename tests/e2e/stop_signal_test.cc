@@ -1,4 +1,5 @@
 // SIGTERM and SIGINT end a run after the step, with a snapshot: no step is lost.
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -80,7 +81,7 @@ TEST_CASE("a signal in the last step still leaves the last evaluation to the nex
   succeed(alone(unbroken, until(13)));
   {
     Words overrides = until(13);
-    overrides.emplace_back(R"(trainer_config.fault_plan=["step=12 phase=optimizer kind=stop"])");
+    overrides.emplace_back(R"(trainer_config.fault_plan=["step=13 phase=optimizer kind=stop"])");
     ChildProgram job(alone(place, overrides));
     wait_until_stopped(job.pid());
     job.signal(SIGTERM);
@@ -114,6 +115,52 @@ TEST_CASE("a signal to one rank stops all of them after the same step") {
   job.wait_for("Model: ", 1, kPatience);
   const auto steps = stop_after_step_12(job, SIGTERM, worker_pid(place, 1));
   check_no_step_lost(start_two_ranks, place, steps.back());
+}
+
+TEST_CASE("a stop signal is answered at once, and the run stops after the step in which it came") {
+  const Workspace place;
+  Words overrides = kNoEnd;
+  overrides.emplace_back(R"(trainer_config.fault_plan=["step=13 phase=forward kind=stop"])");
+  ChildProgram job(alone(place, overrides));
+  wait_until_stopped(job.pid());
+  job.signal(SIGINT);
+  job.signal(SIGCONT);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK_THAT(job.out(), Contains("Signal 2: the run stops after the current step and saves; Ctrl-C "
+                                 "again ends it at once, unsaved\n"));
+  CHECK(order_of_steps(job.out()) == range_of(1, 13));
+}
+
+const Words kManyMicroBatches = {"trainer_config.grad_accumulation_steps=4",
+                                 "trainer_config.save_every_steps=100000"};
+
+/// The signal comes in a step of which each micro-batch takes 12 s.
+void stop_in_long_step(const Start& start, const Workspace& place, int step) {
+  std::vector<std::string> faults;
+  for (const int rank : {0, 1})
+    faults.push_back(
+        fmt::format("rank={} step={} phase=forward kind=slow value=12000", rank, step));
+  ChildProgram job(start(place, joined(kManyMicroBatches, {plan_of(faults)})));
+  job.wait_for(step == 1 ? "Snapshots: " : fmt::format("Step {} | Train", step - 1), 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK_THAT(job.out(), Contains(fmt::format("Step {} is abandoned", step)));
+  CHECK(order_of_steps(job.out()) == range_of(1, step - 1));
+}
+
+TEST_CASE("a step that is too long after a signal is abandoned between micro-batches, untraced") {
+  const auto& [start, step] =
+      GENERATE(std::pair<Start, int>(start_alone, 3), std::pair<Start, int>(start_two_ranks, 1));
+  const Workspace place, unbroken;
+  stop_in_long_step(start, place, step);
+  const Words further = joined(kManyMicroBatches, until(4));
+  succeed(start(unbroken, further));
+  const auto resumed = succeed(start(place, further));
+  CHECK(order_of_steps(resumed.out) == range_of(step, 4));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
 TEST_CASE("under nohup the end of the terminal does not stop a run") {

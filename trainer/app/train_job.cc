@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -85,10 +86,11 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
   if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
   if (several_nodes) check_other_nodes(!json.empty(), folder, group);
   if (!group.is_main()) return point;
-  log.info(point.meta
-               ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
-                             point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
-               : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
+  log.setup(
+      point.meta
+          ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
+                        point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
+          : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
   return point;
 }
 
@@ -152,8 +154,8 @@ void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, 
   if (config.distributed.strategy != Strategy::kAuto) return;
   const StrategyChoice choice = choose_strategy(config, task, plan, env, meta, group);
   config.distributed.strategy = choice.strategy;
-  log.info(fmt::format("distributed_config.strategy=auto: {}: {}", name_of(choice.strategy),
-                       choice.why));
+  log.setup(fmt::format("distributed_config.strategy=auto: {}: {}", name_of(choice.strategy),
+                        choice.why));
 }
 
 /// Whether every rank saves its part of the state, which all ranks have to write to one folder.
@@ -328,9 +330,7 @@ void check_offload(const DistributedConfig& config, const DevicePlan& plan) {
 
 Console console_of(ProgressStyle style) {
   const char* terminal = std::getenv("TERM");
-  // Under a launcher the terminal is not ours alone: it and other ranks write there, too.
-  const bool redraws = terminal != nullptr && std::strcmp(terminal, "dumb") != 0 &&
-                       std::getenv(launch::kRunId) == nullptr;
+  const bool redraws = terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
   switch (style) {
     case ProgressStyle::kOff:
       return Console::kQuiet;
@@ -412,7 +412,11 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   monitor.joining();
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
-  const StopSignal stop_signal;
+  const StopSignal stop_signal([&log](int signal) {
+    log.info(fmt::format(
+        "Signal {}: the run stops after the current step and saves; {} ends it at once, unsaved",
+        signal, signal == SIGINT ? "Ctrl-C again" : "another signal"));
+  });
   try {
     PeerWatch peers(group, env, [&log, &group](int silent) { leave_peers(silent, group, log); });
     if (!peers.on() && env.world_size > 1)

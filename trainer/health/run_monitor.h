@@ -57,6 +57,10 @@ class RunMonitor {
   /// The step in progress, from 1.
   void begin_step(int64_t step);
   void end_step();
+  /// Since begin_step().
+  double seconds_in_step() const {
+    return std::chrono::duration<double>(Clock::now() - step_began_).count();
+  }
   /// Rank 0 is busy and the others wait for it somewhere in the next step: until that is over every
   /// heartbeat promises `seconds` at least.
   void expect_delay(double seconds) { least_promise_ = std::max(least_promise_, seconds); }

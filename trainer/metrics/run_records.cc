@@ -92,11 +92,16 @@ void RunRecords::step_done(int64_t step, int64_t epoch, int64_t last_step) {
   progress_.epoch = epoch;
   progress_.last_step = last_step;
   progress_.memory = memory_use().resident;
-  const auto made = static_cast<double>(step - began_after_);
-  const double seconds = std::chrono::duration<double>(now - began_).count();
-  if (made > 0) progress_.seconds_left = seconds / made * static_cast<double>(last_step - step);
+  progress_.seconds_left = seconds_left(step, last_step);
   // The last column stays free: some terminals go on to the next line there.
   log_.set_live_line(progress_line(progress_, Log::live_line_width() - 1));
+}
+
+std::optional<double> RunRecords::seconds_left(int64_t step, int64_t last_step) const {
+  const auto made = static_cast<double>(step - began_after_);
+  if (made <= 0) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  return seconds / made * static_cast<double>(last_step - step);
 }
 
 }  // namespace ddp::train

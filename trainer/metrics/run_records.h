@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ class RunRecords {
   /// After each step: draws the live line anew, ten times a second at most. `epoch` from 1;
   /// `last_step`: where the run ends.
   void step_done(int64_t step, int64_t epoch, int64_t last_step);
+
+  /// Until `last_step`, at the pace of the steps made so far; nullopt before the first of them.
+  std::optional<double> seconds_left(int64_t step, int64_t last_step) const;
 
   /// Everything written so far is in the files when this returns, unless a disk blocks.
   void flush() { recorder_.flush(); }

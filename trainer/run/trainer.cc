@@ -207,9 +207,12 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   return {loss.mean.detach(), loss.targets};
 }
 
-std::vector<MicroBatchLoss> Trainer::run_micro_batches(DataLoader& loader, RunMonitor& monitor) {
+std::optional<std::vector<MicroBatchLoss>> Trainer::run_micro_batches(
+    DataLoader& loader, RunMonitor& monitor, const std::function<bool()>& gives_up) {
   std::vector<MicroBatchLoss> losses;
+  const int64_t of_every_rank = batch_plan_.of_rank(data_.size() - 1, data_.size());
   for (int64_t micro = 0; micro < own_micro_batches_; ++micro) {
+    if (gives_up && micro > 0 && micro < of_every_rank && gives_up()) return std::nullopt;
     losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
   }
@@ -222,14 +225,19 @@ std::vector<MicroBatchLoss> Trainer::run_micro_batches(DataLoader& loader, RunMo
 }
 
 StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
-                               const std::function<void()>& before_update) {
+                               const std::function<void()>& before_update,
+                               const std::function<bool()>& gives_up) {
   StepOutput output;
   optimizer_->zero_grad();
   {
     std::optional<WeightCopies::Step> shared_copies;
     if (!sync_->divides_weights())
       shared_copies.emplace(weight_copies_, sync_->weights_are_on_their_way());
-    output.losses = pipeline_ ? run_pipeline(loader, monitor) : run_micro_batches(loader, monitor);
+    auto losses =
+        pipeline_ ? run_pipeline(loader, monitor) : run_micro_batches(loader, monitor, gives_up);
+    output.abandoned = !losses;
+    if (output.abandoned) return output;
+    output.losses = std::move(*losses);
   }
   monitor.enter(Phase::kOptimizer);
   before_update();

@@ -47,6 +47,7 @@ struct StepOutput {
   torch::Tensor not_finite;  ///< 1: the gradients held NaN or Inf, there was no update.
   bool spike = false;        ///< There was no update.
   double learning_rate = 0.0;
+  bool abandoned = false;  ///< Between micro-batches: the state is as before the step.
 };
 
 /// Knows nothing of files, signals and the log; TrainingRun does.
@@ -63,9 +64,12 @@ class Trainer {
 
   /// Forward, backward, all-reduce, clip, update; no host sync unless spikes are watched for.
   /// Gradients that are not finite change nothing. `before_update` runs when the state is about to
-  /// change.
+  /// change. `gives_up` is asked between two micro-batches, as often on every rank, though not
+  /// between stages of a pipeline, and answers alike on all of them: true abandons the step. Only
+  /// the loader is changed then.
   StepOutput train_step(DataLoader& loader, RunMonitor& monitor,
-                        const std::function<void()>& before_update);
+                        const std::function<void()>& before_update,
+                        const std::function<bool()>& gives_up = {});
   /// Counts the next step as made and passes over its samples.
   void leave_out_step(DataLoader& loader);
 
@@ -172,7 +176,8 @@ class Trainer {
   void swap_averages();
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   /// All passes of a step, in one copy of the model on one rank or through the stages of one.
-  std::vector<MicroBatchLoss> run_micro_batches(DataLoader& loader, RunMonitor& monitor);
+  std::optional<std::vector<MicroBatchLoss>> run_micro_batches(
+      DataLoader& loader, RunMonitor& monitor, const std::function<bool()>& gives_up);
   class PipelinedStep;
   void make_pipeline();
   std::vector<MicroBatchLoss> run_pipeline(DataLoader& loader, RunMonitor& monitor);

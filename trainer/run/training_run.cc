@@ -135,11 +135,8 @@ void TrainingRun::train_until_end() {
 
 void TrainingRun::train_until_limit() {
   while (!finished() && stop_signal_ == 0) {
-    // The signals seen before this step began: every rank reads the same value and stops after the
-    // same step.
     const int64_t epoch = trainer_.cursor().epoch;
     const int64_t step = trainer_.step() + 1;
-    auto wished = group_.all_reduce_max_async(wishes(step));
     if (profile_.begins_with(step))
       profiling([&] {
         trainer_.sync().measure_times();
@@ -147,9 +144,11 @@ void TrainingRun::train_until_limit() {
       });
     monitor_.begin_step(step);
     profile_.begin_step(step);
-    one_step();
+    if (!one_step()) return profile_.end_step();
+    if (!wished_) tell_wishes();  // a step that was left out
     monitor_.enter(Phase::kAllReduce, "all_reduce");
-    take_wishes(wished.wait_all());
+    take_wishes(wished_->wait_all());
+    wished_.reset();
     monitor_.end_step();
     profile_.end_step();
     if (group_.is_main()) step_done();
@@ -176,25 +175,31 @@ void TrainingRun::step_done() {
   records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
                       steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch()));
   if (monitor_.times().count() != 1) return;
-  log_.info(monitor_.start_times().text());
+  log_.setup(monitor_.start_times().text());
   const std::string note = attention_note();
-  if (!note.empty()) log_.info(note);
+  if (!note.empty()) log_.setup(note);
 }
 
-void TrainingRun::one_step() {
+bool TrainingRun::one_step() {
   const int64_t step = trainer_.step() + 1;
   const DataCursor at = trainer_.cursor();
   if (trainer_.guard().leaves_out(step)) {
     trainer_.leave_out_step(*loader_);
     log_.info(fmt::format("Step {}: left out, as decided before", step));
-    return judge_last();
+    judge_last();
+    return true;
   }
   // NCCL's kernels wait on the device, and the host does wherever it reads a number.
   std::optional<CollectiveWait> waiting;
   if (trainer_.device_plan().device.is_cuda()) waiting.emplace();
-  const StepOutput output = trainer_.train_step(*loader_, monitor_, [this] {
-    if (keeper_) keeper_->before_update();
-  });
+  StepOutput output = trainer_.train_step(
+      *loader_, monitor_,
+      [this] {
+        if (keeper_) keeper_->before_update();
+        tell_wishes();
+      },
+      [this] { return gives_up_step(); });
+  if (output.abandoned) return false;
   throughput_.add(trainer_.sampler().global_batch() * trainer_.task().units_per_sample());
   before_backward_ += monitor_.seconds_before_backward();
   ++steps_since_log_;
@@ -202,7 +207,8 @@ void TrainingRun::one_step() {
   const bool first = step == first_step_ + 1;
   if (first || step % config_.trainer.log_every_steps == 0 || finished())
     log_step(output, at.epoch);
-  judge_later(output, at);
+  judge_later(std::move(output), at);
+  return true;
 }
 
 // On a GPU the flag is read when the next step has been queued: nobody waits for the device here.

@@ -58,7 +58,9 @@ class TrainingRun {
   FitResult result() const;
   void train_until_end();
   void train_until_limit();
-  void one_step();
+  /// False: the step was abandoned, as a stop signal could not wait for its end.
+  bool one_step();
+  bool gives_up_step();
   void step_done();
   void say_warnings();
   /// A step whose numbers have not been looked at yet.
@@ -95,6 +97,7 @@ class TrainingRun {
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
   /// What the ranks tell each other in each step.
   std::vector<int64_t> wishes(int64_t step);
+  void tell_wishes();
   void take_wishes(const std::vector<int64_t>& wished);
   void decide_on_shards(bool all_written, bool failed);
   void settle_shards();
@@ -143,6 +146,8 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
+  std::optional<ProcessGroup::PendingMax> wished_;  // in this step
+  bool steps_are_long_ = true;                      // or nobody knows yet; the same on all ranks
   bool snapshot_wished_ = false;     // by rank 0, before the last step; known to all that save
   bool memory_copy_wished_ = false;  // by all of them, likewise
   bool shards_pending_ = false;      // which have neither been committed nor given up

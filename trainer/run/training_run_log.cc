@@ -9,6 +9,7 @@
 #include "trainer/config/param_groups.h"
 #include "trainer/metrics/memory.h"
 #include "trainer/metrics/model_flops.h"
+#include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
@@ -86,6 +87,10 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
     if (to_host(output.not_finite).item<float>() != 0.0F)
       line += " | gradients overflowed: update skipped";
   }
+  const int64_t steps = steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch());
+  line += fmt::format(" | {}/{}", trainer_.step(), steps);
+  if (const auto left = records_->seconds_left(trainer_.step(), steps))
+    line += fmt::format(", {} left", duration_text(*left));
   log_.step(line);
   record_step(output, grad_norm, rate);
   log_skew(seconds);
@@ -181,44 +186,44 @@ void TrainingRun::log_start() const {
   const auto& c = config_.trainer;
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
-  for (const auto& line : task.describe()) log_.info(line);
+  for (const auto& line : task.describe()) log_.setup(line);
   const auto shapes = task.whole_shapes();
   for (const auto& line : group_table(resolve_param_groups(config_, shapes), shapes))
-    log_.info(line);
+    log_.setup(line);
   if (const auto& fresh = trainer_.without_state(); !fresh.empty()) {
-    log_.info(fmt::format("The snapshot has no optimizer state for {}, such as {}: it starts at 0",
-                          counted(static_cast<int64_t>(fresh.size()), "parameter tensor"),
-                          *fresh.begin()));
+    log_.setup(fmt::format("The snapshot has no optimizer state for {}, such as {}: it starts at 0",
+                           counted(static_cast<int64_t>(fresh.size()), "parameter tensor"),
+                           *fresh.begin()));
   }
-  log_.info(fmt::format(
+  log_.setup(fmt::format(
       "Batch: {} per micro-batch x {} on {} = {}, {} {} per step; {} per epoch, {} in all",
       counted(c.batch_size, "sample"), counted(trainer_.batch_plan().micro_batches, "micro-batch"),
       counted(group_.size(), "rank"), counted(sampler.global_batch(), "sample"),
       sampler.global_batch() * task.units_per_sample(), task.unit(),
       counted(sampler.steps_per_epoch(), "step"), steps_of_run(c, sampler.steps_per_epoch())));
   if (sampler.left_out() > 0) {
-    log_.info(fmt::format(
+    log_.setup(fmt::format(
         "Epochs: {} of {} samples do not fill a step and are left out, other ones in each epoch",
         sampler.left_out(), task.training().size()));
   }
-  if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
+  if (!trainer_.batch_plan().note.empty()) log_.setup(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
-  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),
-                        group_.c10d() ? group_.backend_text(plan) : "none (one process)",
-                        precision_name(c, plan.device),
-                        counted(torch::get_num_threads(), "thread")));
-  if (const auto text = trainer_.pipeline_text(); !text.empty()) log_.info("Pipeline: " + text);
+  log_.setup(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),
+                         group_.c10d() ? group_.backend_text(plan) : "none (one process)",
+                         precision_name(c, plan.device),
+                         counted(torch::get_num_threads(), "thread")));
+  if (const auto text = trainer_.pipeline_text(); !text.empty()) log_.setup("Pipeline: " + text);
   if (trainer_.holds_shards()) {
-    log_.info(fmt::format("Strategy: {}, rank 0 updates {} parameters",
-                          name_of(config_.distributed.strategy),
-                          short_number(static_cast<double>(trainer_.updated_elements()))));
+    log_.setup(fmt::format("Strategy: {}, rank 0 updates {} parameters",
+                           name_of(config_.distributed.strategy),
+                           short_number(static_cast<double>(trainer_.updated_elements()))));
   }
   if (const auto share = share_text(config_.distributed, plan); !share.empty())
-    log_.info("Virtual devices: " + share);
+    log_.setup("Virtual devices: " + share);
   if (c.tf32 && plan.device.is_cpu())
-    log_.info("trainer_config.tf32: without effect, as this run computes on the CPU");
+    log_.setup("trainer_config.tf32: without effect, as this run computes on the CPU");
   records_->write_info(facts());
-  log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
+  log_.setup(fmt::format("Snapshots: {}", c.snapshot_path));
 }
 
 RunFacts TrainingRun::facts() const {
@@ -263,9 +268,10 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
         "(trainer_config.early_stopping_patience, early_stopping_min_delta)",
         c.metric_for_best_model, *c.early_stopping_patience, c.early_stopping_min_delta));
   }
-  log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
-                                               last_loss_, trainer_.last_eval()->loss)
-                                 : fmt::format("Last train loss {:.6f}", last_loss_));
+  if (trainer_.step() > first_step_)
+    log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
+                                                 last_loss_, trainer_.last_eval()->loss)
+                                   : fmt::format("Last train loss {:.6f}", last_loss_));
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   log_.info("Memory: " + memory_text(peak_memory.host));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "trainer/run/training_run.h"
@@ -12,13 +13,27 @@ namespace ddp::train {
 namespace {
 
 /// The place of each in what is reduced by maximum in every step.
-enum Wish : std::size_t { kSignal, kSnapshot, kUnwritten, kFailedShard, kNoMemoryCopy, kWishes };
+enum Wish : std::size_t {
+  kSignal,
+  kSeconds,  // that this step has taken so far
+  kSnapshot,
+  kUnwritten,
+  kFailedShard,
+  kNoMemoryCopy,
+  kWishes
+};
+
+constexpr int64_t kLongStep = 5;  // s; to ask the other ranks after each micro-batch costs nothing
+/// A step that takes longer after a stop signal is abandoned: ddp-run, Slurm and Kubernetes leave
+/// 30 s by default, in which the state has to be saved as well.
+constexpr std::chrono::seconds kStopPatience{10};
 
 }  // namespace
 
 std::vector<int64_t> TrainingRun::wishes(int64_t step) {
   std::vector<int64_t> wishes(kWishes, 0);
   wishes[kSignal] = StopSignal::pending();
+  wishes[kSeconds] = static_cast<int64_t>(monitor_.seconds_in_step());
   if (!saves_together()) return wishes;
   // What is gathered is a copy: it is not made while the previous one is being written.
   const bool due =
@@ -33,9 +48,28 @@ std::vector<int64_t> TrainingRun::wishes(int64_t step) {
   return wishes;
 }
 
-// The values are those at the begin of the step: of a save that began after an earlier one.
+// Every rank reads the same signal and stops after the same step.
+void TrainingRun::tell_wishes() {
+  wished_ = group_.all_reduce_max_async(wishes(trainer_.step() + 1));
+}
+
+bool TrainingRun::gives_up_step() {
+  if (group_.size() > 1) {
+    if (!steps_are_long_) return false;
+    monitor_.meet(Phase::kBackward, "all_reduce");
+  }
+  const int signal = StopSignal::pending_for() < kStopPatience ? 0 : StopSignal::pending();
+  stop_signal_ = static_cast<int>(group_.all_reduce_max_async(signal).wait());
+  if (stop_signal_ == 0) return false;
+  log_.info(fmt::format("Step {} is abandoned: it would not end in time after signal {}",
+                        trainer_.step() + 1, stop_signal_));
+  return true;
+}
+
+// The values are those before the update: of a save that began after an earlier one.
 void TrainingRun::take_wishes(const std::vector<int64_t>& wished) {
   stop_signal_ = static_cast<int>(wished[kSignal]);
+  steps_are_long_ = wished[kSeconds] >= kLongStep;
   snapshot_wished_ = wished[kSnapshot] != 0;
   memory_copy_wished_ = sharded_ && wished[kNoMemoryCopy] == 0;
   if (shards_pending_) decide_on_shards(wished[kUnwritten] == 0, wished[kFailedShard] != 0);

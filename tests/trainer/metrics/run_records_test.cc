@@ -140,6 +140,20 @@ TEST_CASE("on a terminal the live line tells of the steps, and the log file has 
              Contains("Step 20 | Train Loss 2.5\n") && Contains("Eval Loss 2.25\n"));
 }
 
+TEST_CASE("on a terminal a line on the setup is cut to its width, and the log file has all of it") {
+  const test::TempFolder folder;
+  TerminalAsOutput terminal;  // of 60 columns
+  const std::string full(200, 'x');
+  {
+    Log log(true, folder / "main.log", LogLevel::kInfo, Console::kLive);
+    log.setup(full);
+    CHECK(terminal.until("...\r\n") == std::string(56, 'x') + "...\r\n");
+    log.setup("short");
+    CHECK(terminal.until("\n") == "short\r\n");
+  }
+  CHECK_THAT(test::text_of(folder / "main.log"), Contains("[INFO] - " + full + "\n"));
+}
+
 TEST_CASE("a quiet run says nothing on standard output") {
   const test::TempFolder folder;
   TerminalAsOutput terminal;

@@ -43,4 +43,45 @@ TEST_CASE("capturing a state changes neither it nor the random numbers that foll
   CHECK(torch::equal(tensor_of(second, "generator.cpu"), seeded));
 }
 
+TEST_CASE("a step that is abandoned between micro-batches changes nothing") {
+  const Config config = test::unequal_config();  // of 6 micro-batches
+  test::UnequalTask task, other_task;
+  ProcessGroup alone;
+  Mesh mesh(alone), other_mesh(alone);
+  Trainer trainer(config, {}, mesh, task, std::nullopt, nullptr);
+  Trainer unbroken(config, {}, other_mesh, other_task, std::nullopt, nullptr);
+  RunMonitor monitor(config, alone.rank(), alone.size(), /*on_gpu=*/false);
+  auto loader = trainer.make_loader();
+  const auto other_loader = unbroken.make_loader();
+  trainer.train_step(*loader, monitor, [] {});
+  unbroken.train_step(*other_loader, monitor, [] {});
+
+  int asked = 0;
+  bool updates = false;
+  const auto step = trainer.train_step(
+      *loader, monitor, [&] { updates = true; }, [&] { return ++asked == 2; });
+  CHECK(step.abandoned);
+  CHECK(asked == 2);
+  CHECK_FALSE(updates);
+  CHECK(trainer.step() == 1);
+  const auto check_same_state = [&] {
+    const TrainingState state = trainer.capture();
+    CHECK(state.tensors.size() == unbroken.capture().tensors.size());
+    for (const auto& [name, tensor] : unbroken.capture().tensors) {
+      INFO(name);
+      CHECK(torch::equal(tensor_of(state, name), tensor));
+    }
+    CHECK(state.meta.cursor == unbroken.capture().meta.cursor);
+  };
+  check_same_state();
+
+  loader = trainer.make_loader();
+  CHECK_FALSE(trainer
+                  .train_step(
+                      *loader, monitor, [] {}, [] { return false; })
+                  .abandoned);
+  unbroken.train_step(*other_loader, monitor, [] {});
+  check_same_state();
+}
+
 }  // namespace ddp::train

@@ -78,8 +78,8 @@ std::vector<Field> logging_fields() {
       {DDP_KEY(logging, tensorboard), .null_means = NullMeans::kOff,
        .meaning = "Write TensorBoard event files to the folder tensorboard in hydra.run.dir."},
       {DDP_KEY(logging, progress),
-       .meaning = "auto: on a terminal, one line that is redrawn; in a pipe or under a launcher, a "
-                  "line every log_every_steps; plain: always such lines; off: warnings and errors "
+       .meaning = "auto: on a terminal, one line that is redrawn; elsewhere a line every "
+                  "log_every_steps; plain: always such lines; off: warnings and errors "
                   "only. The log file always has all lines."},
       {DDP_KEY(logging, histogram_every_steps), .range = kStepCount, .unit = "steps",
        .meaning = "Steps between histograms of parameters and gradients in the event files."},

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -30,6 +31,18 @@ int open_log(const std::string& file) {
                                 std::strerror(errno)));
   }
   return fd;
+}
+
+/// Of UTF-8: no character is split, and each counts as one column.
+std::string cut(std::string_view text, int columns) {
+  constexpr std::string_view kMore = "...";
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  if (std::count_if(text.begin(), text.end(), begins) <= columns) return std::string(text);
+  std::size_t end = 0;
+  for (int left = columns - static_cast<int>(kMore.size()); end < text.size(); ++end) {
+    if (begins(text[end]) && --left < 0) break;
+  }
+  return std::string(text.substr(0, end)).append(kMore);
 }
 
 }  // namespace
@@ -68,6 +81,12 @@ void Log::write(LogLevel level, std::string_view text) {
   const bool trouble = level >= LogLevel::kWarning;
   if (!trouble && sinks_->style == Console::kQuiet) return;
   sinks_->console->write(trouble ? STDERR_FILENO : STDOUT_FILENO, line);
+}
+
+void Log::setup(std::string_view text) {
+  step(text);
+  if (has_live_line() && LogLevel::kInfo >= sinks_->lowest)
+    sinks_->console->write(STDOUT_FILENO, cut(text, live_line_width() - 1) + "\n");
 }
 
 void Log::step(std::string_view text) {

@@ -38,6 +38,9 @@ class Log {
   /// INFO and DEBUG go to stdout, WARNING and ERROR to stderr; all of it also to the file.
   void write(LogLevel level, std::string_view text);
 
+  /// INFO about how a run is set up: where there is a live line, cut to the terminal's width,
+  /// without a time; the file has all of it.
+  void setup(std::string_view text);
   /// INFO about a single step: where a live line tells it, for the file alone.
   void step(std::string_view text);
   bool has_live_line() const;

@@ -1,5 +1,6 @@
 #include "trainer/runtime/process/stop_signal.h"
 
+#include <semaphore.h>
 #include <time.h>
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "launcher/worker_contract.h"
 
@@ -18,6 +20,7 @@ std::atomic<int> pending_signal{0};
 std::atomic<int64_t> first_signal_at{0};  // ms
 std::atomic<bool> has_launcher{false};
 std::atomic<bool> report_wanted{false};
+sem_t changed;  // posted by the handler, at the first signal, and by the destructor
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 // clock_gettime() may be called from a handler.
@@ -39,7 +42,10 @@ void on_signal(int signal) {
   int64_t unset = 0;
   first_signal_at.compare_exchange_strong(unset, now_in_ms());
   int none = 0;
-  if (pending_signal.compare_exchange_strong(none, signal)) return;
+  if (pending_signal.compare_exchange_strong(none, signal)) {
+    ::sem_post(&changed);  // may be called from a handler
+    return;
+  }
   if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for(signal)) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
@@ -59,7 +65,15 @@ void set_handler(int signal, void (*handler)(int)) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(std::function<void(int)> on_first) {
+  ::sem_init(&changed, /*pshared=*/0, 0);
+  if (on_first && pending() == 0) {
+    teller_ = std::thread([on_first = std::move(on_first)] {
+      while (::sem_wait(&changed) != 0) {  // EINTR
+      }
+      if (pending() != 0) on_first(pending());
+    });
+  }
   has_launcher = std::getenv(launch::kLocalRank) != nullptr;
   for (const int signal : kSignals) set_handler(signal, on_signal);
   set_handler(SIGUSR2, on_report_signal);
@@ -68,11 +82,17 @@ StopSignal::StopSignal() {
 // The second of two that are one may come while the process ends, and a wish for a report any time:
 // neither may kill a run that has saved.
 StopSignal::~StopSignal() {
+  ::sem_post(&changed);
+  if (teller_.joinable()) teller_.join();
   if (pending() != 0) return;
   for (const int signal : kSignals) set_handler(signal, SIG_DFL);
 }
 
 int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }
+
+std::chrono::milliseconds StopSignal::pending_for() {
+  return std::chrono::milliseconds(pending() == 0 ? 0 : now_in_ms() - first_signal_at.load());
+}
 
 bool StopSignal::take_report_wish() { return report_wanted.exchange(false); }
 

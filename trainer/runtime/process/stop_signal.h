@@ -1,22 +1,33 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 (sent by schedulers before preemption) request a save and
-// stop at the next step. A second one ends the process at once, unless it is the same signal within
-// 2 s (Ctrl-C without a launcher: 100 ms), a duplicate. SIGUSR2 requests a status report.
+// stop after the current step. A second one ends the process at once, unless it is the same signal
+// within 2 s (Ctrl-C without a launcher: 100 ms), a duplicate. SIGUSR2 requests a status report.
 #pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
 
 namespace ddp::train {
 
 /// Installs the handlers for its lifetime. A SIGHUP ignored at startup (nohup) stays ignored.
 class StopSignal {
  public:
-  StopSignal();
+  /// `on_first`: called with the first signal's number, at once, on a thread of its own; it may be
+  /// empty. One object at a time may have one.
+  explicit StopSignal(std::function<void(int)> on_first = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
   /// Number of the signal that arrived, 0 while there was none.
   static int pending();
+  /// How long ago it arrived; 0 while there was none.
+  static std::chrono::milliseconds pending_for();
   /// Whether SIGUSR2 has arrived since the last call.
   static bool take_report_wish();
+
+ private:
+  std::thread teller_;
 };
 
 }  // namespace ddp::train
