@@ -6,6 +6,7 @@
 
 #include "trainer/model/attention.h"
 #include "trainer/model/bert_cost.h"
+#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -61,7 +62,9 @@ torch::Tensor BertSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
   const auto in_heads = [&](nn::Linear& linear) {
-    return linear(x_BTC).view({B, T, n_head_, C / n_head_}).transpose(1, 2);
+    return linear_layer(x_BTC, linear->weight, linear->bias)
+        .view({B, T, n_head_, C / n_head_})
+        .transpose(1, 2);
   };
   const auto mask = seen_B11T.defined() ? std::optional(seen_B11T) : std::nullopt;
   const auto y_BHTD = attention(in_heads(query), in_heads(key), in_heads(value), mask,
@@ -77,7 +80,7 @@ BertOutputImpl::BertOutputImpl(const BertConfig& config, int64_t inputs) {
 
 torch::Tensor BertOutputImpl::forward(const torch::Tensor& x_BTI,
                                       const torch::Tensor& residual_BTC) {
-  return norm(dropout(dense(x_BTI)) + residual_BTC);
+  return norm(dropout(linear_layer(x_BTI, dense->weight, dense->bias)) + residual_BTC);
 }
 
 BertLayerImpl::BertLayerImpl(const BertConfig& config)
@@ -94,7 +97,8 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config)
 torch::Tensor BertLayerImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
     const auto attended_BTC = attention_output(self(x, seen_B11T), x);
-    return output(at::gelu(intermediate(attended_BTC)), attended_BTC);
+    const auto inner_BTI = linear_layer(attended_BTC, intermediate->weight, intermediate->bias);
+    return output(at::gelu(inner_BTI), attended_BTC);
   });
 }
 
@@ -155,8 +159,9 @@ BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab
 }
 
 torch::Tensor BertForMaskedLmImpl::predict(const torch::Tensor& x_XC) {
-  return torch::linear(transform_norm(at::gelu(transform(x_XC))),
-                       bert->embeddings->word_embeddings->weight, decoder_bias_V);
+  return torch::linear(
+      transform_norm(at::gelu(linear_layer(x_XC, transform->weight, transform->bias))),
+      bert->embeddings->word_embeddings->weight, decoder_bias_V);
 }
 
 torch::Tensor BertForMaskedLmImpl::forward(const torch::Tensor& idx_BT,

@@ -90,14 +90,15 @@ torch::Tensor weight_gradient(const torch::Tensor& weight, const torch::Tensor& 
   return {};
 }
 
+// at::linear, which adds the bias in the product's epilogue: nn::functional::linear adds it to the
+// result of three dimensions in a second pass, under autocast with a conversion of each element.
 torch::Tensor linear_layer(const torch::Tensor& x, const torch::Tensor& weight,
                            const torch::Tensor& bias) {
-  using torch::nn::functional::linear;
   const bool left = WeightGradStore::current() != nullptr && at::GradMode::is_enabled() &&
                     weight.is_leaf() && weight.requires_grad();
-  if (!left) return linear(x, weight, bias);
+  if (!left) return at::linear(x, weight, bias);
   const auto computed = as_computed(x);
-  return OfWeight::apply(linear(computed, weight.detach(), bias), weight, computed);
+  return OfWeight::apply(at::linear(computed, weight.detach(), bias), weight, computed);
 }
 
 }  // namespace ddp::train

@@ -62,7 +62,7 @@ class WeightGradStore {
 torch::Tensor weight_gradient(const torch::Tensor& weight, const torch::Tensor& dy,
                               const torch::Tensor& x, WeightGradient::Product product);
 
-/// torch::nn::functional::linear(x, weight, bias); `bias` may be undefined. With a store the same
+/// x weight^T + bias; `bias` may be undefined. With a store the same
 /// numbers, by a product whose backward function asks weight_gradient().
 torch::Tensor linear_layer(const torch::Tensor& x, const torch::Tensor& weight,
                            const torch::Tensor& bias = {});

@@ -75,6 +75,13 @@ TEST_CASE("a logit that is not a number makes the GPU's loss and gradient NaN") 
   CHECK(gradient.isnan().any().item<bool>());
 }
 
+TEST_CASE("a target that is no class makes the GPU's loss NaN") {
+  const auto logits = torch::zeros({1, 16}, torch::kBFloat16);
+  const auto [losses, gradient] =
+      by_kernel(logits, torch::full({1}, 12, torch::kInt64), /*classes=*/12, 8);
+  CHECK(std::isnan(losses.item<float>()));
+}
+
 TEST_CASE("the GPU rounds floats to bfloat16 as torch does") {
   const auto floats = torch::cat(
       {torch::randn({100'000}), torch::randn({1000}) * 1e38, torch::randn({1000}) * 1e-39,

@@ -5,7 +5,7 @@
 // A block's size is any power of two. bfloat16 numbers are handled as their 16 bits, the upper half of a float's.
 
 #ifdef __CUDACC_RTC__
-#define DDP_SHARED(type, name) extern __shared__ type name[]
+#define DDP_SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
@@ -42,6 +42,15 @@ static __device__ Exponentials join(Exponentials a, Exponentials b) {
   return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
 }
 
+// Of the first `count` of eight logits; a constant count keeps them in registers.
+static __device__ Exponentials exponentials(const Eight& eight, int count) {
+  Exponentials result = {-INFINITY, 0.0f};
+  for (int k = 0; k < count; ++k) result.largest = fmaxf(result.largest, to_float(eight.at[k]));
+  const float base = result.largest == -INFINITY ? 0.0f : result.largest;
+  for (int k = 0; k < count; ++k) result.sum += expf(to_float(eight.at[k]) - base);
+  return result;
+}
+
 // Over all threads of the block, in an order that depends on its size alone. On all threads.
 static __device__ Exponentials join_across_block(Exponentials own, Exponentials* shared) {
   shared[threadIdx.x] = own;
@@ -56,7 +65,7 @@ static __device__ Exponentials join_across_block(Exponentials own, Exponentials*
 // The cross-entropy of one row of logits per block, and its gradient in their place: one read and one write of device memory
 // where a row fits into the cache. After A. Karpathy's llm.c (fused_classifier.cuh).
 //   logits  bfloat16 [N, stride], stride a multiple of 8; the first `classes` of a row count, the others' gradient is 0
-//   targets int64 [N]; negative: the row does not count, its loss and gradient are 0
+//   targets int64 [N]; negative: the row does not count, its loss and gradient are 0; `classes` or more: its loss is NaN
 //   losses  float [N]
 extern "C" __global__ void __launch_bounds__(1024)
     ddp_cross_entropy(bfloat16* logits, const long long* targets, float* losses, long long classes, long long stride) {
@@ -70,15 +79,13 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (target >= 0) {
     for (long long i = first; i < classes; i += step) {
       const Eight eight = *reinterpret_cast<const Eight*>(row + i);
-      const int count = classes - i < 8 ? static_cast<int>(classes - i) : 8;
-      Exponentials these = {-INFINITY, 0.0f};
-      for (int k = 0; k < count; ++k) these.largest = fmaxf(these.largest, to_float(eight.at[k]));
-      const float base = these.largest == -INFINITY ? 0.0f : these.largest;
-      for (int k = 0; k < count; ++k) these.sum += expf(to_float(eight.at[k]) - base);
+      const Exponentials these =
+          i + 8 <= classes ? exponentials(eight, 8) : exponentials(eight, static_cast<int>(classes - i));
       own = join(own, these);
     }
   }
-  const float of_target = target >= 0 ? to_float(row[target]) : 0.0f;  // before it is overwritten
+  float of_target = 0.0f;  // before it is overwritten
+  if (target >= 0) of_target = target < classes ? to_float(row[target]) : INFINITY - INFINITY;
   const Exponentials all = join_across_block(own, shared);
   const float normaliser = all.largest + logf(all.sum);
   if (threadIdx.x == 0) losses[blockIdx.x] = target >= 0 ? normaliser - of_target : 0.0f;
