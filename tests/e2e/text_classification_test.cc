@@ -189,12 +189,16 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
 
 TEST_CASE("rows that cannot be used are left out and named where that is asked for") {
   const ReviewWorkspace place;
-  place.write("gaps.csv", as_csv(some_reviews(30)) + "good,\" \"\n,the film\n");
+  place.write("gaps.csv",
+              as_csv(some_reviews(30)) + "good,\" \"\n,the film\n good,the cast\n good,so on\n");
   const auto run = succeed(alone(place, {"trainer_config.max_steps=1", "data_config.path=gaps.csv",
                                          "data_config.on_bad_sample=skip"}));
   CHECK_THAT(run.out, Contains("Left out: 2 rows: ") && Contains("its text is empty; ") &&
                           Contains("its label is empty"));
-  CHECK_THAT(run.out, Contains("texts for training 24, evaluation 6, test 0"));
+  CHECK_THAT(run.out, Contains("texts for training 25, evaluation 7, test 0"));
+  CHECK_THAT(run.out,
+             Contains("WARNING") &&
+                 Contains("the labels ' good' and 'good' differ in spaces or capitals alone"));
 }
 
 }  // namespace ddp::test

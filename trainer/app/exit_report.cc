@@ -1,5 +1,6 @@
 #include "trainer/app/exit_report.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -10,10 +11,13 @@
 #include <string>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/out_of_memory.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/error_file.h"
+#include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/runtime/log/line_writer.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -37,7 +41,8 @@ void let_rank_0_speak() {
 
 // A mistake in the configuration is the same on every rank: the first rank of a node says it once.
 // A failure of the run is one rank's own.
-int report(const std::string& message, int exit_code, bool same_on_every_rank) {
+int report(const std::string& whole_message, int exit_code, bool same_on_every_rank) {
+  const std::string message = bounded_message(whole_message);
   write_error_file(message, exit_code);
   const char* local_rank = std::getenv(launch::kLocalRank);
   const char* error_file = std::getenv(launch::kErrorFile);
@@ -63,7 +68,15 @@ std::string readable(const std::string& text) {
              "), which ended first; see its error";
     }
   }
-  return text.substr(0, text.find('\n'));
+  return plain_json_error(text.substr(0, text.find('\n')));
+}
+
+// Memory is lacking wherever no one has said more about it.
+std::string readable(const std::exception& error) {
+  if (!is_out_of_memory(error)) return readable(std::string(error.what()));
+  const std::string asked = memory_asked_for(error.what());
+  return fmt::format("out of memory{}; use a smaller model or batch, or a machine with more memory",
+                     asked.empty() ? "" : fmt::format(": {} more were requested", asked));
 }
 
 std::string rank_prefix() {
@@ -85,7 +98,7 @@ int report_current_exception() noexcept {
   } catch (const RunError& error) {
     return report(error.what(), launch::kExitFailed, false);
   } catch (const std::exception& error) {
-    return report(rank_prefix() + readable(error.what()), launch::kExitFailed, false);
+    return report(rank_prefix() + readable(error), launch::kExitFailed, false);
   } catch (...) {
     return report("unknown error", launch::kExitFailed, false);
   }
@@ -99,7 +112,7 @@ std::string current_exception_text() noexcept {
   } catch (const RunError& error) {
     return error.what();
   } catch (const std::exception& error) {
-    return rank_prefix() + readable(error.what());
+    return rank_prefix() + readable(error);
   } catch (...) {
     return "unknown error";
   }

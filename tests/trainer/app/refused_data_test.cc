@@ -1,4 +1,6 @@
 // Data that cannot be trained on: one line each, before anything is trained.
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "tests/support/catch.h"
@@ -51,6 +53,49 @@ TEST_CASE("tokens that do not fit are refused in one line") {
   check_refused(in_process(alone(place, {"data_config.path=bytes"})),
                 {"has no tokenizer.json next to it"});
   CHECK_FALSE(fs::exists(place.snapshot()));
+}
+
+TEST_CASE("a table or JSON as a corpus is refused, and a column where there is no table") {
+  const Workspace place;
+  place.write("chats.jsonl", "{\"text\": \"a\"}\n");
+  place.write("TABLE.CSV", "text,label\na,b\n");
+  const auto with = [&](const Words& more) { return refusal_of(alone(place, more)); };
+  CHECK_THAT(with({"data_config.path=chats.jsonl", "data_config.text_column=nonsense"}),
+             Contains("data_config.text_column: nonsense: has no effect"));
+  CHECK_THAT(with({"data_config.path=chats.jsonl"}),
+             Contains("data_config.path: ") &&
+                 Contains("chats.jsonl: is a table or JSON, and its syntax would be trained on"));
+  CHECK_THAT(with({"data_config.eval_path=TABLE.CSV", "data_config.tokenizer=byte"}),
+             Contains("data_config.eval_path: ") && Contains("TABLE.CSV: is a table or JSON"));
+  CHECK_THAT(refusal_of(trainer(place, {"tokenize", "--input", "chats.jsonl", "--tokenizer", "byte",
+                                        "--output", "tokens"})),
+             Contains("chats.jsonl: is a table or JSON"));
+}
+
+TEST_CASE("a tokenizer in the working directory is none of the model's folder") {
+  const Workspace place;
+  place.write("tokenizer.json", "{}");
+  succeed_in_process(alone(place, {"trainer_config.max_steps=1"}));
+}
+
+TEST_CASE("a pipe, a device and a file that is too large are refused as metadata") {
+  const Workspace place;
+  fs::create_directories(place / "model");
+  const std::string config = place / "model/config.json";
+  const auto refused = [&] {
+    return refusal_of(alone(
+        place, {"gpt_config.model_type=null", "gpt_config.n_layer=null", "gpt_config.n_head=null",
+                "gpt_config.n_embd=null", "gpt_config.init_from=model"}));
+  };
+  REQUIRE(::mkfifo(config.c_str(), 0600) == 0);
+  CHECK_THAT(refused(), Contains("config.json: is a pipe or a device; give a regular file"));
+  fs::remove(config);
+  fs::create_symlink("/dev/zero", config);
+  CHECK_THAT(refused(), Contains("config.json: is a pipe or a device"));
+  fs::remove(config);
+  place.write("model/config.json", "{}");
+  fs::resize_file(config, 300'000'000);
+  CHECK_THAT(refused(), Contains("config.json: has 300 MB, more than the 17 MB"));
 }
 
 TEST_CASE("sources, sets and masks that cannot be used are refused in one line") {

@@ -277,7 +277,7 @@ class Dialogue {
                                   {"content", answer.text},
                                   {"tokens", answer.tokens},
                                   {"finish_reason", whole ? "stop" : "length"}}
-               .dump() +
+               .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
            "\n";
   }
 

@@ -21,6 +21,7 @@
 #include "trainer/model/generate.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/seed.h"
+#include "trainer/runtime/utf8.h"
 #include "trainer/snapshot/open_model.h"
 #include "trainer/tokenizer/text_stream.h"
 
@@ -52,14 +53,19 @@ std::string prompt_text(const GenerateArgs& options) {
                               path, std::strerror(errno)));
 }
 
-/// The last line end of a file is not part of a prompt.
+/// A file is without its byte order mark, and its last line end is not part of a prompt.
 std::vector<std::string> prompt_texts(const GenerateArgs& options) {
   std::string text = prompt_text(options);
+  if (options.prompt_file && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (options.prompt_file && text.ends_with('\n')) text.pop_back();
+  if (options.prompt_file && text.ends_with('\r')) text.pop_back();
   if (!options.prompt_per_line) return {text};
   std::vector<std::string> lines;
   std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(line);
+  }
   return lines;
 }
 
@@ -86,6 +92,9 @@ std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer&
       throw UserError(where +
                       " is empty; give at least one character to start from, such as --prompt ' '");
     }
+    const std::size_t bad = first_bad_byte(text);
+    if (bad != std::string::npos && tokenizer.kind() != "byte")
+      throw UserError(fmt::format("{}: {}", where, not_utf8(text, bad)));
     try {
       prompts.push_back({text, encoded_with_beginning(text, tokenizer)});
     } catch (const UserError& error) {
@@ -164,7 +173,7 @@ class Output {
                                   {"text", sample.text},
                                   {"tokens", sample.tokens},
                                   {"finish_reason", sample.stopped ? "stop" : "length"}}
-        .dump();
+        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
   const GenerateArgs& options_;

@@ -58,6 +58,11 @@ nlohmann::ordered_json prediction_json(const Prediction& prediction) {
           {"answers", std::move(answers)}};
 }
 
+/// Paths and texts of standard input may be other than UTF-8.
+std::string as_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 /// The `top` most likely answers, or of a classifier the most likely one alone.
 std::string prediction_table(const Prediction& prediction, bool classes) {
   if (classes && prediction.problem.empty())
@@ -91,7 +96,7 @@ class PredictionWriter {
       fmt::print(stderr, "warning: {}: no prediction: {}\n", place_of(prediction),
                  prediction.problem);
     }
-    if (json_lines()) return print(prediction_json(prediction).dump() + "\n");
+    if (json_lines()) return print(as_text(prediction_json(prediction), -1));
     if (options_.json) return report_["predictions"].push_back(prediction_json(prediction));
     if (file_) return file_->write(prediction);
     if (prediction.problem.empty()) print(prediction_table(prediction, classes_));
@@ -99,7 +104,7 @@ class PredictionWriter {
 
   /// Returns how many inputs had no answer.
   int64_t finish() {
-    if (options_.json && !json_lines()) print(report_.dump(2) + "\n");
+    if (options_.json && !json_lines()) print(as_text(report_, 2));
     if (file_) file_->commit();
     return problems_;
   }
