@@ -47,7 +47,8 @@ GroupMove replace_host(const GroupSituation& now) {
 GroupMove turn_away(const GroupSituation& now) {
   using enum GroupStage;
   if (now.sought == Sought::kNextHost) return {kSeeking, GroupAction::kTryAnother};
-  return {now.candidate && now.holds_endpoint ? kStanding : kSearching, GroupAction::kTryAnother};
+  return {now.candidate && now.holds_endpoint && now.may_host ? kStanding : kSearching,
+          GroupAction::kTryAnother};
 }
 
 }  // namespace

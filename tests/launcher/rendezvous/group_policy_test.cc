@@ -112,6 +112,8 @@ TEST_CASE("an agent that is not the host sends a node on, or the node tries anot
   CHECK(after({}, kGreeting, kSentOn) == GroupMove{kSearching, Action::kFollow});
   for (const GroupEvent event : {kNoHost, kSilent, kClosed}) {
     CHECK(after({}, kGreeting, event) == GroupMove{kSearching, Action::kTryAnother});
+    CHECK(after({.may_host = false, .holds_endpoint = true, .candidate = true}, kGreeting, event) ==
+          GroupMove{kSearching, Action::kTryAnother});
     CHECK(after({.holds_endpoint = true, .candidate = true}, kGreeting, event) ==
           GroupMove{kStanding, Action::kTryAnother});
     CHECK(after({.sought = Sought::kNextHost}, kGreeting, event) ==
