@@ -29,22 +29,27 @@ Schedule::Schedule(const OptimizerConfig& config, int64_t total_steps)
     : config_(config),
       end_(config.lr_schedule == LrSchedule::kWsd ? total_steps
                                                   : config.decay_steps.value_or(total_steps)) {
-  if (config.warmup_steps > 0 && config.warmup_steps >= total_steps) {
-    throw UserError(fmt::format(
-        "optimizer_config.warmup_steps: {} is not shorter than the run, which has {} optimizer "
-        "steps; warm up for fewer steps or train for longer",
-        config.warmup_steps, total_steps));
-  }
   const int64_t decay = config.decay_steps.value_or(0);
-  const bool after_warmup = config.lr_schedule == LrSchedule::kWsd
-                                ? config.warmup_steps + decay <= total_steps
-                                : decay == 0 || decay > config.warmup_steps;
-  if (decays(config.lr_schedule) && !after_warmup) {
+  const bool ends_at_step =
+      decays(config.lr_schedule) && config.lr_schedule != LrSchedule::kWsd && decay > 0;
+  if (ends_at_step && decay <= config.warmup_steps) {
     throw UserError(
-        fmt::format("optimizer_config.decay_steps: {} leaves no room for warmup_steps={} in {} "
-                    "optimizer steps; reduce one of them",
-                    decay, config.warmup_steps, total_steps));
+        fmt::format("optimizer_config.decay_steps: {} is not after warmup_steps={}; reduce the "
+                    "warmup, or decay until a later step",
+                    decay, config.warmup_steps));
   }
+}
+
+std::string Schedule::cut_text(int64_t total_steps) const {
+  const bool wsd = config_.lr_schedule == LrSchedule::kWsd;
+  const int64_t needed = config_.warmup_steps + (wsd ? config_.decay_steps.value_or(0) : 0);
+  if (needed == 0 || needed < total_steps || (needed == total_steps && wsd)) return "";
+  return fmt::format(
+      "optimizer_config.warmup_steps={}{}: the schedule does not fit into a run of {} optimizer "
+      "step{}, which cuts it short; train for longer, or reduce the warmup",
+      config_.warmup_steps,
+      wsd && config_.decay_steps ? fmt::format(", decay_steps={}", *config_.decay_steps) : "",
+      total_steps, total_steps == 1 ? "" : "s");
 }
 
 double Schedule::learning_rate(int64_t step) const {
@@ -74,8 +79,8 @@ double Schedule::learning_rate(int64_t step) const {
 // Without decay_steps the last tenth of the run decays, or what the warm-up leaves of it.
 double Schedule::warmup_stable_decay(int64_t step) const {
   constexpr int64_t kShare = 10;
-  const int64_t decay =
-      config_.decay_steps.value_or(std::min(end_ / kShare, end_ - config_.warmup_steps));
+  const int64_t room = std::max<int64_t>(0, end_ - config_.warmup_steps);
+  const int64_t decay = std::min(config_.decay_steps.value_or(end_ / kShare), room);
   const double progress = progress_between(end_ - decay, end_, step);
   return config_.min_lr + (config_.learning_rate - config_.min_lr) * (1.0 - progress);
 }
@@ -93,6 +98,7 @@ double Schedule::one_cycle(int64_t step) const {
   const double up =
       (config_.warmup_steps > 0 ? static_cast<double>(config_.warmup_steps) : kUp * total) - 1.0;
   const double at = std::min(static_cast<double>(step), total - 1.0);
+  if (up == 0.0 && at == 0.0) return peak;
   if (at <= up && up > 0.0) return first + (peak - first) * (1.0 - half_wave(at / up));
   return last + (peak - last) * half_wave((at - up) / (total - 1.0 - up));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "trainer/config/config.h"
 
@@ -12,9 +13,12 @@ namespace ddp::train {
 /// default factors; docs/training.md writes them out.
 class Schedule {
  public:
-  /// `total_steps`: optimizer steps of the whole run. Throws UserError when the warm-up or the
-  /// decay does not fit into them.
+  /// `total_steps`: optimizer steps of the whole run. A run that is shorter than the schedule, such
+  /// as a trial, ends in the middle of it. Throws UserError if the decay ends before the warm-up.
   Schedule(const OptimizerConfig& config, int64_t total_steps);
+
+  /// A warning if warm-up and decay take more than `total_steps`; else "".
+  std::string cut_text(int64_t total_steps) const;
 
   /// The learning rate of the optimizer step that follows `step` finished ones.
   double learning_rate(int64_t step) const;

@@ -123,6 +123,7 @@ class Trainer {
   int64_t step() const { return step_; }
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
+  const Schedule& schedule() const { return schedule_; }
   Task& task() const { return task_; }
   const GradScaler& scaler() const { return scaler_; }
   const BatchPlan& batch_plan() const { return batch_plan_; }

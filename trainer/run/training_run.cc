@@ -90,6 +90,7 @@ FitResult TrainingRun::fit() {
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
   run_test(/*trained=*/true);
+  check_last(result);
   return result;
 }
 
@@ -111,6 +112,16 @@ FitResult TrainingRun::result() const {
   return result;
 }
 
+// On every rank, which all have the same result.
+void TrainingRun::check_last(const FitResult& result) const {
+  if (stop_signal_ != 0 || !result.eval_loss || std::isfinite(*result.eval_loss)) return;
+  throw RunError(fmt::format(
+      "the loss of the last evaluation is {}: the run has ended, but its model is useless; lower "
+      "optimizer_config.learning_rate{}, and start over with another trainer_config.snapshot_path",
+      digits_of(*result.eval_loss),
+      trainer_.scaler().enabled() ? " or set trainer_config.amp_dtype=bfloat16" : ""));
+}
+
 FitResult TrainingRun::nothing_to_train() {
   log_.info(trainer_.early_stopping().stops()
                 ? nothing_after_early_stop_text(config_.trainer, trainer_.step())
@@ -122,6 +133,7 @@ FitResult TrainingRun::nothing_to_train() {
   save_last();
   const FitResult result = this->result();
   run_test(/*trained=*/false);
+  check_last(result);
   return result;
 }
 
@@ -267,6 +279,7 @@ StepVerdict TrainingRun::judge(const Unjudged& step) {
 }
 
 void TrainingRun::count_overflow(int64_t step) {
+  ++all_overflows_;
   if (++overflows_ < kMostOverflows) return;
   throw FinalError(fmt::format(
       "Step {}: the gradients of {} steps in a row overflowed float16, whatever the loss scale; "

@@ -55,6 +55,7 @@ class TrainingRun {
  private:
   bool finished() const;
   FitResult nothing_to_train();
+  void check_last(const FitResult& result) const;
   FitResult result() const;
   void train_until_end();
   void train_until_limit();
@@ -153,7 +154,8 @@ class TrainingRun {
   bool shards_pending_ = false;      // which have neither been committed nor given up
   std::optional<Unjudged> unjudged_;
   RollbackLimit rollback_limit_;
-  int64_t overflows_ = 0;  // in a row
+  int64_t overflows_ = 0;      // in a row
+  int64_t all_overflows_ = 0;  // of this process
   double last_loss_ = 0.0;
   double before_backward_ = 0.0;  // seconds since the last log line, this rank's
   int64_t steps_since_log_ = 0;

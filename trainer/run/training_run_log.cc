@@ -206,6 +206,8 @@ void TrainingRun::log_start() const {
         "Epochs: {} of {} samples do not fill a step and are left out, other ones in each epoch",
         sampler.left_out(), task.training().size()));
   }
+  const int64_t all_steps = steps_of_run(c, sampler.steps_per_epoch());
+  if (const auto text = trainer_.schedule().cut_text(all_steps); !text.empty()) log_.warning(text);
   if (!trainer_.batch_plan().note.empty()) log_.setup(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
   log_.setup(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),
@@ -274,6 +276,13 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
                                    : fmt::format("Last train loss {:.6f}", last_loss_));
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
+  if (const int64_t steps = trainer_.step() - first_step_; 2 * all_overflows_ > steps) {
+    log_.warning(
+        fmt::format("{} of {} updates were skipped, as their gradients overflowed float16: the "
+                    "model has hardly been trained; set trainer_config.amp_dtype=bfloat16, or "
+                    "lower optimizer_config.learning_rate",
+                    all_overflows_, counted(steps, "step")));
+  }
   log_.info("Memory: " + memory_text(peak_memory.host));
   if (!peak_memory.device.empty())
     log_.info("GPU memory: " + memory_text(peak_memory.device) + ", of tensors");
