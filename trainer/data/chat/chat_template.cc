@@ -14,7 +14,7 @@ namespace ddp::train {
 namespace {
 
 using Kind = TemplateToken::Kind;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 bool has_generation(const std::vector<TemplateToken>& tokens) {
   return std::adjacent_find(tokens.begin(), tokens.end(),
@@ -46,11 +46,11 @@ auto at_place(const std::string& place, const Work& work) {
 }
 
 /// Older names of a message's reasoning are aliases, as in transformers.
-Json with_reasoning(const Json& message) {
+OrderedJson with_reasoning(const OrderedJson& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
     if (found == message.end() || found->is_null()) continue;
-    Json aliased = Json::object({{"thinking", *found}});
+    OrderedJson aliased = OrderedJson::object({{"thinking", *found}});
     aliased.update(message);
     aliased["reasoning_content"] = *found;
     return aliased;
@@ -58,10 +58,10 @@ Json with_reasoning(const Json& message) {
   return message;
 }
 
-Json message_json(const ChatMessage& message) {
-  Json json = Json::object({{"role", message.role}, {"content", message.content}});
+OrderedJson message_json(const ChatMessage& message) {
+  OrderedJson json = OrderedJson::object({{"role", message.role}, {"content", message.content}});
   if (message.other.empty()) return json;
-  json.update(Json::parse(message.other));
+  json.update(OrderedJson::parse(message.other));
   return with_reasoning(json);
 }
 
@@ -101,7 +101,7 @@ RenderedChat ChatTemplate::render(const std::vector<ChatMessage>& messages, bool
     list.push_back(TemplateValue::from_json(message_json(message)));
   globals["messages"] = TemplateValue::list(std::move(list));
   globals["add_generation_prompt"] = answer_next;
-  globals["tools"] = tools.empty() ? nullptr : TemplateValue::from_json(Json::parse(tools));
+  globals["tools"] = tools.empty() ? nullptr : TemplateValue::from_json(OrderedJson::parse(tools));
   globals["documents"] = nullptr;
   return at_place(place_, [&] {
     TemplateRun run(std::move(globals), now_);

@@ -12,7 +12,7 @@ namespace ddp::train {
 namespace {
 
 using Value = TemplateValue;
-using Kind = TemplateNode::Kind;
+using NodeKind = TemplateNode::Kind;
 
 constexpr int64_t kMostWork = int64_t{256} << 20U;
 constexpr std::size_t kStepWork = 16;
@@ -67,7 +67,7 @@ TemplateArguments TemplateRun::arguments_of(const TemplateNode& node) {
   const std::size_t named = node.children.size() - node.names.size();
   for (std::size_t i = 1; i < node.children.size(); ++i) {
     const TemplateNode& child = *node.children[i];
-    if (child.kind == Kind::kSpread) {
+    if (child.kind == NodeKind::kSpread) {
       for (Value& each : items_of(evaluate(*child.children[0])))
         arguments.positional.push_back(std::move(each));
       continue;
@@ -85,17 +85,17 @@ TemplateArguments TemplateRun::arguments_of(const TemplateNode& node) {
 Value TemplateRun::value_of(const TemplateNode& node) {
   const auto child = [&](std::size_t i) { return evaluate(*node.children[i]); };
   switch (node.kind) {
-    case Kind::kConstant:
+    case NodeKind::kConstant:
       return node.value;
-    case Kind::kName:
+    case NodeKind::kName:
       return lookup(node.text);
-    case Kind::kList:
-    case Kind::kTuple: {
-      Value list = Value::list(operands(node), node.kind == Kind::kTuple);
+    case NodeKind::kList:
+    case NodeKind::kTuple: {
+      Value list = Value::list(operands(node), node.kind == NodeKind::kTuple);
       spend(list.weight());
       return list;
     }
-    case Kind::kDict: {
+    case NodeKind::kDict: {
       std::vector<std::pair<Value, Value>> items;
       for (std::size_t i = 0; i + 1 < node.children.size(); i += 2) {
         Value key = child(i);
@@ -105,55 +105,55 @@ Value TemplateRun::value_of(const TemplateNode& node) {
       spend(dict.weight());
       return dict;
     }
-    case Kind::kAttribute:
-    case Kind::kItem: {
+    case NodeKind::kAttribute:
+    case NodeKind::kItem: {
       const Value object = child(0);
       if (object.is_undefined()) {
         const TemplateNode& name = *node.children[0];
         refuse_value(name.text.empty() ? "an undefined value has no elements"
                                        : fmt::format("'{:.80}' is undefined", name.text));
       }
-      return node.kind == Kind::kAttribute ? attribute(*this, object, node.text)
-                                           : element(*this, object, child(1));
+      return node.kind == NodeKind::kAttribute ? attribute(*this, object, node.text)
+                                               : element(*this, object, child(1));
     }
-    case Kind::kSlice:
+    case NodeKind::kSlice:
       return slice(node);
-    case Kind::kCall: {
+    case NodeKind::kCall: {
       const Value function = child(0);
       if (function.is_undefined())
         refuse_value(
             fmt::format("'{:.80}' is not defined or not supported", node.children[0]->text));
       return call(function, arguments_of(node));
     }
-    case Kind::kFilter: {
+    case NodeKind::kFilter: {
       const Value value = child(0);
       return filtered(*this, node.text, value, arguments_of(node));
     }
-    case Kind::kTest: {
+    case NodeKind::kTest: {
       const Value value = child(0);
       return passes_test(*this, node.text, value, arguments_of(node));
     }
-    case Kind::kNot:
+    case NodeKind::kNot:
       return !child(0).is_true();
-    case Kind::kNegative:
+    case NodeKind::kNegative:
       return binary(*this, "-", 0, child(0));
-    case Kind::kPositive:
+    case NodeKind::kPositive:
       return binary(*this, "+", 0, child(0));
-    case Kind::kBinary: {
+    case NodeKind::kBinary: {
       const Value left = child(0);
       return binary(*this, node.text, left, child(1));
     }
-    case Kind::kAnd: {
+    case NodeKind::kAnd: {
       Value left = child(0);
       return left.is_true() ? child(1) : left;
     }
-    case Kind::kOr: {
+    case NodeKind::kOr: {
       Value left = child(0);
       return left.is_true() ? left : child(1);
     }
-    case Kind::kCompare:
+    case NodeKind::kCompare:
       return compare(node);
-    case Kind::kChoice:
+    case NodeKind::kChoice:
       if (child(1).is_true()) return child(0);
       return node.children[2] ? child(2) : Value();
     default:
@@ -277,50 +277,50 @@ TemplateRun::Flow TemplateRun::execute(const TemplateNode& node) {
 
 TemplateRun::Flow TemplateRun::flow_of(const TemplateNode& node) {
   switch (node.kind) {
-    case Kind::kBody:
+    case NodeKind::kBody:
       for (const auto& child : node.children) {
         if (const Flow flow = execute(*child); flow != Flow::kNext) return flow;
       }
       return Flow::kNext;
-    case Kind::kText:
+    case NodeKind::kText:
       spend(node.text.size());
       output += node.text;
       return Flow::kNext;
-    case Kind::kOutput: {
+    case NodeKind::kOutput: {
       const Value value = evaluate(*node.children[0]);
       spend(value.weight());
       output += printed(value);
       return Flow::kNext;
     }
-    case Kind::kIf:
+    case NodeKind::kIf:
       return condition(node);
-    case Kind::kFor:
+    case NodeKind::kFor:
       return loop(node);
-    case Kind::kSet:
+    case NodeKind::kSet:
       assign(*node.children[0], evaluate(*node.children[1]));
       return Flow::kNext;
-    case Kind::kSetBlock:
+    case NodeKind::kSetBlock:
       assign(*node.children[0], filtered_block(*node.children[1], *node.children[2]));
       return Flow::kNext;
-    case Kind::kFilterBlock: {
+    case NodeKind::kFilterBlock: {
       const Value value = filtered_block(*node.children[0], *node.children[1]);
       output += printed(value);
       return Flow::kNext;
     }
-    case Kind::kMacro:
+    case NodeKind::kMacro:
       scopes_.back()[node.text] = macro_value(node);
       return Flow::kNext;
-    case Kind::kCallBlock:
+    case NodeKind::kCallBlock:
       call_block(node);
       return Flow::kNext;
-    case Kind::kWith:
+    case NodeKind::kWith:
       return with(node);
-    case Kind::kGeneration:
+    case NodeKind::kGeneration:
       generation(node);
       return Flow::kNext;
-    case Kind::kBreak:
+    case NodeKind::kBreak:
       return Flow::kBreak;
-    case Kind::kContinue:
+    case NodeKind::kContinue:
       return Flow::kContinue;
     default:
       refuse_value(fmt::format("'{}' is not supported", node.text));
@@ -383,9 +383,9 @@ TemplateRun::Flow TemplateRun::with(const TemplateNode& node) {
 }
 
 void TemplateRun::assign(const TemplateNode& target, Value value) {
-  if (target.kind == Kind::kName) {
+  if (target.kind == NodeKind::kName) {
     scopes_.back()[target.text] = std::move(value);
-  } else if (target.kind == Kind::kAttribute) {
+  } else if (target.kind == NodeKind::kAttribute) {
     const Value object = lookup(target.children[0]->text);
     auto* space = object.name_space();
     if (space == nullptr)
