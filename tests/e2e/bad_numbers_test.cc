@@ -77,9 +77,9 @@ TEST_CASE("after a rollback a copy in memory of a later step is not gone on from
                         "trainer_config.max_steps=12", "trainer_config.bad_step_policy=rollback"},
                        kTwentyRestarts));
   INFO(run.out << run.err);
-  CHECK_THAT(run.out, Contains("at epoch 0, step 9"));
+  CHECK_THAT(run.out, Contains("at epoch 1, step 9"));
   CHECK_THAT(run.err, Contains("Back to the snapshot of step 5; step 10 will be left out"));
-  CHECK_THAT(run.out, Contains("at epoch 0, step 5\n") && Contains("Step 10: left out"));
+  CHECK_THAT(run.out, Contains("at epoch 1, step 5\n") && Contains("Step 10: left out"));
 }
 
 TEST_CASE("a rollback into the epoch before does not end an epoch") {

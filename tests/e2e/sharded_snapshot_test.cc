@@ -81,7 +81,7 @@ Finished run_until(const Workspace& place, const Way& way, int steps, const Word
 TEST_CASE("ranks that hold shards save them, and each file has an equal part of the state") {
   const Workspace place, one;
   const auto run = run_until(place, {3, "zero1"}, 3);
-  CHECK_THAT(run.out, Contains("Snapshot saved at epoch 0, step 3"));
+  CHECK_THAT(run.out, Contains("Snapshot saved at epoch 1, step 3"));
   CHECK(shard_files(place) == std::set<std::string>{"snapshot.pt.step-3.0-of-3",
                                                     "snapshot.pt.step-3.1-of-3",
                                                     "snapshot.pt.step-3.2-of-3"});
@@ -160,7 +160,7 @@ TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, 
           {"--max_restarts=3", "--healthy-after=0.01"}));
       CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
       CHECK_THAT(run.out,
-                 Contains(phase == "published" ? "at epoch 0, step 6" : "at epoch 0, step 3"));
+                 Contains(phase == "published" ? "at epoch 1, step 6" : "at epoch 1, step 3"));
       CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
       CHECK(shard_files(killed) == needed_shards(killed));
     }
@@ -221,7 +221,7 @@ TEST_CASE("a shard that is damaged or missing is named, and the run resumes from
                                 Contains(missing ? "is missing" : "truncated"));
     const auto run = run_until(place, {2, "zero1"}, 6);
     CHECK_THAT(run.err, Contains("damaged snapshot: ") && Contains("falling back to the previous"));
-    CHECK_THAT(run.out, Contains("at epoch 0, step 3"));
+    CHECK_THAT(run.out, Contains("at epoch 1, step 3"));
     CHECK(shards_of(place.snapshot()).size() == 2);
   }
 }

@@ -17,7 +17,7 @@ class FirstRun(RecipeTest):
             self.assertIn(line, first)
         self.assertIn("learning_rate: 0.001", key)
         self.assertRegex(killed, r"rank 1 .*killed by SIGKILL; restart 1 of 3")
-        self.assertIn("at epoch 0, step 4", killed)
+        self.assertIn("at epoch 1, step 4", killed)
         digests = set(compared.splitlines())
         self.assertEqual(len(compared.splitlines()), 2)
         self.assertEqual(len(digests), 1, compared)

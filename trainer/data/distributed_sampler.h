@@ -33,6 +33,8 @@ struct DataCursor {
   int64_t epoch = 0;
   int64_t position = 0;
   bool operator==(const DataCursor&) const = default;
+  /// The epoch in words, from 1: the one that is under way, or has just ended.
+  int64_t epoch_number() const { return position == 0 ? epoch : epoch + 1; }
 };
 
 /// Deals the samples of each epoch to global batches: all ranks' micro-batches of one optimizer

@@ -121,8 +121,7 @@ double TrainingRun::epochs_done() const {
 
 void TrainingRun::log_evaluation(const Evaluation& evaluation, bool made_before) {
   const DataCursor& cursor = trainer_.cursor();
-  const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
-  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(),
+  log_.info(fmt::format("Epoch {} | Step {} | {}", cursor.epoch_number(), trainer_.step(),
                         eval_text(evaluation.metrics)));
   // A run that was complete when it began evaluates once more.
   if (!made_before) record_evaluation("eval", evaluation);

@@ -227,7 +227,7 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
   const std::string others =
       unsaid_ > 0 ? fmt::format("; {} more since the last message", unsaid_) : "";
   log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({}, {:.2f} s{})",
-                        meta.cursor.epoch, meta.step, folder_.path(),
+                        meta.cursor.epoch_number(), meta.step, folder_.path(),
                         size_text(static_cast<double>(folder_.entries().front().bytes)),
                         seconds_from(begin), others));
   last_said_ = Clock::now();
