@@ -45,10 +45,12 @@ void RunRecords::write_info(const RunFacts& facts) {
   if (!config_.logging.jsonl) return;
   const std::string text = run_info_json(config_, facts);
   try {
-    AtomicFile file(config_.hydra.run_dir + "/" + kRunInfoFile);
+    const std::string path = config_.hydra.run_dir + "/" + kRunInfoFile;
+    remove_stale_temporaries(path);
+    AtomicFile file(path);
     file.write(text.data(), text.size());
     file.commit();
-  } catch (const RunError& error) {
+  } catch (const std::exception& error) {
     log_.warning(error.what());
   }
 }

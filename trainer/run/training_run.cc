@@ -414,14 +414,26 @@ TrainingState TrainingRun::capture() {
   return state;
 }
 
+// "" on every rank, which keeps the last snapshot, if rank 0 cannot see which names are taken.
+std::string TrainingRun::stem_for_shards(int64_t step) {
+  std::string stem;
+  try {
+    if (group_.is_main()) stem = folder_.stem_for_shards(step);
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("cannot save the snapshot of step {}: {}; training continues", step,
+                             error.what()));
+  }
+  return group_.broadcast_text(stem);
+}
+
 void TrainingRun::save(const TrainingState& state, SaveReason reason) {
   if (!state.shard) {
     if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
     return;
   }
   TrainingState named = state;
-  named.shard->stem =
-      group_.broadcast_text(group_.is_main() ? folder_.stem_for_shards(state.meta.step) : "");
+  named.shard->stem = stem_for_shards(state.meta.step);
+  if (named.shard->stem.empty()) return;
   keeper_->save(named, reason);
   saved_step_ = state.meta.step;
   shards_pending_ = true;

@@ -105,6 +105,7 @@ class TrainingRun {
   bool is_saved_everywhere();
   void save_last_shards();
   void take_sharded_snapshot(bool fixed);
+  std::string stem_for_shards(int64_t step);
   bool memory_copy_due() const;
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);

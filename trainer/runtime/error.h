@@ -1,6 +1,7 @@
 // The errors that end a run with one line and no stack trace; everything else is a bug.
 #pragma once
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -12,6 +13,14 @@ class UserError : public std::runtime_error {
  public:
   /// Control characters become escapes, as one_line() writes them.
   explicit UserError(const std::string& message);
+};
+
+/// The system refused access to `path`, for the reason `error` (an errno): whether it is there, and
+/// what it holds, is unknown. Never to be taken for a missing or a damaged file.
+class UnreadableError : public UserError {
+ public:
+  UnreadableError(const std::string& path, int error)
+      : UserError(path + ": cannot be read: " + std::strerror(error) + "; nothing was changed") {}
 };
 
 /// The same error under the name that the user gave: `key` at the start of the message becomes

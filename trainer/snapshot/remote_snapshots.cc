@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 
+#include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
@@ -52,17 +54,75 @@ std::string behind_links(fs::path path) {
 void require_snapshot(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
-  bool foreign = !begins_as_safetensors(path);
+  bool foreign = false;
   try {
-    foreign = foreign || !SafetensorsFile(path).metadata().contains("format_version");
+    foreign = !SafetensorsFile(path).metadata().contains("format_version");
   } catch (const RunError&) {
-    foreign = false;
+    foreign = !begins_as_safetensors(path);
   }
   if (foreign)
     throw UserError(path + ": not a snapshot; give the trainer_config.snapshot_path of a run");
 }
 
+constexpr std::string_view kListSuffix = ".manifest.json";
+
+/// The lists of snapshots in a folder, each for the newest of a run.
+std::vector<std::string> lists_in(const std::string& folder) {
+  auto files = files_next_to((fs::path(folder) / "*").string());
+  std::erase_if(files, [](const std::string& file) { return !file.ends_with(kListSuffix); });
+  return files;
+}
+
+/// The best snapshot of the run whose newest is `path`, if the run was to end with it, or "".
+std::string wanted_best(const std::string& path, const SnapshotMeta& meta) {
+  const auto manifest = read_manifest(path + std::string(kListSuffix));
+  const bool wanted = config_from_json(meta.config_json).trainer.load_best_model_at_end;
+  if (!wanted || !manifest || manifest->run_id != meta.run_id || manifest->best_file.empty())
+    return "";
+  return (fs::path(path).parent_path() / manifest->best_file).string();
+}
+
+std::string newest_in(const std::string& folder) {
+  const auto lists = lists_in(folder);
+  if (lists.size() == 1) return lists[0].substr(0, lists[0].size() - kListSuffix.size());
+  throw UserError(fmt::format("{}: holds the snapshots of {}; name one file", folder,
+                              counted(static_cast<int64_t>(lists.size()), "run")));
+}
+
+/// On one rank.
+void say(const std::string& text) {
+  const char* rank = std::getenv("RANK");
+  if (rank == nullptr || std::string_view(rank) == "0") fmt::print(stderr, "{}\n", text);
+}
+
+/// The snapshot that is meant by a run's folder or a file. A damaged one is for the caller to find.
+std::string chosen_snapshot(const std::string& path) {
+  const bool folder = is_run_folder(path);
+  const std::string newest = behind_links(folder ? newest_in(path) : path);
+  if (!file_exists(newest)) return newest;
+  try {
+    const SnapshotMeta meta = peek_snapshot(newest).meta;
+    const std::string best = wanted_best(newest, meta);
+    const bool differs = !best.empty() && best != newest;
+    const std::string& chosen = folder && differs ? best : newest;
+    if (folder) {
+      say(fmt::format("Using {}, the {} snapshot of its run", chosen,
+                      best.empty() ? "newest" : "best"));
+    } else if (differs) {
+      say(fmt::format("Using {}, the newest snapshot of its run; the best is {}", newest, best));
+    }
+    return chosen;
+  } catch (const RunError&) {
+    return newest;
+  }
+}
+
 }  // namespace
+
+bool is_run_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && !lists_in(path).empty();
+}
 
 std::string local_snapshot_path(const TrainerConfig& config) {
   if (!is_remote(config.snapshot_path)) return behind_links(config.snapshot_path);
@@ -73,8 +133,11 @@ std::string local_snapshot_path(const TrainerConfig& config) {
 }
 
 FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
-  if (!is_remote(path)) require_snapshot(path);
-  if (!is_remote(path)) return;
+  if (!is_remote(path)) {
+    require_snapshot(path);
+    file_ = chosen_snapshot(path);
+    return;
+  }
   const RemotePath remote = split_remote(path);
   std::string pattern = (fs::temp_directory_path() / "trainer-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)
@@ -228,8 +291,7 @@ std::vector<std::string> RemoteSnapshots::fetch_newer_than(int64_t here) {
 
 void RemoteSnapshots::fetch_newest() {
   int64_t here = -1;
-  std::error_code ignored;
-  if (fs::exists(local_.path(), ignored)) {
+  if (file_exists(local_.path())) {
     try {
       here = open_snapshot(local_.path()).meta.step;
     } catch (const RunError&) {
@@ -262,13 +324,24 @@ void RemoteSnapshots::fetch_newest() {
 void RemoteSnapshots::publish() {
   if (!mirror_ || local_.entries().empty()) return;
   std::vector<MirroredFile> files;
+  try {
+    files = files_to_send();
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("not uploaded before the next snapshot: {}", error.what()));
+    return;
+  }
+  mirror_->publish(files, {local_.manifest_path(), fmt::format("{}.manifest.json", remote_.name)});
+}
+
+std::vector<MirroredFile> RemoteSnapshots::files_to_send() const {
+  std::vector<MirroredFile> files;
   for (const auto& entry : local_.entries()) {
     // An index comes after what it names: a reader of the store never misses a shard.
     for (const auto& shard : shard_paths(local_.path_of(entry)))
       files.push_back({shard, object_name(shard)});
     files.push_back({local_.path_of(entry), older_snapshot_path(remote_.name, entry.step)});
   }
-  mirror_->publish(files, {local_.manifest_path(), fmt::format("{}.manifest.json", remote_.name)});
+  return files;
 }
 
 void RemoteSnapshots::finish(milliseconds limit, const std::function<bool()>& go_on) {

@@ -23,8 +23,13 @@ namespace ddp::train {
 /// <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
-/// A temporary local copy of `path`; for a local path the file itself. Throws RunError if the
-/// object cannot be fetched, UserError if a local file is not a snapshot.
+/// The folder of a run: it has the list of its snapshots. Throws UserError if it cannot be read.
+bool is_run_folder(const std::string& path);
+
+/// A temporary local copy of `path`; for a local path the file itself, behind links. Of a run's
+/// folder the newest snapshot, or the best where the run set load_best_model_at_end; a line
+/// on standard error names it, also if `path` is the newest and another one is the best. Throws
+/// RunError if the object cannot be fetched, UserError if a local file is not a snapshot.
 class FetchedSnapshot {
  public:
   explicit FetchedSnapshot(const std::string& path);
@@ -72,6 +77,7 @@ class RemoteSnapshots {
   bool download(const std::string& object, const std::string& file);
   void fetch_best(const std::string& best);
   std::set<std::string> removable(const std::vector<std::string>& objects) const;
+  std::vector<MirroredFile> files_to_send() const;
 
   RemotePath remote_;
   const SnapshotFolder& local_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 
 namespace ddp::train {
 namespace {
@@ -56,11 +57,6 @@ int64_t run_from(const Box& box, const std::vector<int64_t>& at,
 
 std::string in_folder_of(const std::string& path, const std::string& file) {
   return (fs::path(path).parent_path() / file).string();
-}
-
-bool is_missing(const std::string& path) {
-  std::error_code ignored;
-  return !fs::exists(path, ignored);
 }
 
 }  // namespace
@@ -125,13 +121,15 @@ void SavedTensors::open_shards() const {
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   for (const auto& entry : shards_) {
     const std::string path = in_folder_of(path_, entry.file);
-    if (is_missing(path)) {
+    if (!file_exists(path)) {
       throw RunError(fmt::format(
           "{}: its shard {} is missing; a snapshot of {} shards needs all of them next to it",
           path_, path, shards_.size()));
     }
-    std::error_code ignored;
-    if (const auto bytes = fs::file_size(path, ignored); bytes != entry.bytes) {
+    std::error_code error;
+    const auto bytes = fs::file_size(path, error);
+    if (error) throw UnreadableError(path, error.value());
+    if (bytes != entry.bytes) {
       throw RunError(
           fmt::format("{}: its shard {} has {} bytes instead of {}: truncated or damaged", path_,
                       path, bytes, entry.bytes));
@@ -187,8 +185,7 @@ void SavedTensors::read(const LogicalTensor& tensor, std::size_t first, std::siz
 }
 
 void SavedTensors::verify_checksum() const {
-  if (shards_.empty()) return front_->verify_checksum();
-  front_->verify_header();
+  front_->verify_checksum();
   open_shards();
   for (const auto& file : files_) file->verify_checksum();
 }

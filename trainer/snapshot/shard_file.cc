@@ -139,15 +139,11 @@ std::vector<ShardEntry> shards_from_json(const std::string& json, const std::str
 
 std::vector<std::string> shard_paths(const std::string& snapshot) {
   std::vector<std::string> paths;
-  try {
-    const SafetensorsFile file(snapshot);
-    const auto found = file.metadata().find(kShardsKey);
-    if (found == file.metadata().end()) return paths;
-    for (const auto& shard : shards_from_json(found->second, snapshot))
-      paths.push_back((fs::path(snapshot).parent_path() / shard.file).string());
-  } catch (const std::exception&) {
-    paths.clear();
-  }
+  const SafetensorsFile file(snapshot);
+  const auto found = file.metadata().find(kShardsKey);
+  if (found == file.metadata().end()) return paths;
+  for (const auto& shard : shards_from_json(found->second, snapshot))
+    paths.push_back((fs::path(snapshot).parent_path() / shard.file).string());
   return paths;
 }
 

@@ -65,7 +65,8 @@ std::string shards_json(const std::vector<ShardEntry>& shards);
 /// Throws RunError naming `path`, also for a name that leads out of the folder.
 std::vector<ShardEntry> shards_from_json(const std::string& json, const std::string& path);
 
-/// The shards that an index names, as paths; none for a single or an unreadable file.
+/// The shards that an index names, as paths; none for a single file. Throws UserError if it cannot
+/// be read, RunError if it is damaged.
 std::vector<std::string> shard_paths(const std::string& snapshot);
 
 }  // namespace ddp::train

@@ -12,6 +12,7 @@
 
 #include "trainer/parallel/page_lock.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/snapshot/state_buffer.h"
 
@@ -107,8 +108,7 @@ void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<i
 }
 
 OpenedSnapshot open_snapshot(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
+  if (!file_exists(path)) {
     throw UserError(
         fmt::format("{}: no such snapshot; give the trainer_config.snapshot_path of a run", path));
   }

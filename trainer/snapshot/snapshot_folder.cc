@@ -28,18 +28,6 @@ fs::path folder_of(const std::string& path) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
-/// Files in the folder of `path` whose names begin with its name and `suffix`.
-std::vector<std::string> files_with(const std::string& path, const std::string& suffix) {
-  const std::string prefix = fs::path(path).filename().string() + suffix;
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder_of(path), error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->path().filename().string().starts_with(prefix)) found.push_back(it->path().string());
-  }
-  return found;
-}
-
 /// The digits of `.step-<n>`, or of `.step-<n>-<m>`, as name_for_older() gives them.
 bool is_step_name(const std::string& file, const std::string& path) {
   const auto all_digits = [](std::string_view text) {
@@ -76,6 +64,7 @@ void prepare_snapshot_folder(const std::string& path) {
   try {
     fs::create_directories(folder_of(path));
     if (fs::is_directory(path)) throw RunError(path + ": is a directory");
+    remove_stale_temporaries(path + ".probe");
     const AtomicFile probe(path + ".probe");  // not the name that is the sign of a save cut short
   } catch (const std::exception& error) {
     throw UserError(
@@ -169,8 +158,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const Copies& in_memory) {
       if (candidates.empty()) throw;  // else it is not needed
     }
   };
-  std::error_code ignored;
-  const bool there = fs::exists(path_, ignored);
+  const bool there = file_exists(path_);
   // A temporary file beside older snapshots alone is the sign that a save was cut.
   const bool cut = !there && !files_with(path_, ".tmp.").empty();
   if (there) add(candidates, path_);
@@ -212,6 +200,8 @@ void SnapshotFolder::name_run(const std::string& config_json, const std::string&
     try {
       ids.insert(peek_snapshot(file).meta.run_id);
       others.push_back(name_of(file));
+    } catch (const UnreadableError&) {
+      throw;  // its id is not to be given to another run
     } catch (const std::exception&) {
       continue;
     }
@@ -285,6 +275,8 @@ std::string SnapshotFolder::newest_older(const std::string& good) const {
     try {
       candidates.push_back(peek_snapshot(file));
       if (!is_ours(candidates.back())) candidates.pop_back();
+    } catch (const UnreadableError&) {
+      throw;
     } catch (const std::exception&) {
       continue;
     }
@@ -294,7 +286,8 @@ std::string SnapshotFolder::newest_older(const std::string& good) const {
   return found ? found->path : "";
 }
 
-// What cannot be read, or is of another run, is not counted, and so never deleted.
+// What cannot be read, or is of another run, is not counted, and so never deleted. The newest has
+// to be: the next one would replace it without keeping it.
 void SnapshotFolder::scan() {
   std::vector<SnapshotEntry> present;
   auto files = older_files();
@@ -303,6 +296,8 @@ void SnapshotFolder::scan() {
     try {
       const OpenedSnapshot snapshot = peek_snapshot(file);
       if (file == path_ || is_ours(snapshot)) present.push_back(entry_of(file, snapshot.meta));
+    } catch (const UnreadableError&) {
+      if (file == path_ && file_exists(file)) throw;
     } catch (const std::exception&) {
       continue;
     }
@@ -317,11 +312,18 @@ void SnapshotFolder::scan() {
 
 void SnapshotFolder::remove(std::size_t index) {
   const std::string file = path_of(entries_[index]);
-  const auto shards = shard_paths(file);
-  if (::unlink(file.c_str()) != 0 && errno != ENOENT)
-    log_.warning(fmt::format("cannot delete the old snapshot {}: {}", file, std::strerror(errno)));
-  for (const auto& shard : shards) ::unlink(shard.c_str());  // if one stays, no snapshot needs it
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+  try {
+    if (!file_exists(file)) return;
+    const auto shards = shard_paths(file);
+    if (::unlink(file.c_str()) != 0) throw RunError(std::strerror(errno));
+    const auto needed = shards.empty() ? std::set<std::string>{} : needed_shards();
+    for (const auto& shard : shards) {  // if one stays, no snapshot needs it
+      if (!needed.contains(name_of(shard))) ::unlink(shard.c_str());
+    }
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("cannot delete the old snapshot {}: {}", file, error.what()));
+  }
 }
 
 /// `<name>.step-<n>`, or `<name>.step-<n>-2`, ... where a file that is not ours has that name.
@@ -329,10 +331,9 @@ std::string SnapshotFolder::name_for_older(int64_t step) const {
   const std::string usual = older_snapshot_path(path_, step);
   std::string file = usual;
   const auto is_foreign = [&] {
-    std::error_code ignored;
     const bool ours = std::any_of(entries_.begin(), entries_.end(),
                                   [&](const auto& entry) { return entry.file == name_of(file); });
-    return !ours && fs::exists(file, ignored);
+    return !ours && file_exists(file);
   };
   for (int number = 2; is_foreign(); ++number) file = fmt::format("{}-{}", usual, number);
   return file;

@@ -37,8 +37,7 @@ void SnapshotFolder::claim_attempt() {
   const Manifest present = present_manifest();
   check_round(present.round);
   attempt_ = present.attempt + 1;
-  std::error_code ignored;
-  if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
+  if (!entries_.empty() || file_exists(manifest_path())) write_manifest();
   // A process that was stopped between its check and its rename must not succeed with it.
   revoke_temporaries(path_);
   revoke_temporaries(manifest_path());
@@ -46,15 +45,17 @@ void SnapshotFolder::claim_attempt() {
     remove_stale_temporaries(shard);
     revoke_temporaries(shard);
   }
+  scan();  // an earlier start may have saved since the last look
   step_at_start_ = step_there(run_id());
 }
 
 // The step of the current file, if it belongs to this run.
 std::optional<int64_t> SnapshotFolder::step_there(const std::string& run_id) const {
+  if (!file_exists(path_)) return std::nullopt;
   try {
     const SnapshotMeta present = peek_snapshot(path_).meta;
     if (present.run_id == run_id) return present.step;
-  } catch (const std::exception&) {  // none, or a damaged one
+  } catch (const RunError&) {  // a damaged one
   }
   return std::nullopt;
 }
@@ -122,7 +123,9 @@ void SnapshotFolder::publish_by(
     entries_.erase(entries_.begin());
   }
   entries_.insert(entries_.begin(), entry_of(path_, meta));
-  for (const auto index : superseded(entries_, limit_)) remove(index);
+  const auto late = superseded(entries_, limit_);
+  if (!late.empty()) check_run();  // this process may have been suspended since it published
+  for (const auto index : late) remove(index);
   write_manifest();
 }
 
@@ -133,6 +136,7 @@ void SnapshotFolder::write_manifest() const {
     // Begun before it looks at what is there: a later process writes its own, then revokes this.
     AtomicFile file(manifest_path());
     const Manifest present = present_manifest();
+    if (attempt_ > 0 && present.attempt > attempt_) return;  // the list is a later start's
     const int64_t attempt = std::max(attempt_, present.attempt);
     const bool keeps = round_.job.empty() || round_.is_behind(present.round);
     const RoundFence& round = keeps ? present.round : round_;
@@ -140,7 +144,7 @@ void SnapshotFolder::write_manifest() const {
         manifest_text(fs::path(path_).filename(), run_id(), attempt, round, entries_);
     file.write(text.data(), text.size());
     file.commit();
-  } catch (const RunError& error) {
+  } catch (const std::exception& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }
 }

@@ -20,20 +20,6 @@ std::string beside(const std::string& path, const std::string& name) {
   return (fs::path(path).parent_path() / name).string();
 }
 
-/// Files next to `path` whose names begin with its name and `suffix`.
-std::vector<std::string> files_beside(const std::string& path, const std::string& suffix) {
-  const std::string prefix = base_name(path) + suffix;
-  std::vector<std::string> found;
-  const fs::path folder = fs::path(path).parent_path();
-  std::error_code error;
-  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (base_name(it->path()).starts_with(prefix))
-      found.push_back(beside(path, base_name(it->path())));
-  }
-  return found;
-}
-
 /// Opens a shard. Nothing if it is missing, damaged or of another save.
 std::unique_ptr<SafetensorsFile> shard_of(const ShardId& save, int rank, const std::string& path) {
   std::error_code ignored;
@@ -60,7 +46,7 @@ void SnapshotFolder::follow(std::string run_id, int64_t attempt) {
 /// Also those that are being written, by their final names.
 std::vector<std::string> SnapshotFolder::shard_files() const {
   std::vector<std::string> shards;
-  for (std::string file : files_beside(path_, ".step-")) {
+  for (std::string file : files_with(path_, ".step-")) {
     const auto temporary = file.rfind(".tmp.");
     if (temporary != std::string::npos) file.resize(temporary);
     if (stem_of_shard(base_name(file))) shards.push_back(file);
@@ -70,16 +56,21 @@ std::vector<std::string> SnapshotFolder::shard_files() const {
   return shards;
 }
 
-/// The shards of every snapshot in the folder, of other runs and damaged ones, too.
+/// The shards of every snapshot in the folder: of other runs, of damaged ones, and of those that a
+/// user has renamed or copied to keep them. Throws if one of them is unknown.
 std::set<std::string> SnapshotFolder::needed_shards() const {
-  auto indexes = older_files();
-  indexes.push_back(path_);
-  for (const auto& file : files_beside(path_, "")) {
-    if (file.ends_with(".damaged")) indexes.push_back(file);
-  }
+  std::set<std::string> own{base_name(path_)};
+  for (const auto& file : older_files()) own.insert(base_name(file));
   std::set<std::string> needed;
-  for (const auto& index : indexes) {
-    for (const auto& shard : shard_paths(index)) needed.insert(base_name(shard));
+  for (const auto& file : files_next_to(path_)) {
+    if (stem_of_shard(base_name(file))) continue;
+    try {
+      for (const auto& shard : shard_paths(file)) needed.insert(base_name(shard));
+    } catch (const UnreadableError&) {
+      if (file_exists(file)) throw;  // else it has just gone
+    } catch (const std::exception&) {
+      if (own.contains(base_name(file))) throw;  // else it is something else
+    }
   }
   return needed;
 }
@@ -99,8 +90,7 @@ std::string SnapshotFolder::stem_for_shards(int64_t step) const {
   const auto needed = needed_shards();
   std::set<std::string> taken;
   for (const auto& file : shard_files()) {
-    std::error_code ignored;
-    if (needed.contains(base_name(file)) || (fs::exists(file, ignored) && !is_our_shard(file)))
+    if (needed.contains(base_name(file)) || (file_exists(file) && !is_our_shard(file)))
       taken.insert(*stem_of_shard(base_name(file)));
   }
   const std::string usual = base_name(older_snapshot_path(path_, step));
@@ -168,9 +158,19 @@ void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,
 }
 
 void SnapshotFolder::remove_orphans() const {
-  const auto needed = needed_shards();
-  for (const auto& file : shard_files()) {
-    if (!needed.contains(base_name(file)) && is_our_shard(file)) ::unlink(file.c_str());
+  try {
+    auto orphans = shard_files();
+    if (orphans.empty()) return;
+    const auto needed = needed_shards();
+    std::erase_if(orphans, [&](const auto& file) {
+      return needed.contains(base_name(file)) || !is_our_shard(file);
+    });
+    // What was looked at is a later start's if this process was suspended meanwhile.
+    if (present_manifest().attempt > attempt_) return;
+    for (const auto& file : orphans) ::unlink(file.c_str());
+  } catch (const std::exception& error) {
+    log_.warning(
+        fmt::format("shards that no snapshot may need any more stay for now: {}", error.what()));
   }
 }
 

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_depth.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/snapshot/shard_file.h"
@@ -46,9 +48,12 @@ SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
   std::error_code ignored;
   const auto bytes = fs::file_size(file, ignored);
   if (!ignored) entry.bytes = bytes;
-  for (const auto& shard : shard_paths(file)) {
-    const auto more = fs::file_size(shard, ignored);
-    if (!ignored) entry.bytes += more;
+  try {
+    for (const auto& shard : shard_paths(file)) {
+      const auto more = fs::file_size(shard, ignored);
+      if (!ignored) entry.bytes += more;
+    }
+  } catch (const std::exception&) {  // nothing depends on the size
   }
   return entry;
 }
@@ -91,6 +96,7 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
 
 std::optional<Manifest> read_manifest(const std::string& path) {
   const auto text = read_small_file(path);
+  if (!text && errno != ENOENT) throw UnreadableError(path, errno);
   if (!text || nests_too_deeply(*text)) return std::nullopt;
   const auto json = OrderedJson::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
@@ -101,6 +107,7 @@ std::optional<Manifest> read_manifest(const std::string& path) {
     manifest.attempt = json["attempt"];
   manifest.round = round_of(json);
   manifest.best_object = best_object(json);
+  if (json["best"].is_string()) manifest.best_file = json["best"];
   return manifest;
 }
 

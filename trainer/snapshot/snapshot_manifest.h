@@ -44,9 +44,11 @@ struct Manifest {
   int64_t attempt = 0;                ///< Number of the last start; 0 if its trainer did not count.
   RoundFence round;                   ///< Round of the last start by ddp-run.
   std::string best_object;            ///< "" when there is no best one.
+  std::string best_file;              ///< Its name here; "" likewise.
 };
 
-/// Empty if there is no such file or it is not a list of snapshots.
+/// Empty if there is no such file or it is not a list of snapshots. Throws UserError if it cannot
+/// be read.
 std::optional<Manifest> read_manifest(const std::string& path);
 
 }  // namespace ddp::train

@@ -154,8 +154,8 @@ void publish_safetensors(const std::string& path, const std::string& keep_previo
   for (const auto& tensor : tensors) file.write(tensor.data, tensor.size);
   file.sync();
   at(PublishPhase::kBeforeRename);
-  check(SafetensorsFile(file.temporary()));
-  file.commit(keep_previous_as);
+  const SafetensorsFile written(file.temporary());
+  file.commit(keep_previous_as, [&] { check(written); });
   at(PublishPhase::kPublished);
 }
 
@@ -179,9 +179,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
 
 // If the system refuses access, the content is unknown: never treat that as damage.
 void SafetensorsFile::map_file() {
-  const auto refused = [this] {
-    return UserError(path_ + ": cannot be read: " + std::strerror(errno) + "; nothing was changed");
-  };
+  const auto refused = [this] { return UnreadableError(path_, errno); };
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw refused();
   const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
@@ -210,6 +208,14 @@ void SafetensorsFile::require_readable(std::size_t bytes) const {
 SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte*>(mapping_), size_); }
 
 void SafetensorsFile::parse_header() {
+  const std::string_view begin(reinterpret_cast<const char*>(mapping_), 4);
+  if (begin == "PK\3\4" || begin == "\x80\2\x8a\n") {
+    throw UserError(
+        path_ +
+        ": is a file of PyTorch, not a snapshot of trainer; turn its weights into a folder "
+        "for init_from with scripts/convert_checkpoint.py, and give "
+        "trainer_config.snapshot_path another name");
+  }
   uint64_t length = 0;
   require_readable(sizeof length);
   std::memcpy(&length, mapping_, sizeof length);

@@ -9,6 +9,7 @@
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/runtime/error.h"
+#include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/snapshot/state_piece.h"
@@ -247,6 +248,106 @@ TEST_CASE("a rank of an earlier start of the run cannot replace a shard of this 
   later.begin_run(meta_of(4).config_json, meta_of(4).data_sha256);
   CHECK_THROWS_AS(write_pieces(earlier, id_of(8, 1, 2), own_share(sample_state(), 1, 2)),
                   SupersededError);
+}
+
+/// `file` cannot be opened for as long as this lives.
+class Unreadable {
+ public:
+  Unreadable(const TempDir& elsewhere, const std::string& file)
+      : file_(file), aside_(elsewhere.file("aside")) {
+    fs::rename(file_, aside_);
+    fs::create_symlink(fs::path(file_).filename(), file_);  // ELOOP
+  }
+  ~Unreadable() {
+    fs::remove(file_);
+    fs::rename(aside_, file_);
+  }
+  Unreadable(const Unreadable&) = delete;
+  Unreadable& operator=(const Unreadable&) = delete;
+
+ private:
+  std::string file_;
+  std::string aside_;
+};
+
+TEST_CASE("no shard is deleted while an index cannot be read") {
+  for (const bool newest : {true, false}) {
+    INFO(newest);
+    const TempDir elsewhere;
+    Place place;
+    save(place.folder, 4, 2);
+    save(place.folder, 8, 2);
+    const auto before = place.files();
+    {
+      const Unreadable hidden(elsewhere,
+                              newest ? place.folder.path() : place.dir.file("s.pt.step-4"));
+      place.folder.remove_orphans();
+      CHECK_THROWS_AS(place.folder.stem_for_shards(8), UnreadableError);
+    }
+    CHECK(place.files() == before);
+    CHECK(open_snapshot(place.dir.file("s.pt.step-4")).meta.step == 4);
+    CHECK(open_snapshot(place.folder.path()).meta.step == 8);
+    save(place.folder, 12, 2);  // and then what is superseded goes
+    CHECK_FALSE(place.files().contains("s.pt.step-4.0-of-2"));
+  }
+}
+
+TEST_CASE("a superseded index that cannot be read or deleted keeps its shards") {
+  const TempDir elsewhere;
+  Place place;
+  save(place.folder, 1, 2);
+  save(place.folder, 2, 2);
+  {
+    for (int rank = 0; rank < 2; ++rank)
+      write_pieces(place.folder, id_of(3, rank, 2), own_share(sample_state(), rank, 2));
+    const Unreadable hidden(elsewhere, place.dir.file("s.pt.step-1"));
+    place.folder.publish_index(meta_of(3), id_of(3, 0, 2), "s.pt.step-3",
+                               logical_tensors(sample_state()));
+  }
+  CHECK(open_snapshot(place.dir.file("s.pt.step-1")).meta.step == 1);
+  CHECK(open_snapshot(place.folder.path()).meta.step == 3);
+}
+
+TEST_CASE("an index that a user renamed or copied in its folder keeps its shards") {
+  Place place(1);
+  save(place.folder, 4, 2);
+  fs::copy_file(place.folder.path(), place.dir.file("keep.pt"));
+  save(place.folder, 8, 2);
+  save(place.folder, 12, 2);
+  CHECK(open_snapshot(place.dir.file("keep.pt")).meta.step == 4);
+  CHECK(place.files() == std::set<std::string>{"keep.pt", "s.pt", "s.pt.step-12.0-of-2",
+                                               "s.pt.step-12.1-of-2", "s.pt.step-4.0-of-2",
+                                               "s.pt.step-4.1-of-2"});
+}
+
+TEST_CASE("a shard that the system does not let read is no damage, and nothing is moved") {
+  const TempDir elsewhere;
+  Place place;
+  save(place.folder, 4, 2);
+  save(place.folder, 8, 2);
+  const auto before = place.files();
+  {
+    const Unreadable hidden(elsewhere, place.shard(8, 1, 2));
+    CHECK_THROWS_WITH(place.folder.find(), Contains("cannot be read") && Contains("1-of-2") &&
+                                               Contains("nothing was changed"));
+  }
+  CHECK(place.files() == before);
+  CHECK(place.folder.find()->meta.step == 8);
+}
+
+TEST_CASE("bytes behind the header of an index are found") {
+  Place place;
+  save(place.folder, 4, 2);
+  std::ofstream(place.folder.path(), std::ios::app) << 'x';
+  CHECK_THROWS_WITH(open_snapshot(place.folder.path()), Contains("extra bytes"));
+}
+
+TEST_CASE("a link to an index leads to the shards next to the index") {
+  const TempDir elsewhere;
+  Place place;
+  save(place.folder, 4, 2);
+  fs::create_symlink(place.folder.path(), elsewhere.file("link.pt"));
+  CHECK(open_snapshot(FetchedSnapshot(elsewhere.file("link.pt")).file()).meta.step == 4);
 }
 
 TEST_CASE("an index that names files outside its folder is refused") {

@@ -10,6 +10,7 @@
 
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "trainer/runtime/error.h"
+#include "trainer/snapshot/remote_snapshots.h"
 
 namespace ddp::train {
 namespace {
@@ -169,6 +170,63 @@ TEST_CASE("when no snapshot is good the run refuses to overwrite them") {
   CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-1"});
 }
 
+TEST_CASE("only the system's word that there is no snapshot begins a new run") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  save_steps(folder, {1});
+  for (const char* name : {"s.pt", "s.pt.manifest.json"}) {
+    INFO(name);
+    fs::rename(dir.file(name), dir.file("aside"));
+    fs::create_symlink(name, dir.file(name));  // ELOOP
+    SnapshotFolder next(dir.file("s.pt"), 2, log);
+    const auto start = [&] {
+      next.find();
+      next.begin_run("{}", "text");
+    };
+    CHECK_THROWS_WITH(start(), Catch::Contains(std::string(name) + ": cannot be read") &&
+                                   Catch::Contains("nothing was changed"));
+    fs::remove(dir.file(name));
+    fs::rename(dir.file("aside"), dir.file(name));
+  }
+  CHECK(folder.find()->meta.step == 1);
+}
+
+TEST_CASE("a run's folder is its best snapshot where the run was to end with it, else the newest") {
+  for (const bool wanted : {false, true}) {
+    const TempDir dir;
+    Log log = quiet_log();
+    SnapshotFolder folder(dir.file("s.pt"), 2, log);
+    Config config;
+    config.trainer.load_best_model_at_end = wanted;
+    for (const auto& [step, loss] : {std::pair{1, 0.5}, {2, 0.7}}) {
+      auto meta = evaluated(step, loss);
+      meta.config_json = config_to_json(config);
+      publish(folder, meta, sample_tensors());
+    }
+    CHECK(is_run_folder(dir.path()));
+    CHECK(FetchedSnapshot(dir.path()).file() == dir.file(wanted ? "s.pt.step-1" : "s.pt"));
+    CHECK(FetchedSnapshot(dir.file("s.pt")).file() == dir.file("s.pt"));
+  }
+}
+
+TEST_CASE("a checkpoint of PyTorch is named, with the script that converts it") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  dir.write("s.pt", std::string("PK\3\4") + std::string(100, 'x'));
+  CHECK_THROWS_WITH(folder.find(), Catch::Contains("s.pt: is a file of PyTorch") &&
+                                       Catch::Contains("scripts/convert_checkpoint.py") &&
+                                       Catch::Contains("trainer_config.snapshot_path"));
+}
+
+TEST_CASE("a manifest that is a folder is named") {
+  const TempDir dir;
+  fs::create_directory(dir.file("s.pt.manifest.json"));
+  CHECK_THROWS_WITH(read_manifest(dir.file("s.pt.manifest.json")),
+                    Catch::Contains("s.pt.manifest.json: is a folder"));
+}
+
 TEST_CASE("an older snapshot alone is used only when a save was cut between the two renames") {
   const TempDir dir;
   Log log = quiet_log();
@@ -214,6 +272,9 @@ TEST_CASE("a snapshot folder that cannot be written is found before training") {
   CHECK_THROWS_WITH(prepare_snapshot_folder("/proc/s.pt"),
                     Catch::Contains("trainer_config.snapshot_path"));
   CHECK_NOTHROW(prepare_snapshot_folder(dir.file("new/folder/s.pt")));
+  dir.write("s.pt.probe.tmp." + std::to_string(::getpid()), "of a killed process");
+  prepare_snapshot_folder(dir.file("s.pt"));
+  CHECK(names_in(dir) == std::set<std::string>{"file", "new"});
   CHECK(fs::is_empty(dir.file("new/folder")));
 }
 

@@ -1,10 +1,14 @@
 // Which run a folder's snapshots belong to, and which of several processes may write there.
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <map>
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "trainer/runtime/error.h"
@@ -60,6 +64,25 @@ std::map<std::string, std::string> contents_of(const TempDir& dir,
   return contents;
 }
 
+bool changes_names(uint64_t call) {
+  switch (call) {
+    case SYS_openat:
+    case SYS_fsync:
+    case SYS_linkat:
+    case SYS_renameat2:
+    case SYS_unlinkat:
+#ifdef SYS_rename
+    case SYS_open:
+    case SYS_link:
+    case SYS_rename:
+    case SYS_unlink:
+#endif
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a process that was stopped does not replace what a later start has saved") {
@@ -109,6 +132,55 @@ TEST_CASE("a process that was stopped between its check and its rename does not 
   };
   CHECK_THROWS_AS(stopped.folder.publish(meta, buffer.tensors(), later), SupersededError);
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 300);
+}
+
+// The stops are system calls that enter the kernel; what only reads changes nothing.
+TEST_CASE("a save that was suspended at any system call changes no file of a later start") {
+  constexpr int kNoTrace = 77;
+  for (int stop = 0;; ++stop) {
+    const TempDir dir;
+    FolderRun(dir, 2).save(4);
+    FolderRun stopped(dir, 2);
+    stopped.save(7, 0.4);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kNoTrace);
+      ::raise(SIGSTOP);
+      try {
+        stopped.save(14, 0.5);
+      } catch (const SupersededError&) {
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (WIFEXITED(status))
+      return ddp::test::say_skipped("ptrace: this system does not let a process trace its child");
+    ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD);
+    for (int entered = -1; entered < stop && WIFSTOPPED(status);) {
+      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+      ::waitpid(child, &status, 0);
+      __ptrace_syscall_info call{};
+      ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call);
+      if (!WIFSTOPPED(status) || call.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+      if (changes_names(call.entry.nr)) ++entered;
+    }
+    if (WIFEXITED(status)) {
+      CHECK(stop > 8);
+      return;
+    }
+    FolderRun later(dir, 2);
+    later.save(28, 0.6);
+    later.save(30);
+    auto names = names_in(dir);
+    std::erase_if(names, [](const auto& name) { return name.find(".tmp.") != name.npos; });
+    const auto before = contents_of(dir, names);
+    ::ptrace(PTRACE_DETACH, child, nullptr, nullptr);
+    ::waitpid(child, &status, 0);
+    INFO("stop " << stop);
+    CHECK(names_in(dir) == names);
+    CHECK((contents_of(dir, names) == before));
+  }
 }
 
 TEST_CASE("a list that a stopped process is about to put in place is taken from it") {

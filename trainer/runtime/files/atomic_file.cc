@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <optional>
 
 #include "trainer/runtime/error.h"
 
@@ -46,19 +47,28 @@ void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) file_error("rename to", to, errno);
 }
 
-/// `path` gets the second name `previous` without ever losing the first; where hard links are not
-/// supported, it moves, and `previous` is the whole file until the new one takes the first name.
-void keep_previous(const std::string& path, const std::string& previous) {
-  const std::string second = temporary_name(path, ".link");
-  ::unlink(second.c_str());
-  if (::link(path.c_str(), second.c_str()) == 0) {
-    rename_file(second, previous);
-    ::unlink(second.c_str());  // rename() of two names of one file does nothing
-    return;
+/// A temporary second name of `path`, which other processes can revoke.
+class SecondName {
+ public:
+  explicit SecondName(const std::string& path) : path_(path), name_(temporary_name(path, ".link")) {
+    ::unlink(name_.c_str());
+    error_ = ::link(path.c_str(), name_.c_str()) == 0 ? 0 : errno;
   }
-  if (errno == ENOENT) return;  // no present file to keep
-  rename_file(path, previous);
-}
+  ~SecondName() { ::unlink(name_.c_str()); }  // rename() of two names of one file does nothing
+  SecondName(const SecondName&) = delete;
+  SecondName& operator=(const SecondName&) = delete;
+
+  /// `path` is kept as `previous` without ever losing its own name; where hard links are not
+  /// supported, it moves, and `previous` is the whole file until the new one takes the first name.
+  void become(const std::string& previous) const {
+    if (error_ != ENOENT) rename_file(error_ == 0 ? name_ : path_, previous);
+  }
+
+ private:
+  std::string path_;
+  std::string name_;
+  int error_ = 0;
+};
 
 /// The process id behind the last dot of `<name>.tmp.<pid>` (also `.<pid>.link`), or 0.
 pid_t owner_of(std::string_view suffix) {
@@ -75,17 +85,12 @@ bool alive(pid_t pid) { return pid != getpid() && (::kill(pid, 0) == 0 || errno 
 
 /// Removes the temporary files whose owner is `wanted`.
 int remove_temporaries(const std::string& path, const std::function<bool(pid_t)>& wanted) {
-  const fs::path target(path);
-  const std::string prefix = target.filename().string() + ".tmp.";
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  constexpr std::string_view kSign = ".tmp.";
   int removed = 0;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const pid_t owner = owner_of(std::string_view(name).substr(prefix.size()));
+  for (const std::string& file : files_with(path, std::string(kSign))) {
+    const pid_t owner = owner_of(std::string_view(file).substr(file.rfind(kSign) + kSign.size()));
     if (owner <= 0 || !wanted(owner)) continue;
-    if (::unlink(it->path().c_str()) == 0) ++removed;
+    if (::unlink(file.c_str()) == 0) ++removed;
   }
   return removed;
 }
@@ -133,8 +138,16 @@ void AtomicFile::sync() {
 }
 
 void AtomicFile::commit(const std::string& keep_previous_as) {
+  commit(keep_previous_as, [] {});
+}
+
+void AtomicFile::commit(const std::string& keep_previous_as, const std::function<void()>& check) {
   sync();
-  if (!keep_previous_as.empty()) keep_previous(path_, keep_previous_as);
+  // Taken before the check: what a later process publishes after it must not be kept as ours.
+  std::optional<SecondName> present;
+  if (!keep_previous_as.empty()) present.emplace(path_);
+  check();
+  if (present) present->become(keep_previous_as);
   rename_file(temporary_, path_);
   const int fd = fd_;
   fd_ = -1;  // published: the destructor has nothing to remove
@@ -145,6 +158,7 @@ void AtomicFile::commit(const std::string& keep_previous_as) {
 void publish_if_changed(const std::string& path, const std::string& text) {
   std::ifstream file(path, std::ios::binary);
   if (file && std::string{std::istreambuf_iterator<char>(file), {}} == text) return;
+  remove_stale_temporaries(path);
   AtomicFile changed(path);
   changed.write(text.data(), text.size());
   changed.commit();
@@ -153,6 +167,34 @@ void publish_if_changed(const std::string& path, const std::string& text) {
 void move_file(const std::string& from, const std::string& to) {
   rename_file(from, to);
   sync_folder(to);
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  if (error) throw UnreadableError(path, error.value());
+  return there;
+}
+
+std::vector<std::string> files_next_to(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    found.push_back(it->path().string());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw UnreadableError(folder.string(), error.value());
+  return found;
+}
+
+std::vector<std::string> files_with(const std::string& path, const std::string& suffix) {
+  const std::string prefix = fs::path(path).filename().string() + suffix;
+  auto files = files_next_to(path);
+  std::erase_if(files, [&](const std::string& file) {
+    return !fs::path(file).filename().string().starts_with(prefix);
+  });
+  return files;
 }
 
 int remove_stale_temporaries(const std::string& path) {

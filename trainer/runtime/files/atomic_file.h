@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace ddp::train {
 
@@ -32,6 +33,9 @@ class AtomicFile {
   /// sync(); keeps an existing file as `keep_previous_as` (unless empty); renames; fsyncs the
   /// folder. At any moment at least one of `path` and `keep_previous_as` is a complete file.
   void commit(const std::string& keep_previous_as = "");
+  /// The same, unless `check` throws. After another process' revoke_temporaries() neither name
+  /// changes any more, wherever this one was suspended since the check.
+  void commit(const std::string& keep_previous_as, const std::function<void()>& check);
 
  private:
   std::string path_;
@@ -45,8 +49,16 @@ void publish_if_changed(const std::string& path, const std::string& text);
 /// Renames, and makes the new name durable. Throws RunError.
 void move_file(const std::string& from, const std::string& to);
 
+/// Whether there is such a file. Throws UnreadableError if the system does not say.
+bool file_exists(const std::string& path);
+
+/// The files in the folder of `path`; none if there is no such folder. Throws UnreadableError.
+std::vector<std::string> files_next_to(const std::string& path);
+/// Those whose names begin with that of `path` and `suffix`.
+std::vector<std::string> files_with(const std::string& path, const std::string& suffix);
+
 /// Removes `<path>.tmp.<pid>` files left by killed processes; returns how many. Call at startup
-/// only: an AtomicFile still open in this process would lose its file.
+/// only: an AtomicFile still open in this process would lose its file. Throws UnreadableError.
 int remove_stale_temporaries(const std::string& path);
 
 /// Removes those of other processes that live: what they are writing there, stopped or not, can no
