@@ -57,9 +57,7 @@ SnapshotFolder::Copies copies_in_memory(const std::string& path) {
 
 // Rank 0 may be on another node than before; training from scratch there would lose the run.
 void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& group) {
-  std::error_code ignored;
-  const bool sees_one = std::filesystem::exists(folder.path(), ignored);
-  const auto seen = group.gather_doubles(sees_one ? 1.0 : 0.0);
+  const auto seen = group.gather_doubles(file_exists(folder.path()) ? 1.0 : 0.0);
   const auto other = std::find(seen.begin(), seen.end(), 1.0);
   if (found || other == seen.end()) return;
   throw UserError(fmt::format(
@@ -76,9 +74,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
   if (group.is_main()) {
     point.snapshot = folder.find(copies_in_memory(folder.path()));
     // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
-    std::error_code ignored;
-    if (!point.snapshot || std::filesystem::exists(folder.path(), ignored))
-      remove_stale_temporaries(folder.path());
+    if (!point.snapshot || file_exists(folder.path())) remove_stale_temporaries(folder.path());
     remove_stale_temporaries(folder.manifest_path());
   }
   const std::string json =
@@ -89,7 +85,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
   log.setup(
       point.meta
           ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
-                        point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
+                        point.snapshot->path, point.meta->cursor.epoch_number(), point.meta->step)
           : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
   return point;
 }
@@ -113,6 +109,14 @@ std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
     const int64_t seed = config_from_json(meta->config_json).trainer.seed;
     metadata.try_emplace(kSplitSeed, fmt::to_string(seed));
     return make_task(config, &metadata);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    if (!meta || text.find("is not in the vocabulary") == std::string::npos) throw;
+    throw UserError(fmt::format(
+        "{}, which is that of the snapshot {}; to train on other data, or more of it (its run had "
+        "data_config.truncate={}), set trainer_config.snapshot_path to a file in a new folder",
+        text.substr(0, text.find("; use only")), config.trainer.snapshot_path,
+        config_from_json(meta->config_json).data.truncate));
   } catch (const std::bad_alloc&) {
     hold_to_share({}, plan);  // the words need memory, too
     throw FinalError(fmt::format(

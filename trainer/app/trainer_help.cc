@@ -78,7 +78,7 @@ Examples:
   trainer generate --snapshot snapshot.pt --chat --system "Be brief."
 
 Required:
-      --snapshot FILE         Snapshot written by training, or the folder of a transformers model
+      --snapshot FILE         Snapshot, or folder, of a run, or the folder of a transformers model
       --prompt TEXT           Text to continue; or
       --prompt_file FILE      file to read it from; -: standard input. A final newline is dropped
 
@@ -132,7 +132,7 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer eval --snapshot snapshot.pt
 
 Options:
-      --snapshot FILE         Snapshot written by training (required)
+      --snapshot FILE         Snapshot, or folder, of a run (required)
       --data FILE             Data to evaluate on, of the kind that the run was trained on: text
                               or token files, a table of texts, images (default: the evaluation
                               data of the run that wrote the snapshot)
@@ -163,7 +163,7 @@ Examples:
   trainer predict --snapshot snapshot.pt               # answer each line you type
 
 Options:
-      --snapshot FILE         Snapshot written by training, or the folder of a transformers model (required)
+      --snapshot FILE         Snapshot, or folder, of a run, or the folder of a transformers model (required)
       --text TEXT             One text; or
       --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
                               .tsv or .jsonl file with the run's data_config.text_column; texts with
@@ -194,7 +194,7 @@ Examples:
   trainer export --snapshot lora/snapshot.pt --output my-merged-model --merge
 
 Options:
-      --snapshot FILE  Snapshot written by training, or the folder of a transformers model (required)
+      --snapshot FILE  Snapshot, or folder, of a run, or the folder of a transformers model (required)
       --output FOLDER  Output folder; created if missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
                        BertForMaskedLM, tokenizer included

@@ -82,6 +82,7 @@ ModelBundle open_snapshot_model(const std::string& path) {
     snapshot.load_into(evaluated_tensor(*snapshot.file, each.name), each.tensor);
   for (const auto& each : bundle.buffers) snapshot.load_into("buffer." + each.name, each.tensor);
   bundle.step = snapshot.meta.step;
+  bundle.path = is_remote(path) ? path : snapshot.path;
   return bundle;
 }
 
@@ -89,9 +90,9 @@ ModelBundle open_snapshot_model(const std::string& path) {
 
 ModelBundle open_model(const std::string& path, torch::Device device) {
   std::error_code ignored;
-  ModelBundle bundle =
-      std::filesystem::is_directory(path, ignored) ? open_folder(path) : open_snapshot_model(path);
-  bundle.path = path;
+  const bool pretrained = std::filesystem::is_directory(path, ignored) && !is_run_folder(path);
+  ModelBundle bundle = pretrained ? open_folder(path) : open_snapshot_model(path);
+  if (pretrained) bundle.path = path;
   bundle.model->eval();
   bundle.model->to(device);
   return bundle;

@@ -7,8 +7,8 @@
 
 namespace ddp::train {
 
-/// `path`: a snapshot, here or in an object store, or the folder of a model of transformers. Throws
-/// UserError, RunError.
+/// `path`: a snapshot, here or in an object store, the folder of a run, or that of a model of
+/// transformers. Throws UserError, RunError.
 ModelBundle open_model(const std::string& path, torch::Device device);
 
 /// Throws UserError if `bundle` is of another task. `fix`: what to do about it.

@@ -117,7 +117,8 @@ int run_eval(const TrainerArgs& args) {
   const auto& options = args.eval;
   if (!options.suite.empty()) return run_eval_suite(options);
   std::error_code ignored;
-  if (std::filesystem::is_directory(options.snapshot, ignored)) {
+  if (std::filesystem::is_directory(options.snapshot, ignored) &&
+      !is_run_folder(options.snapshot)) {
     throw UserError(fmt::format(
         "--snapshot: {}: is a folder, which --suite FILE evaluates; the loss needs a snapshot",
         options.snapshot));

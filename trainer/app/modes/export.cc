@@ -78,7 +78,7 @@ int export_snapshot(const ExportArgs& options) {
   std::error_code error;
   std::filesystem::create_directories(options.output, error);
   const std::string file =
-      options.output + "/" + std::filesystem::path(options.snapshot).filename().string();
+      options.output + "/" + std::filesystem::path(fetched.file()).filename().string();
   if (std::filesystem::exists(file, error))
     throw UserError(fmt::format("{}: is there already; give another --output", file));
   write_as_one_file(snapshot, file);
