@@ -45,6 +45,7 @@ std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
     failure.last_stderr = processes.last_stderr(failure.local_rank);
     const auto message = read_error_file(failure.error_file);
     if (message) failure.message = message->callstack.empty() ? message->text : message->callstack;
+    failure.time = std::min(failure.time, error_file_time(failure.error_file));  // infinity: none
   }
   return failures;
 }
@@ -74,7 +75,9 @@ std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
     // How it ended is ddp-run's doing, not the worker's.
     if (worker.exit.signal == 0 && worker.exit.code != 0) continue;
     const auto message = read_error_file(worker.error_file);
-    failure.exit = {message && message->code > 0 ? message->code : kExitFailed, 0};
+    constexpr int kMostExitCode = 255;  // the file is the worker's
+    const bool usable = message && message->code > 0 && message->code <= kMostExitCode;
+    failure.exit = {usable ? message->code : kExitFailed, 0};
     failure.cause = "it wrote its error file, and was stopped before it had exited";
   }
   order_failures(earlier);

@@ -77,7 +77,9 @@ void ConsoleQueue::write_some() {
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && errno != EAGAIN) {
-      const bool no_reader = errno == EPIPE || errno == ECONNRESET;
+      // EIO: the terminal was closed.
+      const bool no_reader =
+          errno == EPIPE || errno == ECONNRESET || (errno == EIO && way_ != Way::kPlain);
       reader_has_exited_ = reader_has_exited_ || no_reader;
       if (error_ == 0 && !no_reader) error_ = errno;
       written_ = queue_.size();  // nobody will ever read it

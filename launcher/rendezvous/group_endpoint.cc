@@ -42,9 +42,20 @@ void GroupRendezvous::ask_around() {
 
 // A name with the addresses of several machines, such as a headless service's, stands for as many.
 bool GroupRendezvous::has_more_endpoints() const {
-  const std::string& elsewhere = search_.own().elsewhere();
-  return !settings_.more_endpoints.empty() ||
-         (at_endpoint_ && elsewhere.empty() && leads().size() > last_members_.places.size());
+  if (!settings_.more_endpoints.empty()) return true;
+  const auto& own = search_.own().places();
+  if (settings_.rules.fixed_ranks || !at_endpoint_ || own.empty() ||
+      !search_.own().elsewhere().empty())
+    return false;
+  for (const auto& one : watch_.endpoints()) {
+    for (const std::string& address : one.addresses) {
+      const Place place{address, one.endpoint.port};
+      if (is_ipv6(address) == is_ipv6(own.front().address) &&
+          std::find(own.begin(), own.end(), place) == own.end())
+        return true;
+    }
+  }
+  return false;
 }
 
 std::vector<Lead> GroupRendezvous::leads() const {
@@ -62,7 +73,9 @@ std::vector<Lead> GroupRendezvous::leads() const {
       const bool here = i == search_.own().rank() && !own.empty();
       // Its other family may lead to this machine, too, if it leads anywhere.
       if (here && is_ipv6(address) != is_ipv6(own.front().address)) continue;
-      const bool before = here && address < own.front().address;
+      const bool before = here && std::all_of(own.begin(), own.end(), [&](const Place& mine) {
+                            return address < mine.address;
+                          });
       add({address, endpoints[i].endpoint.port}, i < search_.own().rank() || before);
     }
   }
@@ -113,7 +126,9 @@ bool GroupRendezvous::may_greet() const {
 
 // When a newcomer that waits has to be looked at again, whatever the others say.
 std::optional<Clock::time_point> GroupRendezvous::next_judgement() const {
-  const bool asks = stage_ == Stage::kSearching && !candidacy_->all_heard && !search_.follows();
+  // As in heed_members(): nothing else sets `noted`.
+  const bool asks = stage_ == Stage::kSearching && !resumes() && !holds_endpoint_ &&
+                    !candidacy_->all_heard && !search_.follows();
   if (stage_ != Stage::kStanding && !asks) return std::nullopt;
   const auto& since = candidacy_->since;
   const auto alone = since + 2 * patience_;

@@ -163,7 +163,10 @@ void add_others(Report& report, const RunResult& result) {
       return failure.pid == worker.pid && failure.host.empty();
     });
     if (const auto message = read_error_file(worker.error_file); message && !listed)
-      add(worker.error_file, other_line(worker.rank, worker.pid, "stopped", message->text));
+      add(worker.error_file,
+          other_line(worker.rank, worker.pid,
+                     worker.state == WorkerState::kFailed ? describe_exit(worker.exit) : "stopped",
+                     message->text));
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

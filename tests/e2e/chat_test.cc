@@ -167,15 +167,11 @@ TEST_CASE("conversations longer than the context are cut, and those without a ta
              Contains("unanswered.jsonl: no conversation has a target"));
 }
 
-TEST_CASE("a run that reads conversations as plain text reports it") {
+TEST_CASE("conversations are not read as plain text") {
   const ChatPlace place;
-  const auto run = succeed(alone(place, {"data_config.format=text", "trainer_config.max_steps=1"}));
-  CHECK_THAT(run.out, Contains("chats/train.jsonl is read as plain text, JSON included; set "
-                               "data_config.format=chat"));
-  CHECK_THAT(
-      succeed(alone(place, {"trainer_config.max_steps=1", "trainer_config.snapshot_path=chat.pt"}))
-          .out,
-      !Contains("is read as plain text"));
+  CHECK_THAT(chat_refusal(alone(place, {"data_config.format=text", "trainer_config.max_steps=1"})),
+             Contains("data_config.path: ") &&
+                 Contains("train.jsonl: is a table or JSON, and its syntax would be trained on"));
 }
 
 TEST_CASE("a chat remembers what was said until it is reset or its context is full") {

@@ -196,7 +196,7 @@ TEST_CASE("rows that cannot be used are left out and named where that is asked f
   CHECK_THAT(run.out, Contains("Left out: 2 rows: ") && Contains("its text is empty; ") &&
                           Contains("its label is empty"));
   CHECK_THAT(run.out, Contains("texts for training 25, evaluation 7, test 0"));
-  CHECK_THAT(run.out,
+  CHECK_THAT(run.err,
              Contains("WARNING") &&
                  Contains("the labels ' good' and 'good' differ in spaces or capitals alone"));
 }

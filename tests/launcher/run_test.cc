@@ -304,7 +304,8 @@ TEST_CASE("a dry run prints each worker's command and starts nothing") {
   REQUIRE(lines_of(job.out).size() == 2);
   CHECK_THAT(lines_of(job.out)[1], Catch::StartsWith("env ") && Contains(" RANK=1 ") &&
                                        Catch::EndsWith(kStub + " print=1"));
-  CHECK_THAT(job.out, Contains("/attempt_0/1/error.json ") && Contains("/attempt_0/1/heartbeat ") &&
+  CHECK_THAT(job.out, Contains("/attempt_0/1/error.json ") &&
+                          Contains("/dev/shm/ddp-run-XXXXXX/heartbeat.1 ") &&
                           Contains(" DDP_SHM_DIR=/dev/shm/ddp-run-XXXXXX "));
   const auto same = run_to_end({.argv = {"/bin/sh", "-c", lines_of(job.out)[1]},
                                 .set = {},

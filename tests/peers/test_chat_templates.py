@@ -204,7 +204,7 @@ class Rendering(unittest.TestCase):
         costly = ["{% set n = namespace(x='a' * 16) %}{% for i in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{{ 'a' * 9999999999 }}", "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
                   "{% for i in range(3000) %}{% for j in range(3000) %}{% for k in range(3000) %}{% endfor %}{% endfor %}{% endfor %}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
                   "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x == n.x }}", "{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% set n.x = [n.x] %}{% endfor %}",
-                  "{% set n = namespace() %}{% set n.n = namespace(n=n) %}", "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}{% set y = x[::-1] %}{% endfor %}"]
+                  "{% set n = namespace() %}{% set n.n = namespace(n=n) %}", "{{ ('a' * 1000 * 100000) | list }}", "{{ 'a' | map(*(['map'] * 100000)) }}", "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}{% set y = x[::-1] %}{% endfor %}"]
         for source in chains + nested + costly:
             with self.subTest(source=source[:60]):
                 done = subprocess.run([PROBE], input=json.dumps({"template": source, "special": {}, "messages": [USER], "answer_next": False}).encode(), capture_output=True, timeout=60, check=False,
@@ -236,6 +236,9 @@ PARTS = [
     "{% set x | trim | upper %}  block {{ 1 }} {% endset %}[{{ x }}]{% filter upper %}a{{ 'b' }}{% endfilter %}{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a is defined }}{% set p, q = 1, 2 %}{{ p }}{{ q }}{% set d = dict(a=1, b=2) %}{{ d.b }}{{ d['a'] }}",
     "{% set ns = namespace(items=[], n=0) %}{% for m in messages %}{% set ns.items = ns.items + [m.role] %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.items }}{{ ns.n }}{{ ns.nothing is defined }}{% for i in range(1, 8, 3) %}{{ i }}{% endfor %}",
     "{% raw %}{{ x }} {% if %}{% endraw %}|{%- raw -%}  y  {%- endraw -%} z {{ '\\u00e9\\t\\x41\\q' }}", "{{ 3 is odd }}{{ 4 is divisibleby 2 }}{{ 4 is divisibleby(3) }}{{ 1 is in [1] }}{{ 'A' is upper }}{{ 1 is sameas true }}{{ 1.5 is float }}{{ true is integer }}{{ x is undefined }}{{ {} is sequence }}",
+    "{% macro w() %}[{{ caller() }}]{% endmacro %}{% for x in [1, 2] %}{% call w() %}{{ x }}{% endcall %}{% endfor %}",
+    "{% macro w(t) %}[{{ caller() }}]{% endmacro %}{% macro a(t) %}{% call w('W') %}{{ t }}{% endcall %}{% endmacro %}{{ a('A') }}",
+    "{{ 9223372036854775806 % 9223372036854775807 }} {{ -9223372036854775807 // 3 }} {{ 42 | round }} {{ 'a  b  c  '.split(none, 1) }} {{ {}.get(x, 3) }}",
     "{{ 1 < 2 < 3 == 3 }}{{ 'a' in {'a': 1} }}{{ 'x' not in 'abc' }}{{ [1] == [1] }}{{ (1,) == [1] }}{{ 'a' < 'b' }}{{ none == false }}{{ undefined_name == other_name }}{{ [] or 'empty' }}{{ 0 and x.y }}{{ 'b' if '' }}{{ not [] }}",
 ]
 

@@ -281,9 +281,11 @@ void require_plain_text(const std::string& file) {
   const bool structured =
       std::find(kStructured.begin(), kStructured.end(), end) != kStructured.end();
   if (!structured && !is_arrow_table(file)) return;
-  throw UserError(file +
-                  ": is a table or JSON, and its syntax would be trained on; write its texts to a "
-                  ".txt file, or rename it to .txt to train on it as it is");
+  throw UserError(
+      file +
+      ": is a table or JSON, and its syntax would be trained on; write its texts to a "
+      ".txt file, rename it to .txt to train on it as it is, or set data_config.format=chat "
+      "if its rows are conversations");
 }
 
 std::string read_plain_text(const char* key, const std::string& path) {

@@ -115,7 +115,7 @@ FitResult TrainingRun::result() const {
 // On every rank, which all have the same result.
 void TrainingRun::check_last(const FitResult& result) const {
   if (stop_signal_ != 0 || !result.eval_loss || std::isfinite(*result.eval_loss)) return;
-  throw RunError(fmt::format(
+  throw GroupError(fmt::format(
       "the loss of the last evaluation is {}: the run has ended, but its model is useless; lower "
       "optimizer_config.learning_rate{}, and start over with another trainer_config.snapshot_path",
       digits_of(*result.eval_loss),
@@ -157,7 +157,7 @@ void TrainingRun::train_until_limit() {
     monitor_.begin_step(step);
     profile_.begin_step(step);
     if (!one_step()) return profile_.end_step();
-    if (!wished_) tell_wishes();  // a step that was left out
+    if (!wished_) tell_wishes(step);  // a step that was left out
     monitor_.enter(Phase::kAllReduce, "all_reduce");
     take_wishes(wished_->wait_all());
     wished_.reset();
@@ -206,9 +206,9 @@ bool TrainingRun::one_step() {
   if (trainer_.device_plan().device.is_cuda()) waiting.emplace();
   StepOutput output = trainer_.train_step(
       *loader_, monitor_,
-      [this] {
+      [this, step] {
         if (keeper_) keeper_->before_update();
-        tell_wishes();
+        tell_wishes(step);
       },
       [this] { return gives_up_step(); });
   if (output.abandoned) return false;

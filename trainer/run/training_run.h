@@ -98,7 +98,7 @@ class TrainingRun {
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
   /// What the ranks tell each other in each step.
   std::vector<int64_t> wishes(int64_t step);
-  void tell_wishes();
+  void tell_wishes(int64_t step);
   void take_wishes(const std::vector<int64_t>& wished);
   void decide_on_shards(bool all_written, bool failed);
   void settle_shards();

@@ -277,10 +277,10 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   if (const int64_t steps = trainer_.step() - first_step_; 2 * all_overflows_ > steps) {
     log_.warning(
-        fmt::format("{} of {} updates were skipped, as their gradients overflowed float16: the "
+        fmt::format("{} of {} were skipped, as their gradients overflowed float16: the "
                     "model has hardly been trained; set trainer_config.amp_dtype=bfloat16, or "
                     "lower optimizer_config.learning_rate",
-                    all_overflows_, counted(steps, "step")));
+                    all_overflows_, counted(steps, "update")));
   }
   log_.info("Memory: " + memory_text(peak_memory.host));
   if (!peak_memory.device.empty())

@@ -49,9 +49,7 @@ std::vector<int64_t> TrainingRun::wishes(int64_t step) {
 }
 
 // Every rank reads the same signal and stops after the same step.
-void TrainingRun::tell_wishes() {
-  wished_ = group_.all_reduce_max_async(wishes(trainer_.step() + 1));
-}
+void TrainingRun::tell_wishes(int64_t step) { wished_ = group_.all_reduce_max_async(wishes(step)); }
 
 bool TrainingRun::gives_up_step() {
   if (group_.size() > 1) {

@@ -134,7 +134,8 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
 std::vector<int64_t> TextClassification::label_numbers(const char* key, const std::string& path,
                                                        const std::vector<TableRow>& rows) const {
   std::unordered_map<std::string_view, int64_t> numbers;
-  for (const std::string& label : labels_) numbers.emplace(label, std::ssize(numbers));
+  for (std::size_t i = 0; i < labels_.size(); ++i)
+    numbers.emplace(labels_[i], static_cast<int64_t>(i));
   std::vector<int64_t> labels;
   for (const TableRow& row : rows) {
     const auto found = numbers.find(row.label);

@@ -34,7 +34,6 @@ class TextData : public CausalData {
  private:
   std::string describe_used(const TextDataset& part) const;
   std::vector<std::string> describe_sources() const;
-  std::vector<std::string> describe_json_lines() const;
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
@@ -126,24 +125,8 @@ std::vector<std::string> TextData::describe_sources() const {
   return lines;
 }
 
-/// Whoever forgets the format of conversations would train on their JSON.
-std::vector<std::string> TextData::describe_json_lines() const {
-  std::vector<std::string> paths = {config_.data.path};
-  for (const WeightedSource& source : config_.data.sources) paths.push_back(source.path);
-  std::vector<std::string> lines;
-  for (const std::string& path : paths) {
-    if (!path.ends_with(".jsonl")) continue;
-    lines.push_back(fmt::format(
-        "Text: {} is read as plain text, JSON included; set data_config.format=chat if its lines "
-        "are conversations",
-        path));
-  }
-  return lines;
-}
-
 std::vector<std::string> TextData::describe() const {
   auto lines = describe_sources();
-  for (std::string& line : describe_json_lines()) lines.push_back(std::move(line));
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
 }

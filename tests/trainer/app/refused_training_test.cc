@@ -73,7 +73,9 @@ TEST_CASE("offload is refused on a CPU, and where ranks divide layers") {
 TEST_CASE("training options that cannot be are refused with their names") {
   const Workspace place;
   const std::pair<Words, std::string> cases[] = {
-      {{"optimizer_config.warmup_steps=100"}, "optimizer_config.warmup_steps: 100 is not shorter"},
+      {{"optimizer_config.warmup_steps=100", "optimizer_config.lr_schedule=cosine",
+        "optimizer_config.decay_steps=50"},
+       "optimizer_config.decay_steps: 50 is not after warmup_steps=100"},
       {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
       {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
       {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},

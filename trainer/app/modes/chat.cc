@@ -219,7 +219,7 @@ class Dialogue {
     if (!options_.prompt.empty()) return say(options_.prompt);
     if (typed_) note("/reset forgets what was said, /quit or Ctrl-D ends; Ctrl-C ends an answer");
     while (const auto line = read_line()) {
-      if (*line == "/quit") return;
+      if (*line == "/quit") break;
       if (*line == "/reset") {
         conversing_.reset();
       } else if (line->find_first_not_of(" \t") != std::string::npos) {
@@ -254,7 +254,8 @@ class Dialogue {
       if (typed_) return;
       ++unanswered_;  // those after it are answered all the same
       if (options_.json)
-        print(nlohmann::ordered_json{{"role", kAssistantRole}, {"error", error.what()}}.dump() +
+        print(nlohmann::ordered_json{{"role", kAssistantRole}, {"error", error.what()}}.dump(
+                  -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
               "\n");
     }
   }

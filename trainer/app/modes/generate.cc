@@ -92,13 +92,13 @@ std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer&
       throw UserError(where +
                       " is empty; give at least one character to start from, such as --prompt ' '");
     }
-    const std::size_t bad = first_bad_byte(text);
-    if (bad != std::string::npos && tokenizer.kind() != "byte")
-      throw UserError(fmt::format("{}: {}", where, not_utf8(text, bad)));
     try {
       prompts.push_back({text, encoded_with_beginning(text, tokenizer)});
     } catch (const UserError& error) {
-      throw UserError(fmt::format("{}: {}", where, error.what()));
+      const std::size_t bad = first_bad_byte(text);
+      throw UserError(
+          fmt::format("{}: {}", where,
+                      bad == std::string::npos ? std::string(error.what()) : not_utf8(text, bad)));
     }
   }
   if (prompts.empty())

@@ -89,7 +89,9 @@ Value length(TemplateRun& run, const Value& value, const TemplateArguments&) {
   if (!value.is_text())
     refuse_value(fmt::format("object of type '{}' has no len()", value.type_name()));
   run.spend(value.weight());
-  return characters(*value.text()).size();
+  const std::string& text = *value.text();
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
 Value join(TemplateRun& run, const Value& value, const TemplateArguments& given) {
@@ -150,6 +152,7 @@ Value map(TemplateRun& run, const Value& value, const TemplateArguments& given) 
     for (const Value& each : items_of(value))
       made.push_back(or_else(at_path(run, each, a[0]), a[1]));
   } else {
+    if (text_of(given.positional[0]) == "map") refuse_value("map of map is not supported");
     const auto rest = without_first(given, 1);
     for (const Value& each : items_of(value))
       made.push_back(filtered(run, text_of(given.positional[0]), each, rest));
@@ -284,6 +287,10 @@ Value round(TemplateRun&, const Value& value, const TemplateArguments& given) {
   if (!value.is_number()) refuse_value("round is of numbers");
   const auto digits = static_cast<int>(std::clamp<int64_t>(integer_of(a[0], 0), -300, 300));
   const std::string method = a[1].is_undefined() ? "common" : text_of(a[1]);
+  if (method != "common" && method != "ceil" && method != "floor")
+    refuse_value("the method of round is common, ceil or floor");
+  if (method == "common" && digits < 0) refuse_value("round to tens is not supported");
+  if (method == "common" && value.is_integer()) return value.integer();
   const double number = value.number();
   if (method == "common") return std::stod(fmt::format("{:.{}f}", number, std::max(digits, 0)));
   const double scale = std::pow(10, digits);
@@ -397,6 +404,12 @@ Value filtered(TemplateRun& run, const std::string& filter, const Value& value,
   const bool copies = filter != "default" && filter != "d" && filter != "length" &&
                       filter != "count" && filter != "items";
   run.spend(copies ? value.weight() : 32);
+  constexpr std::string_view kSplitting[] = {"list", "first",  "last",   "reverse",    "join",
+                                             "map",  "select", "reject", "selectattr", "rejectattr",
+                                             "sort", "unique", "min",    "max",        "sum"};
+  if (value.is_text() &&
+      std::find(std::begin(kSplitting), std::end(kSplitting), filter) != std::end(kSplitting))
+    run.spend(value.text()->size() * kBytesOfCharacter);
   Value made = found->second(run, value, arguments);
   run.spend(made.is_text() ? made.weight() : 32);
   return made;

@@ -82,7 +82,6 @@ TemplateValues words(const std::string& text, int64_t limit, bool from_right) {
     std::size_t end = at;
     if (limit-- <= 0) {
       end = all.size();
-      while (is_python_space(all[end - 1])) --end;
       parts.emplace_back(part_of(at, end));
       break;
     }
@@ -360,8 +359,13 @@ Value of_integers(const std::string& sign, int64_t a, int64_t b) {
   if (sign == "//" || sign == "%") {
     if (b == 0) refuse_value("division by zero");
     if (b == -1) return of_integers("*", sign == "%" ? 0 : a, -1);
-    const int64_t rest = (a % b + b) % b;  // Python's: of the divisor's sign
-    made = sign == "%" ? rest : (a - rest) / b;
+    int64_t rest = a % b;
+    int64_t whole = a / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) {  // Python's: of the divisor's sign
+      rest += b;
+      --whole;
+    }
+    made = sign == "%" ? rest : whole;
   }
   if (sign == "**") {
     if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));

@@ -40,8 +40,12 @@ void TemplateRun::spend(std::size_t bytes) {
 }
 
 Value TemplateRun::lookup(const std::string& name) const {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    if (const auto found = scope->find(name); found != scope->end()) return found->second;
+  auto running = macros_.rbegin();
+  for (std::size_t at = scopes_.size(); at > 0;) {
+    const Scope& scope = scopes_[--at];
+    if (const auto found = scope.find(name); found != scope.end()) return found->second;
+    while (running != macros_.rend() && running->first > at) ++running;
+    if (running != macros_.rend() && running->first == at) at = running->second;
   }
   return {};
 }
@@ -68,8 +72,9 @@ TemplateArguments TemplateRun::arguments_of(const TemplateNode& node) {
   for (std::size_t i = 1; i < node.children.size(); ++i) {
     const TemplateNode& child = *node.children[i];
     if (child.kind == NodeKind::kSpread) {
-      for (Value& each : items_of(evaluate(*child.children[0])))
-        arguments.positional.push_back(std::move(each));
+      const Value list = evaluate(*child.children[0]);
+      spend(list.is_text() ? list.text()->size() * kBytesOfCharacter : list.weight());
+      for (Value& each : items_of(list)) arguments.positional.push_back(std::move(each));
       continue;
     }
     Value value = evaluate(child);
@@ -225,10 +230,7 @@ Value TemplateRun::macro(const Value::Function& function, const TemplateArgument
       refuse_value(fmt::format("macro '{}' takes no keyword argument '{:.80}'", node.text, name));
   }
   const std::size_t visible = std::min(function.scopes, scopes_.size());
-  const auto first_hidden = scopes_.begin() + static_cast<std::ptrdiff_t>(visible);
-  std::vector<Scope> hidden(std::make_move_iterator(first_hidden),
-                            std::make_move_iterator(scopes_.end()));
-  scopes_.resize(visible);
+  macros_.emplace_back(scopes_.size(), visible);
   scopes_.push_back(std::move(own));
   const std::size_t defaults = node.children.size() - 1;
   for (std::size_t i = 0; i < node.names.size(); ++i) {
@@ -239,8 +241,7 @@ Value TemplateRun::macro(const Value::Function& function, const TemplateArgument
   }
   Value text = captured(*node.children[0]);
   scopes_.pop_back();
-  scopes_.insert(scopes_.end(), std::make_move_iterator(hidden.begin()),
-                 std::make_move_iterator(hidden.end()));
+  macros_.pop_back();
   return text;
 }
 
@@ -338,8 +339,9 @@ TemplateRun::Flow TemplateRun::loop(const TemplateNode& node) {
   const TemplateNode& target = *node.children[0];
   if (!node.text.empty()) refuse_value("'recursive' is not supported");
   const Value list = evaluate(*node.children[1]);
+  if (list.is_text()) spend(list.text()->size() * kBytesOfCharacter);
   auto items = items_of(list);
-  spend(items.size() * sizeof(Value) + (list.is_text() ? list.weight() : 0));
+  spend(items.size() * sizeof(Value));
   if (node.children[2]) {
     std::erase_if(items, [&](const Value& item) {
       scopes_.emplace_back();

@@ -14,6 +14,9 @@
 
 namespace ddp::train {
 
+/// What a character of a text takes as a value of its own.
+inline constexpr std::size_t kBytesOfCharacter = 96;
+
 struct TemplateArguments {
   TemplateValues positional;
   std::vector<std::pair<std::string, TemplateValue>> named;
@@ -61,6 +64,8 @@ class TemplateRun {
   TemplateValue filtered_block(const TemplateNode& body, const TemplateNode& filters);
 
   std::vector<Scope> scopes_;  ///< The innermost last.
+  /// Of each macro that runs: its scope, and how many scopes it sees below that.
+  std::vector<std::pair<std::size_t, std::size_t>> macros_;
   std::time_t now_;
   int64_t left_;
   int depth_ = 0;

@@ -36,7 +36,7 @@ std::string_view stripped_of_space(std::string_view whole, bool left, bool right
 
 std::string capitalized_text(const std::string& text) {
   if (text.empty()) return text;
-  const std::string_view first = characters(text).front();
+  const std::string_view first = characters(std::string_view(text).substr(0, 4)).front();
   return capitalized(std::string(first)) + in_case(text.substr(first.size()), false);
 }
 
@@ -55,6 +55,7 @@ std::string stripped(const std::string& text, const Value& given, bool left, boo
 
 std::string replaced(TemplateRun& run, const std::string& text, const std::string& from,
                      const std::string& to, int64_t count) {
+  if (count < 0) count = INT64_MAX;
   std::string out;
   std::size_t at = 0;
   const auto add = [&](std::string_view part) {

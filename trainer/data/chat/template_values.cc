@@ -27,8 +27,10 @@ int within_depth(int depth) {
 /// Equal for equal keys: True, 1 and 1.0 are one.
 std::string key_text(const Value& key) {
   if (key.is_text()) return "t" + *key.text();
+  if (key.is_undefined()) return "u";
+  if (key.is_integer()) return fmt::format("n{}", key.integer());
   if (key.is_number()) {
-    const double number = key.number();
+    const double number = key.number() + 0.0;  // no -0
     return key.is_float() && number != std::floor(number) ? "f" + represented(key)
                                                           : fmt::format("n{:.0f}", number);
   }

@@ -18,7 +18,8 @@ bool same_letter(char a, char b) {
 /// Where the character that the byte at `at` belongs to begins, in UTF-8.
 std::size_t start_of_character(std::string_view text, std::size_t at) {
   const auto continues = [&] { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
-  while (at > 0 && continues()) --at;
+  const std::size_t given = at;
+  while (at > 0 && given - at < 3 && continues()) --at;
   return at;
 }
 

@@ -91,7 +91,8 @@ StopSignal::~StopSignal() {
 int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }
 
 std::chrono::milliseconds StopSignal::pending_for() {
-  return std::chrono::milliseconds(pending() == 0 ? 0 : now_in_ms() - first_signal_at.load());
+  const bool arrived = pending_signal.load(std::memory_order_acquire) != 0;
+  return std::chrono::milliseconds(arrived ? now_in_ms() - first_signal_at.load() : 0);
 }
 
 bool StopSignal::take_report_wish() { return report_wanted.exchange(false); }
