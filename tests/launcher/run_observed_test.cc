@@ -141,7 +141,7 @@ TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") 
 TEST_CASE("without a descriptor for it a probe is refused at once, and the job goes on") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--health-port=0"}, {"wait"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 20; exec \"$@\"", "sh"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 24; exec \"$@\"", "sh"});
   ChildProgram job(options);
   const int port = port_in(job.wait_for("/metrics: http"));
   job.wait_for("waiting ");

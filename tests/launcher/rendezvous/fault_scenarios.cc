@@ -156,7 +156,8 @@ void FaultSchedule::lose_rack(bool silently) {
   const std::chrono::duration<double> took = Net::now() - began;
   fmt::print("{} nodes lost {}: the others run after {:.1f} s\n", lost,
              silently ? "in silence" : "for good", took.count());
-  require(well && took < seconds(30), "a lost rack takes too long");
+  // Silence, the wait for whoever may return, and their way to the new host: three times 15 s.
+  require(well && took < seconds(50), "a lost rack takes too long");
 }
 
 // A node sleeps while its host is cut off and steps down, and while the others go on and end. The

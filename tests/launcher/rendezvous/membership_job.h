@@ -24,6 +24,7 @@ inline MembershipRules elastic(int min, int max, int max_restarts = 0) {
   rules.restarts.max_restarts = max_restarts;
   rules.join_timeout = seconds(600);
   rules.heartbeat = kBeat;
+  rules.missed_heartbeats = 2;
   rules.host_id = std::string("1");
   return rules;
 }
