@@ -77,7 +77,8 @@ bool looks_like_gb18030(std::string_view text) {
       return false;
     ++(trail > 0x7F ? high : mixed);
   }
-  return high > mixed;
+  constexpr std::size_t kFewest = 2;  // one pair may be two accented letters
+  return high > mixed && high >= kFewest;
 }
 
 }  // namespace

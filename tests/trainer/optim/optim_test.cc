@@ -1,18 +1,13 @@
 // Schedules and optimizers against torch's and transformers' own, and what they promise besides.
-#include <fmt/format.h>
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
 #include "tests/support/skip.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/config/load/read_run.h"
 #include "trainer/optim/muon.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
@@ -321,37 +316,6 @@ TEST_CASE("a run that is shorter than its schedule is cut short with a warning")
   CHECK(Schedule(config, 101).learning_rate(51) == Approx(0.5));  // what is left decays
   CHECK_THAT(Schedule(config, 101).cut_text(101), Catch::Contains("decay_steps=150"));
   CHECK(Schedule(config, 151).cut_text(151).empty());
-}
-
-/// The files that a recipe names, replaced by one that is there.
-std::vector<std::string> without_files(const std::string& recipe) {
-  std::ifstream file(recipe);
-  std::vector<std::string> overrides;
-  std::string section;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && std::isalpha(static_cast<unsigned char>(line.front())) != 0)
-      section = line.substr(0, line.find(':'));
-    for (const std::string key : {"path", "eval_path", "test_path", "tokenizer", "init_from"}) {
-      if (line.starts_with("  " + key + ":"))
-        overrides.push_back(fmt::format("{}.{}={}/README.md", section, key, DDP_SOURCE_DIR));
-    }
-  }
-  return overrides;
-}
-
-TEST_CASE("one step of every shipped recipe has a schedule") {
-  int recipes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(DDP_SOURCE_DIR "/configs")) {
-    if (entry.path().extension() != ".yaml") continue;
-    ++recipes;
-    INFO(entry.path());
-    auto overrides = without_files(entry.path().string());
-    overrides.emplace_back("trainer_config.max_steps=1");
-    const auto source = ConfigSource::of_file(entry.path().string());
-    const Config config = read_run(source, overrides, std::nullopt).config;
-    CHECK(std::isfinite(Schedule(config.optimizer, 1).learning_rate(0)));
-  }
-  CHECK(recipes > 5);
 }
 
 TEST_CASE("a decay that ends before the warm-up is refused with the keys") {
