@@ -112,14 +112,17 @@ FitResult TrainingRun::result() const {
   return result;
 }
 
-// On every rank, which all have the same result.
+// On every rank, which all have the same result. In float16 an overflow is the likely cause, and
+// the run a failure; elsewhere a bad step has been judged when it was made.
 void TrainingRun::check_last(const FitResult& result) const {
   if (stop_signal_ != 0 || !result.eval_loss || std::isfinite(*result.eval_loss)) return;
-  throw GroupError(fmt::format(
+  const std::string text = fmt::format(
       "the loss of the last evaluation is {}: the run has ended, but its model is useless; lower "
       "optimizer_config.learning_rate{}, and start over with another trainer_config.snapshot_path",
       digits_of(*result.eval_loss),
-      trainer_.scaler().enabled() ? " or set trainer_config.amp_dtype=bfloat16" : ""));
+      trainer_.scaler().enabled() ? " or set trainer_config.amp_dtype=bfloat16" : "");
+  if (trainer_.scaler().enabled()) throw GroupError(text);
+  log_.warning(text);
 }
 
 FitResult TrainingRun::nothing_to_train() {
