@@ -74,7 +74,7 @@ class Gpt(nn.Module):
         self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
         self.ln_f = nn.LayerNorm(args.width)
         self.head = nn.Linear(args.width, vocabulary, bias=False)
-        if args.tie:
+        if getattr(args, "tie", False):  # the other peers have no such option
             self.head.weight = self.wte.weight
         for name, p in self.named_parameters():
             if p.dim() > 1:
