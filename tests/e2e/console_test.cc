@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
 #include <regex>
+#include <utility>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -54,14 +56,21 @@ TEST_CASE("a console that nobody reads does not hold up training") {
   check_all_steps_in_file(place);
 }
 
-TEST_CASE("under ddp-run a console that nobody reads is no hang") {
+TEST_CASE("under ddp-run a console that nobody reads is no hang, and a late reader gets all of it") {
   const Workspace place;
-  const UnreadPipe pipe(place);
-  const auto run = finish(in_shell(launched(place, 2, kShortRun), "exec \"$@\" >pipe"));
-  INFO(run.err);
-  CHECK(run.exit == 0);
-  CHECK_THAT(run.err, !Contains("hang"));
+  std::optional<UnreadPipe> pipe(std::in_place, place);
+  ChildProgram job(in_shell(launched(place, 2, kShortRun, {"--result-json=" + (place / "result")}),
+                            "exec \"$@\" >pipe"));
+  wait_for_file(place / "result");  // all workers have ended
   check_all_steps_in_file(place);
+  ChildOptions cat;
+  cat.argv = {"cat", place / "pipe"};
+  ChildProgram reader(cat);
+  CHECK(job.wait_exit(kPatience) == 0);
+  CHECK_THAT(job.err(), !Contains("hang"));
+  pipe.reset();
+  reader.wait_all_gone();
+  CHECK(order_of_steps(reader.out()) == range_of(1, 80));
 }
 
 TEST_CASE("an error is said and ends the run although nobody reads its log") {

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <thread>
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
@@ -97,15 +95,6 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[waits]") {
   ::close(ends[1]);
 }
 
-// ddp-run writes this file when all workers have ended, before the rest of the console's output.
-void wait_for_file(const std::string& path) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!std::filesystem::exists(path)) {
-    if (std::chrono::steady_clock::now() >= end) FAIL(path + " never came");
-    std::this_thread::yield();
-  }
-}
-
 TEST_CASE("logs that stay because the console has not taken them are named", "[waits]") {
   const TempFolder tmp;
   const TempFolder results;
@@ -117,7 +106,7 @@ TEST_CASE("logs that stay because the console has not taken them are named", "[w
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
-  wait_for_file(results / "r");
+  wait_for_file(results / "r");  // all workers have ended; the rest of the console is due
   job.signal(SIGTERM);
   CHECK_THAT(job.wait_for("the console missed some output; "),
              Contains("full logs: " + tmp.path() + "/ddp-run_"));
@@ -138,7 +127,7 @@ TEST_CASE("the report of a failure waits for a reader that pauses", "[waits]") {
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd 2>&1", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
-  wait_for_file(results / "r");
+  wait_for_file(results / "r");  // all workers have ended; the rest of the console is due
   CHECK_THROWS(job.wait_exit(std::chrono::seconds(6)));
   ::close(ends[1]);
   std::string text;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 
 namespace ddp::test {
@@ -145,6 +147,22 @@ Finished run_to_end(const ChildOptions& options) {
   child.wait_all_gone();
   const int exit = child.wait_exit();
   return {exit, child.out(), child.err()};
+}
+
+void wait_for_file(const std::string& path) {
+  const auto deadline = SteadyClock::now() + ChildProgram::kBound;
+  pollfd news{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK), POLLIN, 0};
+  const auto folder = std::filesystem::path(path).parent_path();
+  ::inotify_add_watch(news.fd, folder.c_str(), IN_CREATE | IN_MOVED_TO);
+  bool there;
+  while (!(there = ::access(path.c_str(), F_OK) == 0) &&
+         ::poll(&news, 1, milliseconds_left(deadline)) > 0) {
+    char events[4096];
+    while (::read(news.fd, events, sizeof events) > 0) {
+    }
+  }
+  ::close(news.fd);
+  if (!there) throw std::runtime_error(path + " never came");
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -79,6 +79,9 @@ struct Finished {
 /// Runs to the end, all descendants included.
 Finished run_to_end(const ChildOptions& options);
 
+/// Throws when the file does not come within ChildProgram::kBound.
+void wait_for_file(const std::string& path);
+
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace ddp::test
