@@ -101,6 +101,13 @@ def gelu(report, rows):
                lambda: torch.ops.ddp_run.gelu_backward(dy, x, tanh), 3 * x.nbytes)
 
 
+def sums_of_squares(report, count):
+    gradients = [torch.randn(count // 4 + extra, device="cuda") for extra in (0, 1, 2, 3)]
+    exact = torch.cat([F.pad(gradient.double(), (0, -len(gradient) % 1024)).view(-1, 1024).square().sum(1) for gradient in gradients])
+    report("sums_of_squares", 1e-13, {"sums": error(torch.ops.ddp_run.sums_of_squares(gradients), exact, 0.0)},
+           lambda: torch.ops.ddp_run.sums_of_squares(gradients), count * 4)
+
+
 def adam(report, count):
     def four():
         return [torch.randn(count, device="cuda") for _ in range(2)] + [torch.rand(count, device="cuda") for _ in range(2)]
@@ -113,7 +120,7 @@ def adam(report, count):
     exact = w * (1 - rate * decay) - rate / (1 - one ** 3) * m / ((v / (1 - two ** 3)).sqrt() + epsilon)
 
     def update():
-        torch.ops.ddp_run.adam_([weight], [gradient], [average], [square], [copy], step, no, rate, one, two, decay, epsilon, True)
+        torch.ops.ddp_run.adam_([weight], [gradient], [average], [square], [copy], step, no, None, rate, one, two, decay, epsilon, True)
     update()
     errors = {"weight": error(weight, exact, 1e-2), "exp_avg": error(average, m, 1e-2), "exp_avg_sq": error(square, v, 1e-2)}
     report("adam_", 1e-5, errors, update, count * (7 * 4 + 2))
@@ -130,6 +137,7 @@ def main():
     report = Report(Timer("cuda", args.repeat))
     norms(report, args.rows)
     gelu(report, args.rows)
+    sums_of_squares(report, args.rows * WIDTH)
     adam(report, args.rows * WIDTH)
     cross_entropy(report, args.rows)
     sys.exit(1 if report.bad else 0)

@@ -7,7 +7,8 @@ namespace {
 
 using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                     const c10::List<std::optional<at::Tensor>>&, const at::Tensor&,
-                    const at::Tensor&, double, double, double, double, double, bool);
+                    const at::Tensor&, const std::optional<at::Tensor>&, double, double, double,
+                    double, double, bool);
 
 const std::optional<c10::TypedOperatorHandle<Kernel>>& kernel() {
   static const auto found = []() -> std::optional<c10::TypedOperatorHandle<Kernel>> {
@@ -39,13 +40,16 @@ bool kernel_takes(const AdamTensors& tensors) {
 
 void adam_by_kernel(const AdamTensors& tensors, const std::vector<torch::Tensor>& copies,
                     const torch::Tensor& step, const torch::Tensor& found_inf,
-                    const AdamNumbers& numbers) {
+                    const torch::Tensor& scale, const AdamNumbers& numbers) {
   c10::List<std::optional<at::Tensor>> given;
-  for (const auto& copy : copies)
-    given.push_back(copy.defined() ? std::optional(copy) : std::nullopt);
+  const auto if_defined = [](const torch::Tensor& x) {
+    return x.defined() ? std::optional(x) : std::nullopt;
+  };
+  for (const auto& copy : copies) given.push_back(if_defined(copy));
   kernel()->call(tensors.weights, tensors.gradients, tensors.exp_avgs, tensors.exp_avg_sqs, given,
-                 step, found_inf.reshape({}), numbers.learning_rate, numbers.beta1, numbers.beta2,
-                 numbers.weight_decay, numbers.epsilon, numbers.decoupled);
+                 step, found_inf.reshape({}), if_defined(scale), numbers.learning_rate,
+                 numbers.beta1, numbers.beta2, numbers.weight_decay, numbers.epsilon,
+                 numbers.decoupled);
 }
 
 }  // namespace ddp::train

@@ -24,10 +24,11 @@ struct AdamNumbers {
 bool kernel_takes(const AdamTensors& tensors);
 
 /// Updates `tensors`, 64 a launch, and writes the new weights to `copies` as well: bfloat16 and
-/// contiguous, undefined where there is none. `step`: the number of this update; nothing changes if
-/// `found_inf` is 1. Both are float32 scalars on the GPU.
+/// contiguous, undefined where there is none. `step`: the number of this update; gradients are
+/// multiplied by `scale`, if defined; nothing changes if `found_inf` is 1. Float32 scalars on the
+/// GPU.
 void adam_by_kernel(const AdamTensors& tensors, const std::vector<torch::Tensor>& copies,
                     const torch::Tensor& step, const torch::Tensor& found_inf,
-                    const AdamNumbers& numbers);
+                    const torch::Tensor& scale, const AdamNumbers& numbers);
 
 }  // namespace ddp::train

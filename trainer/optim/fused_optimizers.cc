@@ -49,28 +49,31 @@ std::vector<NamedTensor> Adam::state() const {
   return result;
 }
 
-bool Adam::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) {
+bool Adam::update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale,
+                  const CopyOf& copy_of) {
   bool copies_written = true;
   for (const ParameterGroup& group : groups()) {
-    if (!update_group(group, learning_rate * group.options.lr_mult, found_inf, copy_of))
+    if (!update_group(group, learning_rate * group.options.lr_mult, found_inf, scale, copy_of))
       copies_written = false;
   }
   return copies_written;
 }
 
 bool Adam::update_group(const ParameterGroup& group, double learning_rate,
-                        const torch::Tensor& found_inf, const CopyOf& copy_of) {
+                        const torch::Tensor& found_inf, const torch::Tensor& scale,
+                        const CopyOf& copy_of) {
   const AdamTensors tensors{values_of(parameters(), group), of_group(gradients(), group),
                             of_group(exp_avgs_, group), of_group(exp_avg_sqs_, group)};
   if (kernel_takes(tensors)) {
     std::vector<torch::Tensor> copies(tensors.weights.size());
     if (copy_of)
       std::transform(tensors.weights.begin(), tensors.weights.end(), copies.begin(), copy_of);
-    adam_by_kernel(tensors, copies, step_count(), found_inf,
+    adam_by_kernel(tensors, copies, step_count(), found_inf, scale,
                    {learning_rate, config_.betas[0], config_.betas[1], group.options.weight_decay,
                     config_.eps, decay_ == Decay::kDecoupled});
     return true;
   }
+  if (scale.defined()) at::_foreach_mul_(tensors.gradients, scale);
   const std::vector<torch::Tensor> steps(group.members.size(), step_count());
   const auto fused_update = [&](auto&& kernel) {
     kernel(tensors.weights, tensors.gradients, tensors.exp_avgs, tensors.exp_avg_sqs,
@@ -99,7 +102,8 @@ std::vector<NamedTensor> Sgd::state() const {
   return result;
 }
 
-bool Sgd::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf&) {
+bool Sgd::update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor&,
+                 const CopyOf&) {
   for (const ParameterGroup& group : groups())
     update_group(group, learning_rate * group.options.lr_mult, found_inf);
   return false;

@@ -21,11 +21,14 @@ class Adam : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
+  bool scales_gradients() const override { return true; }
+  bool update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale,
+              const CopyOf& copy_of) override;
 
  private:
   bool update_group(const ParameterGroup& group, double learning_rate,
-                    const torch::Tensor& found_inf, const CopyOf& copy_of);
+                    const torch::Tensor& found_inf, const torch::Tensor& scale,
+                    const CopyOf& copy_of);
 
   OptimizerConfig config_;
   Decay decay_;
@@ -42,7 +45,8 @@ class Sgd : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale,
+              const CopyOf& copy_of) override;
 
  private:
   void update_group(const ParameterGroup& group, double learning_rate,

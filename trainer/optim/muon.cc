@@ -64,7 +64,8 @@ std::vector<NamedTensor> Muon::state() const {
   return result;
 }
 
-bool Muon::update(double learning_rate, const torch::Tensor& found_inf, const CopyOf&) {
+bool Muon::update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor&,
+                  const CopyOf&) {
   const auto skip = found_inf.reshape({}) != 0;
   for (const auto& matrix : matrices_)
     update_matrix(matrix, learning_rate * matrix.options.lr_mult, skip);

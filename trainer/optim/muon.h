@@ -24,7 +24,8 @@ class Muon : public Optimizer {
   std::vector<NamedTensor> state() const override;
 
  protected:
-  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale,
+              const CopyOf& copy_of) override;
 
  private:
   struct Matrix {

@@ -20,10 +20,12 @@ Optimizer::Optimizer(TrainedParameters trained) : trained_(std::move(trained)) {
       {}, parameters().front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
 }
 
-bool Optimizer::step(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) {
+bool Optimizer::step(double learning_rate, const torch::Tensor& found_inf,
+                     const torch::Tensor& scale, const CopyOf& copy_of) {
   const torch::NoGradGuard no_grad;
   step_count_.add_(1);
-  const bool copies_written = update(learning_rate, found_inf, copy_of);
+  if (scale.defined() && !scales_gradients()) at::_foreach_mul_(gradients(), scale);
+  const bool copies_written = update(learning_rate, found_inf, scale, copy_of);
   step_count_.sub_(found_inf.reshape({}));
   return copies_written;
 }
@@ -55,12 +57,11 @@ std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained,
   TORCH_CHECK(false, "unknown optimizer");
 }
 
-void clip_gradients(const std::vector<torch::Tensor>& gradients, const torch::Tensor& norm,
-                    double max_norm) {
-  if (max_norm <= 0.0) return;
+torch::Tensor clip_coefficient(const torch::Tensor& norm, double max_norm) {
+  if (max_norm <= 0.0) return {};
   const torch::NoGradGuard no_grad;
   constexpr double kEps = 1e-6;  // torch.nn.utils.clip_grad_norm_
-  at::_foreach_mul_(gradients, (max_norm / (norm + kEps)).clamp_max(1.0));
+  return (max_norm / (norm + kEps)).clamp_max(1.0);
 }
 
 }  // namespace ddp::train

@@ -55,9 +55,11 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update; `learning_rate` is that of a group whose lr_mult is 1. `found_inf` (float32 scalar
-  /// on the parameters' device): no effect when it is 1, and no host sync. Returns whether the
+  /// on the parameters' device): no effect when it is 1, and no host sync. `scale` (likewise;
+  /// undefined: 1): gradients are multiplied by it first, and may be left so. Returns whether the
   /// copies, too, hold the new values; an optimizer that cannot write them leaves them alone.
-  bool step(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of = {});
+  bool step(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale = {},
+            const CopyOf& copy_of = {});
   /// Zeroes gradients in place: they may be views into DDP's buckets.
   void zero_grad();
 
@@ -85,9 +87,11 @@ class Optimizer {
   const torch::Tensor& step_count() const { return step_count_; }
 
  protected:
+  /// Whether update() multiplies the gradients by `scale`, as it reads them.
+  virtual bool scales_gradients() const { return false; }
   /// Returns whether it has written the copies.
   virtual bool update(double learning_rate, const torch::Tensor& found_inf,
-                      const CopyOf& copy_of) = 0;
+                      const torch::Tensor& scale, const CopyOf& copy_of) = 0;
 
  private:
   TrainedParameters trained_;
@@ -97,10 +101,9 @@ class Optimizer {
 /// Makes the optimizer that optimizer_config.name selects.
 std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained, const OptimizerConfig& config);
 
-/// Scales `gradients` in place so that a global L2 norm of `norm` (float32 scalar on their device)
-/// becomes at most `max_norm` (0: no scaling), as torch.nn.utils.clip_grad_norm_ does. No host
-/// sync.
-void clip_gradients(const std::vector<torch::Tensor>& gradients, const torch::Tensor& norm,
-                    double max_norm);
+/// What gradients of a global L2 norm of `norm` (float32 scalar on their device) are multiplied by
+/// so that it becomes at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does; undefined if that
+/// is 0: no clipping. No host sync.
+torch::Tensor clip_coefficient(const torch::Tensor& norm, double max_norm);
 
 }  // namespace ddp::train

@@ -1,9 +1,11 @@
 #include "trainer/parallel/gradient_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "trainer/runtime/parallel_for.h"
 
@@ -73,8 +75,19 @@ torch::Tensor sums_on_cpu(const std::vector<torch::Tensor>& flat) {
   return sums;
 }
 
-// One kernel for all whole blocks of a gradient, and one for all the rest together.
-torch::Tensor sums_on_device(const std::vector<torch::Tensor>& flat) {
+/// Trainer's own kernel (model/cuda/kernels.cu), if it is loaded.
+const auto& sums_kernel() {
+  using Operator = c10::TypedOperatorHandle<torch::Tensor(at::TensorList)>;
+  static const auto found = []() -> std::optional<Operator> {
+    const auto op = c10::Dispatcher::singleton().findSchema({"ddp_run::sums_of_squares", ""});
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) return std::nullopt;
+    return op->typed<torch::Tensor(at::TensorList)>();
+  }();
+  return found;
+}
+
+// One kernel of torch's for all whole blocks of a gradient, and one for all the rest together.
+torch::Tensor sums_by_torch(const std::vector<torch::Tensor>& flat) {
   std::vector<torch::Tensor> rests;
   for (const auto& gradient : flat) {
     const int64_t whole = gradient.numel() / kNormBlock * kNormBlock;
@@ -105,7 +118,8 @@ torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients)
     if (gradient.numel() > 0) flat.push_back(gradient.to(torch::kFloat32).reshape({-1}));
   }
   if (flat.empty()) return torch::zeros({0}, torch::kFloat64);
-  return flat.front().is_cpu() ? sums_on_cpu(flat) : sums_on_device(flat);
+  if (flat.front().is_cpu()) return sums_on_cpu(flat);
+  return flat.front().is_cuda() && sums_kernel() ? sums_kernel()->call(flat) : sums_by_torch(flat);
 }
 
 torch::Tensor norm_of_block_sums(const torch::Tensor& sums) {

@@ -152,7 +152,7 @@ torch::Tensor OffloadedOptimizer::found_inf_of_masters(const torch::Tensor& /*fo
 
 // Copies of weights in bfloat16 are left to the next step.
 bool OffloadedOptimizer::update(double learning_rate, const torch::Tensor& found_inf,
-                                const CopyOf& /*copy_of*/) {
+                                const torch::Tensor& /*scale*/, const CopyOf& /*copy_of*/) {
   const auto counters = torch::stack({step_count(), found_inf.reshape({})});
   const auto ready = record_ready(counters.device());
   // To memory that is not locked the driver copies while this thread waits.

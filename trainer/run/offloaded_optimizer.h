@@ -42,7 +42,8 @@ class OffloadedOptimizer : public Optimizer {
   torch::Tensor found_inf_of_masters(const torch::Tensor& found_inf) const override;
 
  protected:
-  bool update(double learning_rate, const torch::Tensor& found_inf, const CopyOf& copy_of) override;
+  bool update(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale,
+              const CopyOf& copy_of) override;
 
  private:
   static constexpr std::size_t kSlots = 2;  // chunks whose gradients have room

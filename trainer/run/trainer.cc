@@ -273,7 +273,6 @@ std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output,
   if (found_inf) combine_found_inf(*found_inf);
   output.grad_norm = model_norm_ ? (*model_norm_)(gradients) : sync_->global_norm(gradients);
   if (faults.plans(FaultKind::kNanHere, step_ + 1)) output.grad_norm.fill_(std::nan(""));
-  clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
   return found_inf;
 }
 
@@ -310,7 +309,8 @@ void Trainer::apply(StepOutput& output) {
 
 void Trainer::update_weights(const StepOutput& output) {
   const auto copy_of = [this](const torch::Tensor& weight) { return weight_copies_.of(weight); };
-  if (!optimizer_->step(output.learning_rate, output.not_finite, copy_of)) return;
+  const auto clip = clip_coefficient(output.grad_norm, config_.trainer.grad_norm_clip);
+  if (!optimizer_->step(output.learning_rate, output.not_finite, clip, copy_of)) return;
   std::vector<torch::Tensor> weights;
   for (const Parameter& parameter : optimizer_->parameters()) weights.push_back(parameter.tensor);
   weight_copies_.written(weights);

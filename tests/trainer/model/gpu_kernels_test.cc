@@ -270,7 +270,7 @@ constexpr AdamOptions kAdam{0.01F, 0.9F, 0.999F, 0.1F, 1e-8F, 1};
 /// In place; returns the copies, none of the second tensor.
 std::vector<torch::Tensor> adam_by_kernel(const std::vector<AdamState>& states,
                                           const AdamOptions& options, float step, float found_inf,
-                                          unsigned threads) {
+                                          unsigned threads, const float* scale = nullptr) {
   constexpr long long kChunk = 16;
   AdamTensors tensors{};
   std::vector<torch::Tensor> copies;
@@ -283,7 +283,7 @@ std::vector<torch::Tensor> adam_by_kernel(const std::vector<AdamState>& states,
         tensors.first_block[i] + static_cast<unsigned>((weight.numel() + kChunk - 1) / kChunk);
   }
   host_cuda::run(tensors.first_block[states.size()], threads, sizeof(Sums),
-                 [&] { ddp_adam(tensors, options, &step, &found_inf, kChunk, 0.9, 0.999); });
+                 [&] { ddp_adam(tensors, options, &step, &found_inf, scale, kChunk, 0.9, 0.999); });
   return copies;
 }
 
@@ -321,6 +321,20 @@ TEST_CASE("the GPU's update of many tensors is torch's, and writes their copies"
   }
 }
 
+TEST_CASE("the GPU's update scales gradients as a pass before it would, bit for bit") {
+  const auto scaled = adam_states();
+  const auto before = copied(scaled);
+  const float scale = 0.37F;
+  for (const auto& state : before) state.gradient.mul_(scale);
+  adam_by_kernel(scaled, kAdam, 1.0F, 0.0F, 8, &scale);
+  adam_by_kernel(before, kAdam, 1.0F, 0.0F, 8);
+  for (std::size_t i = 0; i < scaled.size(); ++i) {
+    CHECK(torch::equal(scaled[i].weight, before[i].weight));
+    CHECK(torch::equal(scaled[i].exp_avg, before[i].exp_avg));
+    CHECK(torch::equal(scaled[i].exp_avg_sq, before[i].exp_avg_sq));
+  }
+}
+
 TEST_CASE("an update on the GPU that found an infinity changes nothing, copies included") {
   const auto states = adam_states();
   const auto before = copied(states);
@@ -331,6 +345,45 @@ TEST_CASE("an update on the GPU that found an infinity changes nothing, copies i
     CHECK(torch::equal(states[i].exp_avg_sq, before[i].exp_avg_sq));
     if (copies[i].defined()) CHECK(copies[i].eq(7.0).all().item<bool>());
   }
+}
+
+namespace {
+
+torch::Tensor sums_by_kernel(const std::vector<torch::Tensor>& gradients, unsigned threads) {
+  SquaredTensors tensors{};
+  const int count = static_cast<int>(gradients.size());
+  for (int i = 0; i < count; ++i) {
+    const auto& gradient = gradients[static_cast<std::size_t>(i)];
+    tensors.of[i] = {floats(gradient), gradient.numel()};
+    tensors.first_block[i + 1] =
+        tensors.first_block[i] + static_cast<unsigned>((gradient.numel() + 1023) / 1024);
+  }
+  const unsigned blocks = tensors.first_block[count];
+  auto sums = torch::full({static_cast<int64_t>(blocks)}, 777.0, torch::kFloat64);
+  host_cuda::run((blocks + 15) / 16, threads, 0,
+                 [&] { ddp_sums_of_squares(tensors, sums.data_ptr<double>(), count); });
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("the GPU's sums of squares are those of blocks of 1,024, wherever a tensor begins") {
+  torch::manual_seed(13);
+  const unsigned threads = GENERATE(1U, 8U, 64U);
+  std::vector<torch::Tensor> gradients, elsewhere;
+  std::vector<torch::Tensor> exact;
+  for (const int64_t size : {1, 1024, 0, 3001, 2048, 1027}) {
+    gradients.push_back(torch::randn({size}) * 1e3);
+    elsewhere.push_back(at_offset(size, 3).copy_(gradients.back()));
+    for (const auto& block : gradients.back().to(torch::kFloat64).split(1024))
+      if (block.numel() > 0) exact.push_back(block.square().sum());
+  }
+  const auto sums = sums_by_kernel(gradients, threads);
+  CHECK(torch::allclose(sums, torch::stack(exact), 1e-14, 0.0));
+  CHECK(torch::equal(sums_by_kernel(elsewhere, threads), sums));
+  // A block's sum does not depend on what is before it.
+  CHECK(torch::equal(sums_by_kernel({gradients[3].narrow(0, 1024, 1977)}, threads),
+                     sums.narrow(0, 3, 2)));
 }
 
 }  // namespace ddp::test

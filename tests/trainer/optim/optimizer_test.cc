@@ -68,13 +68,30 @@ TEST_CASE("zero_grad keeps the gradient's memory: it may be a view into a bucket
 }
 
 TEST_CASE("clipping scales to the global norm, and a maximum of 0 leaves all as it is") {
-  const std::vector<torch::Tensor> gradients = {torch::full({9}, 1.0), torch::full({16}, 1.0)};
-  clip_gradients(gradients, torch::tensor(5.0F), 0.0);
-  CHECK(gradients[0][0].item<float>() == 1.0F);
-  clip_gradients(gradients, torch::tensor(5.0F), 1.0);
-  CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
-  clip_gradients(gradients, torch::tensor(1.0F), 10.0);
-  CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
+  CHECK_FALSE(clip_coefficient(torch::tensor(5.0F), 0.0).defined());
+  CHECK(clip_coefficient(torch::tensor(5.0F), 1.0).item<float>() == Approx(0.2).epsilon(1e-5));
+  CHECK(clip_coefficient(torch::tensor(1.0F), 10.0).item<float>() == 1.0F);
+}
+
+TEST_CASE("an update with a scale is one of gradients that were multiplied by it, bit for bit") {
+  const auto name = GENERATE(OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd,
+                             OptimizerName::kMuon);
+  OptimizerConfig config;
+  config.name = name;
+  const auto scale = torch::tensor(0.3F);
+  std::vector<torch::Tensor> results;
+  for (const bool before : {true, false}) {
+    torch::manual_seed(5);
+    auto weight = torch::randn({4, 6}).set_requires_grad(true);
+    const auto optimizer = make_optimizer(make({weight}, {true}), config);
+    for (int step = 0; step < 2; ++step) {
+      weight.mutable_grad().copy_(torch::randn({4, 6}));
+      if (before) weight.mutable_grad().mul_(scale);
+      optimizer->step(0.1, torch::zeros({}), before ? torch::Tensor() : scale);
+    }
+    results.push_back(weight.detach());
+  }
+  CHECK(torch::equal(results[0], results[1]));
 }
 
 TEST_CASE("the global norm is that of all gradients together") {

@@ -27,6 +27,7 @@ struct Index {
 struct Place {
   Index thread, block, block_size;
   void* shared = nullptr;
+  double* exchange = nullptr;  // one for each thread of the block
   std::barrier<>* barrier = nullptr;
 };
 inline thread_local Place place;
@@ -36,10 +37,11 @@ inline thread_local Place place;
 inline void run(unsigned grid, unsigned block, std::size_t shared_bytes,
                 const std::function<void()>& kernel) {
   std::vector<std::max_align_t> shared(shared_bytes / sizeof(std::max_align_t) + 1);
+  std::vector<double> exchange(block);
   std::barrier<> barrier(block);
   const auto be_thread = [&](unsigned thread) {
     for (unsigned i = 0; i < grid; ++i) {
-      place = {{thread}, {i}, {block}, shared.data(), &barrier};
+      place = {{thread}, {i}, {block}, shared.data(), exchange.data(), &barrier};
       kernel();
       barrier.arrive_and_wait();  // shared memory is the next block's now
     }
@@ -56,6 +58,18 @@ inline void run(unsigned grid, unsigned block, std::size_t shared_bytes,
 #define blockIdx ::ddp::host_cuda::place.block
 #define blockDim ::ddp::host_cuda::place.block_size
 
+inline float __fmul_rn(float a, float b) { return a * b; }
+/// All threads of the block must call it.
+template <class Number>
+Number __shfl_xor_sync(unsigned, Number own, int lanes) {
+  static_assert(sizeof own <= sizeof(double));
+  const auto& place = ::ddp::host_cuda::place;
+  std::memcpy(&place.exchange[place.thread.x], &own, sizeof own);
+  place.barrier->arrive_and_wait();
+  std::memcpy(&own, &place.exchange[place.thread.x ^ static_cast<unsigned>(lanes)], sizeof own);
+  place.barrier->arrive_and_wait();
+  return own;
+}
 inline void __syncthreads() { ::ddp::host_cuda::place.barrier->arrive_and_wait(); }
 inline float __uint_as_float(std::uint32_t bits) {
   float value;

@@ -10,6 +10,7 @@
 #endif
 
 typedef unsigned short bfloat16;
+static constexpr bfloat16 kMinusInfinity = 0xff80;
 
 struct __align__(16) Eight {
   bfloat16 at[8];
@@ -25,10 +26,32 @@ static __device__ float to_float(bfloat16 x) { return __uint_as_float(static_cas
 
 // To the nearest, ties to even; NaN stays NaN.
 static __device__ bfloat16 to_bfloat16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  bfloat16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result) : "f"(x));
+  return result;
+#else
   const unsigned bits = __float_as_uint(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<bfloat16>(bits >> 16 | 0x40u);
   return static_cast<bfloat16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#endif
 }
+
+static __device__ bool is_aligned(const void* pointer, unsigned bytes) {
+  return reinterpret_cast<unsigned long long>(pointer) % bytes == 0;
+}
+
+// The four floats at `from`, in one read where its place allows.
+static __device__ FourFloats four_floats(const float* from, bool aligned) {
+  if (aligned) return *reinterpret_cast<const FourFloats*>(from);
+  return {{from[0], from[1], from[2], from[3]}};
+}
+
+// Threads that exchange numbers without shared memory: a warp, or a block of fewer threads.
+static __device__ unsigned lanes() { return blockDim.x < 32 ? blockDim.x : 32; }
+
+static __device__ double join(double a, double b) { return a + b; }
+static __device__ double from_lane(double own, unsigned far) { return __shfl_xor_sync(~0u, own, static_cast<int>(far)); }
 
 // The sum of exp(x - largest) over some x.
 struct Exponentials {
@@ -36,30 +59,43 @@ struct Exponentials {
   float sum;
 };
 
+// The same bits for (a, b) and (b, a).
 static __device__ Exponentials join(Exponentials a, Exponentials b) {
-  const float largest = fmaxf(a.largest, b.largest);
-  if (largest == -INFINITY) return {largest, a.sum + b.sum};  // no finite x yet
-  return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
+  if (a.largest == b.largest) return {a.largest, a.sum + b.sum};
+  const Exponentials& high = a.largest > b.largest ? a : b;
+  const Exponentials& low = a.largest > b.largest ? b : a;
+  return {high.largest, high.sum + low.sum * expf(low.largest - high.largest)};
 }
 
-// Of the first `count` of eight logits; a constant count keeps them in registers.
-static __device__ Exponentials exponentials(const Eight& eight, int count) {
+static __device__ Exponentials from_lane(Exponentials own, unsigned far) {
+  return {__shfl_xor_sync(~0u, own.largest, static_cast<int>(far)), __shfl_xor_sync(~0u, own.sum, static_cast<int>(far))};
+}
+
+static __device__ Exponentials exponentials(const Eight& eight) {
   Exponentials result = {-INFINITY, 0.0f};
-  for (int k = 0; k < count; ++k) result.largest = fmaxf(result.largest, to_float(eight.at[k]));
+  for (int k = 0; k < 8; ++k) result.largest = fmaxf(result.largest, to_float(eight.at[k]));
   const float base = result.largest == -INFINITY ? 0.0f : result.largest;
-  for (int k = 0; k < count; ++k) result.sum += expf(to_float(eight.at[k]) - base);
+  for (int k = 0; k < 8; ++k) result.sum += expf(to_float(eight.at[k]) - base);
   return result;
 }
 
-// Over all threads of the block, in an order that depends on its size alone. On all threads.
-static __device__ Exponentials join_across_block(Exponentials own, Exponentials* shared) {
-  shared[threadIdx.x] = own;
+// Over all threads of a warp, in a fixed order. On all its threads: join(a, b) is join(b, a).
+template <class Number>
+static __device__ Number join_across_lanes(Number own, unsigned count) {
+  for (unsigned far = count / 2; far > 0; far /= 2) own = join(own, from_lane(own, far));
+  return own;
+}
+
+// Over all threads of the block, in an order that depends on its size alone. On all threads. `shared`: one for each warp.
+template <class Number>
+static __device__ Number join_across_block(Number own, Number* shared) {
+  own = join_across_lanes(own, lanes());
+  const unsigned warps = blockDim.x / lanes();
+  if (warps == 1) return own;
+  __syncthreads();  // the last result has been read
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
   __syncthreads();
-  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
+  return join_across_lanes(shared[threadIdx.x % warps], warps);
 }
 
 // The cross-entropy of one row of logits per block, and its gradient in their place: one read and one write of device memory
@@ -78,10 +114,9 @@ extern "C" __global__ void __launch_bounds__(1024)
   Exponentials own = {-INFINITY, 0.0f};
   if (target >= 0) {
     for (long long i = first; i < classes; i += step) {
-      const Eight eight = *reinterpret_cast<const Eight*>(row + i);
-      const Exponentials these =
-          i + 8 <= classes ? exponentials(eight, 8) : exponentials(eight, static_cast<int>(classes - i));
-      own = join(own, these);
+      Eight eight = *reinterpret_cast<const Eight*>(row + i);
+      for (int k = 0; k < 8; ++k) eight.at[k] = i + k < classes ? eight.at[k] : kMinusInfinity;
+      own = join(own, exponentials(eight));
     }
   }
   float of_target = 0.0f;  // before it is overwritten
@@ -104,26 +139,17 @@ struct Sums {
   float a, b;
 };
 
-// Over all threads of the block, in an order that depends on its size alone. On all threads.
-static __device__ Sums sum_across_block(Sums own, Sums* shared) {
-  __syncthreads();  // the last result has been read
-  shared[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      shared[threadIdx.x].a += shared[threadIdx.x + half].a;
-      shared[threadIdx.x].b += shared[threadIdx.x + half].b;
-    }
-    __syncthreads();
-  }
-  return shared[0];
+static __device__ Sums join(Sums a, Sums b) { return {a.a + b.a, a.b + b.b}; }
+
+static __device__ Sums from_lane(Sums own, unsigned far) {
+  return {__shfl_xor_sync(~0u, own.a, static_cast<int>(far)), __shfl_xor_sync(~0u, own.b, static_cast<int>(far))};
 }
 
 // The vectors of a row that are this thread's, in every pass over it.
 #define DDP_EACH_VECTOR(i, columns) for (long long i = 4ll * threadIdx.x; i < (columns); i += 4ll * blockDim.x)
 
 // One row per block: sum = residual + branch, and its LayerNorm as the next product takes it; without a bias its RMSNorm. A
-// row stays in shared memory: `columns` floats, then Sums for each thread.
+// row stays in shared memory: `columns` floats, then Sums for each warp.
 //   residual float [N, columns], columns a multiple of 4; branch bfloat16 [N, columns], or null: sum is not written
 //   y bfloat16 [N, columns]; statistics float [N, 2], mean and 1 / standard deviation, for the backward pass
 extern "C" __global__ void __launch_bounds__(1024)
@@ -133,6 +159,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   DDP_SHARED(float, row);
   Sums* shared = reinterpret_cast<Sums*>(row + columns);
   const bool centred = bias != nullptr;
+  const bool weight_aligned = is_aligned(weight, 16);
+  const bool bias_aligned = is_aligned(bias, 16);
   const long long start = static_cast<long long>(blockIdx.x) * columns;
   Sums own = {0.0f, 0.0f};
   DDP_EACH_VECTOR(i, columns) {
@@ -146,14 +174,15 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (int k = 0; k < 4; ++k) own.a += centred ? x.at[k] : x.at[k] * x.at[k];
   }
   float mean = 0.0f;
-  float variance = sum_across_block(own, shared).a / static_cast<float>(columns);
+  float variance = join_across_block(own, shared).a / static_cast<float>(columns);
   if (centred) {
     mean = variance;
     own.a = 0.0f;
     DDP_EACH_VECTOR(i, columns) {
-      for (int k = 0; k < 4; ++k) own.a += (row[i + k] - mean) * (row[i + k] - mean);
+      const FourFloats x = *reinterpret_cast<const FourFloats*>(row + i);
+      for (int k = 0; k < 4; ++k) own.a += (x.at[k] - mean) * (x.at[k] - mean);
     }
-    variance = sum_across_block(own, shared).a / static_cast<float>(columns);
+    variance = join_across_block(own, shared).a / static_cast<float>(columns);
   }
   const float scale = 1.0f / sqrtf(variance + epsilon);
   if (threadIdx.x == 0) {
@@ -161,17 +190,18 @@ extern "C" __global__ void __launch_bounds__(1024)
     statistics[2ll * blockIdx.x + 1] = scale;
   }
   DDP_EACH_VECTOR(i, columns) {
+    const FourFloats x = *reinterpret_cast<const FourFloats*>(row + i);
+    const FourFloats factor = four_floats(weight + i, weight_aligned);
+    FourFloats shift = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (centred) shift = four_floats(bias + i, bias_aligned);
     Four four;
-    for (int k = 0; k < 4; ++k) {
-      const float normal = (row[i + k] - mean) * scale * weight[i + k];
-      four.at[k] = to_bfloat16(centred ? normal + bias[i + k] : normal);
-    }
+    for (int k = 0; k < 4; ++k) four.at[k] = to_bfloat16((x.at[k] - mean) * scale * factor.at[k] + shift.at[k]);
     *reinterpret_cast<Four*>(y + start + i) = four;
   }
 }
 
 // The gradients of ddp_add_norm's inputs, from those of its results; `chunk` rows per block, one after the other. Shared
-// memory: `columns` floats for each row of `parts`, then Sums for each thread.
+// memory: `columns` floats for each row of `parts`, then Sums for each warp.
 //   dy bfloat16 [N, columns]; dsum float, of sum's other uses, or null; x: what was normalised
 //   dx float [N, columns]; dbranch bfloat16, the same once more, or null
 //   parts float [blocks, centred ? 2 : 1, columns]: sums over the block's rows, for the gradients of the weight and the bias
@@ -184,11 +214,10 @@ extern "C" __global__ void __launch_bounds__(1024)
   float* of_bias = of_weight + columns;
   const long long width = centred ? 2 * columns : columns;
   Sums* shared = reinterpret_cast<Sums*>(of_weight + width);
+  const bool weight_aligned = is_aligned(weight, 16);
   DDP_EACH_VECTOR(i, columns) {
-    for (int k = 0; k < 4; ++k) {
-      of_weight[i + k] = 0.0f;
-      if (centred) of_bias[i + k] = 0.0f;
-    }
+    *reinterpret_cast<FourFloats*>(of_weight + i) = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (centred) *reinterpret_cast<FourFloats*>(of_bias + i) = {{0.0f, 0.0f, 0.0f, 0.0f}};
   }
   const long long first = static_cast<long long>(blockIdx.x) * chunk;
   const long long last = first + chunk < rows ? first + chunk : rows;
@@ -199,16 +228,22 @@ extern "C" __global__ void __launch_bounds__(1024)
     DDP_EACH_VECTOR(i, columns) {
       const Four gradient = *reinterpret_cast<const Four*>(dy + r * columns + i);
       const FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
+      const FourFloats factor = four_floats(weight + i, weight_aligned);
+      FourFloats weights = *reinterpret_cast<const FourFloats*>(of_weight + i);
+      FourFloats biases = {{0.0f, 0.0f, 0.0f, 0.0f}};
+      if (centred) biases = *reinterpret_cast<const FourFloats*>(of_bias + i);
       for (int k = 0; k < 4; ++k) {
         const float g = to_float(gradient.at[k]);
         const float normal = (value.at[k] - mean) * scale;
-        of_weight[i + k] += g * normal;
-        if (centred) of_bias[i + k] += g;
-        own.a += g * weight[i + k];
-        own.b += g * weight[i + k] * normal;
+        weights.at[k] += g * normal;
+        biases.at[k] += g;
+        own.a += g * factor.at[k];
+        own.b += g * factor.at[k] * normal;
       }
+      *reinterpret_cast<FourFloats*>(of_weight + i) = weights;
+      if (centred) *reinterpret_cast<FourFloats*>(of_bias + i) = biases;
     }
-    const Sums all = sum_across_block(own, shared);
+    const Sums all = join_across_block(own, shared);
     const float shift = centred ? all.a / static_cast<float>(columns) : 0.0f;
     const float tilt = all.b / static_cast<float>(columns);
     DDP_EACH_VECTOR(i, columns) {  // from the cache
@@ -216,10 +251,11 @@ extern "C" __global__ void __launch_bounds__(1024)
       FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
       FourFloats other = {{0.0f, 0.0f, 0.0f, 0.0f}};
       if (dsum != nullptr) other = *reinterpret_cast<const FourFloats*>(dsum + r * columns + i);
+      const FourFloats factor = four_floats(weight + i, weight_aligned);
       Four half;
       for (int k = 0; k < 4; ++k) {
         const float normal = (value.at[k] - mean) * scale;
-        value.at[k] = scale * (to_float(gradient.at[k]) * weight[i + k] - shift - normal * tilt) + other.at[k];
+        value.at[k] = scale * (to_float(gradient.at[k]) * factor.at[k] - shift - normal * tilt) + other.at[k];
         half.at[k] = to_bfloat16(value.at[k]);
       }
       *reinterpret_cast<FourFloats*>(dx + r * columns + i) = value;
@@ -228,10 +264,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
   float* part = parts + static_cast<long long>(blockIdx.x) * width;
   DDP_EACH_VECTOR(i, columns) {
-    for (int k = 0; k < 4; ++k) {
-      part[i + k] = of_weight[i + k];
-      if (centred) part[columns + i + k] = of_bias[i + k];
-    }
+    *reinterpret_cast<FourFloats*>(part + i) = *reinterpret_cast<const FourFloats*>(of_weight + i);
+    if (centred) *reinterpret_cast<FourFloats*>(part + columns + i) = *reinterpret_cast<const FourFloats*>(of_bias + i);
   }
 }
 
@@ -270,6 +304,50 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
 }
 
+// Gradients of one launch, which are parameters of the kernel. operators.cc has the same.
+struct SquaredTensors {
+  struct Tensor {
+    const float* data;
+    long long size;
+  } of[128];
+  unsigned first_block[129];  // of each tensor, and behind the last
+};
+
+// The sum of squares of `count` floats over all threads of a warp.
+static __device__ double squares(const float* data, long long count) {
+  const bool aligned = is_aligned(data, 16);
+  double own = 0.0;
+  for (long long i = 4ll * (threadIdx.x % lanes()); i < count; i += 4ll * lanes()) {
+    FourFloats x = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (i + 4 <= count)
+      x = four_floats(data + i, aligned);
+    else
+      for (int k = 0; k < count - i; ++k) x.at[k] = data[i + k];
+    for (int k = 0; k < 4; ++k) own += static_cast<double>(x.at[k]) * static_cast<double>(x.at[k]);
+  }
+  return join_across_lanes(own, lanes());
+}
+
+// Sums of squares in float64, one for each 1,024 elements of a tensor, the last one of a tensor over fewer: the same bits wherever
+// a tensor begins and whatever is beside it. A warp computes one sum, a block 16 of them.
+//   sums double [first_block[count]]
+extern "C" __global__ void __launch_bounds__(512)
+    ddp_sums_of_squares(SquaredTensors tensors, double* __restrict__ sums, int count) {
+  for (unsigned k = threadIdx.x / lanes(); k < 16; k += blockDim.x / lanes()) {
+    const unsigned sum = 16 * blockIdx.x + k;
+    int low = 0;  // the last tensor that does not begin behind the sum's elements
+    for (int high = count; high - low > 1;) {
+      const int middle = (low + high) / 2;
+      (tensors.first_block[middle] <= sum ? low : high) = middle;
+    }
+    const SquaredTensors::Tensor tensor = tensors.of[low];
+    const long long begin = 1024ll * (sum - tensors.first_block[low]);
+    const long long left = sum < tensors.first_block[count] ? tensor.size - begin : 0;
+    const double total = squares(tensor.data + begin, left < 1024 ? left : 1024);
+    if (left > 0 && threadIdx.x % lanes() == 0) sums[sum] = total;
+  }
+}
+
 // Tensors of one launch, which are parameters of the kernel: at most 4 KiB. operators.cc has the same.
 struct AdamTensors {
   struct Tensor {
@@ -304,15 +382,12 @@ static __device__ float adam_step(const AdamOptions& options, float correction1,
   return weight - step_size * exp_avg / (sqrtf(exp_avg_sq) / root_of_correction2 + options.epsilon);
 }
 
-static __device__ bool is_aligned(const void* pointer, unsigned bytes) {
-  return reinterpret_cast<unsigned long long>(pointer) % bytes == 0;
-}
-
 // Adam (D. Kingma, J. Ba, 2015) or AdamW (I. Loshchilov, F. Hutter, 2019) on `chunk` elements of a tensor per block, a multiple
-// of 4. `step`: the number of this update. Nothing changes if `found_inf` is 1. Shared memory: 8 bytes.
+// of 4. `step`: the number of this update; `scale`, or null: gradients are multiplied by it first, as if a pass before had done
+// it. Nothing changes if `found_inf` is 1. Shared memory: 8 bytes.
 extern "C" __global__ void __launch_bounds__(1024)
-    ddp_adam(AdamTensors tensors, AdamOptions options, const float* step, const float* found_inf, long long chunk,
-             double beta1, double beta2) {
+    ddp_adam(AdamTensors tensors, AdamOptions options, const float* step, const float* found_inf, const float* scale,
+             long long chunk, double beta1, double beta2) {
   DDP_SHARED(Sums, corrections);
   if (*found_inf == 1.0f) return;
   if (threadIdx.x == 0) {
@@ -323,6 +398,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   __syncthreads();
   const float correction1 = corrections->a;
   const float root = corrections->b;
+  const float factor = scale != nullptr ? *scale : 1.0f;
 
   int index = 0;
   while (tensors.first_block[index + 1] <= blockIdx.x) ++index;
@@ -339,7 +415,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     FourFloats exp_avg_sq = *reinterpret_cast<const FourFloats*>(tensor.exp_avg_sq + i);
     Four copy;
     for (int k = 0; k < 4; ++k) {
-      weight.at[k] = adam_step(options, correction1, root, weight.at[k], gradient.at[k], exp_avg.at[k], exp_avg_sq.at[k]);
+      weight.at[k] = adam_step(options, correction1, root, weight.at[k], __fmul_rn(gradient.at[k], factor), exp_avg.at[k],
+                               exp_avg_sq.at[k]);
       copy.at[k] = to_bfloat16(weight.at[k]);
     }
     *reinterpret_cast<FourFloats*>(tensor.weight + i) = weight;
@@ -350,7 +427,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   for (long long i = last_four + threadIdx.x; i < end; i += blockDim.x) {
     float exp_avg = tensor.exp_avg[i];
     float exp_avg_sq = tensor.exp_avg_sq[i];
-    const float weight = adam_step(options, correction1, root, tensor.weight[i], tensor.gradient[i], exp_avg, exp_avg_sq);
+    const float weight =
+        adam_step(options, correction1, root, tensor.weight[i], __fmul_rn(tensor.gradient[i], factor), exp_avg, exp_avg_sq);
     tensor.weight[i] = weight;
     tensor.exp_avg[i] = exp_avg;
     tensor.exp_avg_sq[i] = exp_avg_sq;

@@ -21,7 +21,8 @@ extern const std::string_view kKernelSource;
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kSharedOfThread = 8;  // Exponentials, Sums
+constexpr unsigned kThreadsOfWarp = 32;
+constexpr unsigned kSharedOfBlock = 8 * kThreadsOfWarp;  // Exponentials or Sums of each warp
 
 struct Kernels {
   explicit Kernels(const KernelModule& module)
@@ -29,8 +30,9 @@ struct Kernels {
         add_norm(module.function("ddp_add_norm")),
         add_norm_backward(module.function("ddp_add_norm_backward")),
         gelu_backward(module.function("ddp_gelu_backward")),
+        sums_of_squares(module.function("ddp_sums_of_squares")),
         adam(module.function("ddp_adam")) {}
-  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, adam;
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, sums_of_squares, adam;
 };
 
 /// For this process's device; each rank has one.
@@ -47,8 +49,8 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   const void* target = targets.const_data_ptr();
   void* loss = losses.data_ptr();
   int64_t stride = logits.size(1);
-  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), kThreads,
-         kThreads * kSharedOfThread, {&row, &target, &loss, &classes, &stride});
+  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), kThreads, kSharedOfBlock,
+         {&row, &target, &loss, &classes, &stride});
   return losses;
 }
 
@@ -66,7 +68,7 @@ void check_columns(const at::Tensor& x, int64_t columns) {
 
 /// So that a thread has a few vectors of a row of `columns`. A power of two.
 unsigned threads_for_row(int64_t columns) {
-  return columns <= 1024 ? 64 : columns <= 2048 ? 128 : 256;
+  return columns <= 512 ? 64 : columns <= 1024 ? 128 : columns <= 2048 ? 256 : 512;
 }
 
 /// Rows for each block of a kernel that sums over rows: enough blocks to fill a GPU, few enough for
@@ -106,7 +108,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residu
   auto small = static_cast<float>(epsilon);
   const unsigned threads = threads_for_row(columns);
   launch(kernels->add_norm, static_cast<unsigned>(rows), threads,
-         static_cast<unsigned>(columns) * sizeof(float) + threads * kSharedOfThread,
+         static_cast<unsigned>(columns) * sizeof(float) + kSharedOfBlock,
          {&in, &added, &scale, &shift, &total, &out, &numbers, &columns, &small});
   return {sum, y, statistics};
 }
@@ -140,7 +142,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   int centred = with_bias ? 1 : 0;
   const unsigned threads = threads_for_row(columns);
   launch(kernels->add_norm_backward, static_cast<unsigned>(blocks), threads,
-         static_cast<unsigned>(width * columns) * sizeof(float) + threads * kSharedOfThread,
+         static_cast<unsigned>(width * columns) * sizeof(float) + kSharedOfBlock,
          {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
           &centred});
   return {dx, dbranch, parts};
@@ -168,6 +170,50 @@ std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at:
   launch(kernels->gelu_backward, static_cast<unsigned>(blocks), threads, 0,
          {&gradient, &in, &out, &part, &rows, &columns, &chunk, &by_tanh});
   return {dx, parts};
+}
+
+constexpr std::size_t kSquaredTensors = 128;  // of one launch
+
+// As in kernels.cu.
+struct SquaredTensors {
+  struct Tensor {
+    const void* data;
+    int64_t size;
+  } of[kSquaredTensors];
+  unsigned first_block[kSquaredTensors + 1];
+};
+
+unsigned squared_blocks(const at::Tensor& tensor) {
+  constexpr int64_t kBlock = 1024;  // elements
+  return static_cast<unsigned>((tensor.numel() + kBlock - 1) / kBlock);
+}
+
+at::Tensor sums_of_squares(at::TensorList tensors) {
+  TORCH_CHECK(!tensors.empty(), "expected a tensor");
+  const c10::DeviceGuard device(tensors[0].device());
+  int64_t blocks = 0;
+  for (const at::Tensor& tensor : tensors) {
+    check_columns(tensor, tensor.numel());
+    blocks += squared_blocks(tensor);
+  }
+  auto sums = at::empty({blocks}, tensors[0].options().dtype(at::kDouble));
+  auto* out = sums.mutable_data_ptr<double>();
+  constexpr unsigned kSumsOfBlock = 16;
+  for (std::size_t first = 0; first < tensors.size(); first += kSquaredTensors) {
+    SquaredTensors given{};
+    int count = static_cast<int>(std::min(kSquaredTensors, tensors.size() - first));
+    for (int i = 0; i < count; ++i) {
+      const at::Tensor& tensor = tensors[first + static_cast<std::size_t>(i)];
+      given.of[i] = {tensor.const_data_ptr(), tensor.numel()};
+      given.first_block[i + 1] = given.first_block[i] + squared_blocks(tensor);
+    }
+    const unsigned of_launch = given.first_block[count];
+    if (of_launch == 0) continue;
+    launch(kernels->sums_of_squares, (of_launch + kSumsOfBlock - 1) / kSumsOfBlock, kThreads, 0,
+           {&given, &out, &count});
+    out += of_launch;
+  }
+  return sums;
 }
 
 constexpr std::size_t kTensorsOfLaunch = 64;
@@ -219,20 +265,23 @@ AdamTensors::Tensor adam_tensor(at::TensorList weights, at::TensorList gradients
 
 void adam_(at::TensorList weights, at::TensorList gradients, at::TensorList exp_avgs,
            at::TensorList exp_avg_sqs, const c10::List<std::optional<at::Tensor>>& copies,
-           const at::Tensor& step, const at::Tensor& found_inf, double learning_rate, double beta1,
-           double beta2, double weight_decay, double epsilon, bool decoupled) {
+           const at::Tensor& step, const at::Tensor& found_inf,
+           const std::optional<at::Tensor>& scale, double learning_rate, double beta1, double beta2,
+           double weight_decay, double epsilon, bool decoupled) {
   TORCH_CHECK(!weights.empty() && gradients.size() == weights.size() &&
                   exp_avgs.size() == weights.size() && exp_avg_sqs.size() == weights.size() &&
                   copies.size() == weights.size(),
               "expected one of each for each weight");
   check_columns(step, 1);
   check_columns(found_inf, 1);
+  if (scale) check_columns(*scale, 1);
   const c10::DeviceGuard device(weights[0].device());
   AdamOptions options{static_cast<float>(learning_rate), static_cast<float>(beta1),
                       static_cast<float>(beta2),         static_cast<float>(weight_decay),
                       static_cast<float>(epsilon),       decoupled ? 1 : 0};
   const void* count = step.const_data_ptr();
   const void* skip = found_inf.const_data_ptr();
+  const void* factor = data_or_null(scale);
   int64_t chunk = kAdamChunk;
   for (std::size_t first = 0; first < weights.size(); first += kTensorsOfLaunch) {
     AdamTensors tensors{};
@@ -245,8 +294,8 @@ void adam_(at::TensorList weights, at::TensorList gradients, at::TensorList exp_
     }
     const unsigned blocks = tensors.first_block[number];
     if (blocks == 0) continue;
-    launch(kernels->adam, blocks, kThreads, kSharedOfThread,
-           {&tensors, &options, &count, &skip, &chunk, &beta1, &beta2});
+    launch(kernels->adam, blocks, kThreads, kSharedOfBlock,
+           {&tensors, &options, &count, &skip, &factor, &chunk, &beta1, &beta2});
   }
 }
 
@@ -257,6 +306,7 @@ void register_operators() {
   cuda.impl("add_norm", add_norm);
   cuda.impl("add_norm_backward", add_norm_backward);
   cuda.impl("gelu_backward", gelu_backward);
+  cuda.impl("sums_of_squares", sums_of_squares);
   cuda.impl("adam_", adam_);
 }
 
@@ -272,10 +322,12 @@ TORCH_LIBRARY(ddp_run, library) {
       "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
       "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
   library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
+  library.def("sums_of_squares(Tensor[] tensors) -> Tensor");
   library.def(
       "adam_(Tensor(a!)[] weights, Tensor[] gradients, Tensor(b!)[] exp_avgs, "
       "Tensor(c!)[] exp_avg_sqs, Tensor(d!)?[] copies, Tensor step, Tensor found_inf, "
-      "float learning_rate, float beta1, float beta2, float weight_decay, float epsilon, "
+      "Tensor? scale, float learning_rate, float beta1, float beta2, float weight_decay, float "
+      "epsilon, "
       "bool decoupled) -> ()");
 }
 

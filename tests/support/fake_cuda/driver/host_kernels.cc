@@ -62,6 +62,14 @@ uint64_t gelu_backward_bytes(unsigned grid, void** arguments) {
   return number(arguments, 4) * columns * 3 * kHalf + grid * columns * kFloat;
 }
 
+uint64_t sums_of_squares_bytes(unsigned, void** arguments) {
+  const auto& tensors = *static_cast<SquaredTensors*>(arguments[0]);
+  const int count = *static_cast<int*>(arguments[2]);
+  uint64_t bytes = tensors.first_block[count] * sizeof(double);
+  for (int i = 0; i < count; ++i) bytes += static_cast<uint64_t>(tensors.of[i].size) * kFloat;
+  return bytes;
+}
+
 uint64_t adam_bytes(unsigned, void** arguments) {
   constexpr uint64_t kReadAndWritten = 7 * kFloat;  // the gradient is only read
   uint64_t bytes = 0;
@@ -76,6 +84,7 @@ constexpr HostKernel kKernels[] = {
     {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
     {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},
     {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
+    {"ddp_sums_of_squares", work_of<ddp_sums_of_squares>, sums_of_squares_bytes},
     {"ddp_adam", work_of<ddp_adam>, adam_bytes},
 };
 
