@@ -27,6 +27,7 @@ import picture_file
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PICTURE = ROOT / "docs/crash_recording.json", ROOT / "docs/crash_recording.svg"
 COLUMNS, ROWS, TEXT = 100, 24, 13
+STILL = 4.0  # seconds for which the last frame is shown first, as whoever stops at the first frame sees all of it
 COMMANDS = ["ddp-run --nproc_per_node=2 --max_restarts=1 --log-dir=logs train.py --epochs 5 --fail_in_epoch 4",
             "ddp-run --explain logs"]
 
@@ -61,7 +62,7 @@ def record():
 
 def timeline():
     """(when it appears, text, its colour), one for each row of the picture."""
-    now, rows = 0.0, []  # the first frame is what a still picture shows
+    now, rows = STILL, []
     for part in json.loads(DATA.read_text()):
         rows.append((now, "$ " + part["command"], "#7ee787"))
         now, last = now + 1, 0
@@ -71,7 +72,7 @@ def timeline():
             for start in range(0, max(len(line), 1), COLUMNS):
                 rows.append((now, line[start:start + COLUMNS], "#ffa657" if line.startswith("ddp-run:") else "#e6edf3"))
         now += 1.5
-    return rows, now + 3
+    return rows, now
 
 
 def draw():
@@ -84,7 +85,8 @@ def draw():
              "<style>text{white-space:pre}@media not (prefers-reduced-motion){text{animation:" + f"{length:.2f}s infinite both step-end" +
              "}"]
     for index, (at, _, _) in enumerate(rows):
-        parts.append(f"#r{index}{{animation-name:k{index}}}@keyframes k{index}{{0%{{opacity:0}}{100 * at / length:.3f}%,100%{{opacity:1}}}}")
+        parts.append(f"#r{index}{{animation-name:k{index}}}@keyframes k{index}{{0%{{opacity:1}}{100 * STILL / length:.3f}%{{opacity:0}}"
+                     f"{100 * at / length:.3f}%,100%{{opacity:1}}}}")
     parts.append(f'}}</style><rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>')
     for x, colour in ((20, "#ff5f57"), (38, "#febc2e"), (56, "#28c840")):
         parts.append(f'<circle cx="{x}" cy="16" r="5.5" fill="{colour}"/>')
