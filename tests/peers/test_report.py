@@ -82,7 +82,45 @@ class ReportPage(ProbeTest):
             "return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.filter((value, i) => i % 4 === 3 && value > 0).length; })()")
         self.assertGreater(painted, 2000)
         self.assertEqual([url for url in self.browser.requests if not url.startswith(("file:", "data:"))], [])
-        self.assertIn("batch_size", self.text("#texts"))
+
+    def test_only_what_differs_from_the_defaults_is_open_and_samples_come_first(self):
+        self.attempt(script(0, 100))
+        self.info(self.run_folder, batch_size=7, seed=1337, grad_norm_clip=1.0)
+        (self.run_folder / "samples.jsonl").write_text("".join(json.dumps({"step": step, "tag": "sample", "text": f"text {step}", "time": 1}) + "\n" for step in (50, 100)))
+        self.open_page(self.run_folder)
+        rows = self.browser.value("[...document.querySelector('#texts [aria-label=Configuration] table').rows].map(row => row.innerText.split('\\t'))")
+        self.assertEqual(rows, [["Key", "run", "default"], ["trainer_config.batch_size", "7", "216"]])
+        self.assertNotIn("seed", self.text("#texts"))
+        self.browser.value("document.querySelector('#texts [aria-label=Configuration] summary').click()")
+        self.assertIn("trainer_config.seed", self.text("#texts"))
+        self.assertEqual(self.browser.value("[...document.querySelectorAll('#texts h2')].map(node => node.innerText)"), ["Samples", "Configuration", "Environment"])
+        self.assertIn("text 100", self.text("#texts"))
+        self.assertNotIn("text 50", self.text("#texts"))
+
+    def test_curves_of_the_same_shape_share_a_chart_that_marks_the_best(self):
+        lines = [{"step": step, "epoch": 1, "split": "eval", "loss": loss, "perplexity": math.exp(loss), "accuracy": 1 - loss / 2, "time": step}
+                 for step, loss in ((100, 1.5), (200, 0.5), (300, 1.0))]
+        (self.run_folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.open_page(self.run_folder)
+        self.assertEqual(self.browser.value("[...document.querySelectorAll('.chart h3')].map(node => node.innerText)"), ["Loss", "Accuracy"])
+        for metric, best in (("loss", 0.5), ("accuracy", 0.75)):
+            label = self.browser.value(f"document.querySelector('[data-metric={metric}] canvas.front').ariaLabel")
+            self.assertIn(f"best {best} at step 200", label)
+        x, y = self.chart("loss")
+        self.browser.mouse("mouseMoved", x(200), y)
+        self.assertRegex(self.tip("loss"), r"eval\s+0.5\s+Perplexity\s+1.64872")
+
+    def test_a_phone_shows_all_without_scrolling_sideways(self):
+        self.attempt(script(0, 560))
+        self.attempt(script(500, 1000))
+        self.info(self.run_folder, batch_size=7, snapshot_path="/a/folder/with/a/long/name/" + 8 * "below/" + "snapshot.pt")
+        self.open_page(self.run_folder)
+        self.browser.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        self.addCleanup(self.browser.call, "Emulation.setDeviceMetricsOverride", width=1400, height=1000, deviceScaleFactor=1, mobile=False)
+        self.browser.frame()
+        wider = self.browser.value("[document.documentElement, ...document.querySelectorAll('.scroll')].filter(node => node.scrollWidth > node.clientWidth).map(node => node.innerText)")
+        self.assertEqual(wider, [])
+        self.assertIn("Steps\n1,000", self.browser.value("[...document.querySelectorAll('#overview td')].map(node => node.dataset.label + '\\n' + node.innerText).join('\\n')"))
 
     def test_pointing_at_a_curve_gives_the_values_at_that_step(self):
         self.attempt(script(0, 1000))

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/process/start_time.h"
 
@@ -142,7 +143,10 @@ void name_runs(std::vector<RunData>& runs) {
 std::string report_page(const std::vector<RunData>& runs, double made, const std::string& program) {
   constexpr std::string_view kMark = "@DATA@";
   const std::size_t most = points_per_series(runs);
-  Json all = {{"made", made}, {"program", program}, {"runs", Json::array()}};
+  Json all = {{"made", made},
+              {"program", program},
+              {"defaults", Json::parse(config_to_json(Config{}))},
+              {"runs", Json::array()}};
   for (const RunData& run : runs) all["runs"].push_back(run_json(run, most));
   std::string page(kPageTemplate);
   return page.replace(page.find(kMark), kMark.size(), script_safe(all));
