@@ -117,6 +117,8 @@ QWEN3 = """{%- if messages[0].role == 'system' %}
         {{- '<think>\\n\\n</think>\\n\\n' }}
     {%- endif %}
 {%- endif %}"""
+LEAVING = "{%% for m in messages %%}{%% %s %%}{%% if true %%}{%% continue %%}{%% endif %%}{%% %s %%}{%% endfor %%}"
+BLOCKS = [("set x", "endset"), ("filter upper", "endfilter"), ("generation", "endgeneration"), ("call f()", "endcall"), ("macro f()", "endmacro")]
 TEMPLATES = {"chatml": CHATML, "smollm2": SMOLLM2, "zephyr": ZEPHYR, "llama2": LLAMA2, "llama3": LLAMA3, "llama31": LLAMA31, "qwen3": QWEN3}
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 USER, ANSWER = {"role": "user", "content": " What is 2 + 2?\n"}, {"role": "assistant", "content": "4, \u65e5\u672c \U0001f600.\n"}
@@ -184,7 +186,7 @@ class Rendering(unittest.TestCase):
         for source, says in (("\n{% include 'x' %}", "line 2: 'include' is not supported"), ("{% if a %}", "'endif' is missing"), ("{{ 1 + 'a' }}", "unsupported operand type(s) for +: 'int' and 'str'"),
                              ("{{ 'a' | wordwrap }}", "the filter 'wordwrap' is not supported"), ("{{", "a tag has no end"), ("{{ 'a }}", "a string has no end"),
                              ("{{ a.b.c }}", "line 1: 'a' is undefined"), ("{{ raise_exception('no') }}", "the chat template refuses it: no"), ("{{ f(1) }}", "'f' is not defined or not supported"),
-                             ("{{ [1].append(2) }}", "'append' would change a list, which templates must not"), ("{% macro f() %}", "'endmacro' is missing"), ("{{ {}|tojson(x=1) }}", "tojson has no argument 'x'")):
+                             ("{{ [1].append(2) }}", "'append' would change a list, which templates must not"), ("{% macro f() %}", "'endmacro' is missing"), *((LEAVING % tags, "line 1: 'continue' outside a loop, or in a block within it") for tags in BLOCKS), ("{{ {}|tojson(x=1) }}", "tojson has no argument 'x'")):
             with self.subTest(source=source[:40]):
                 done = rendered(source, [USER], False)
                 self.assertEqual(done.returncode, 1)
@@ -192,6 +194,7 @@ class Rendering(unittest.TestCase):
                 self.assertEqual(done.stderr.count(b"\n"), 1)
 
     def test_what_is_not_reached_is_not_refused(self):
+        self.assertEqual(rendered("{% set x %}{% for m in messages %}a{% break %}{% endfor %}{% endset %}{{ x }}", [USER], False).stdout, b"a")
         self.assertEqual(rendered("{% if false %}{% include 'x' %}{{ 'a' | wordwrap }}{{ lipsum() }}{% endif %}b", [USER], False).stdout, b"b")
 
     def test_an_error_names_the_file_and_the_line(self):

@@ -112,11 +112,16 @@ class TemplateParser {
     if (keyword == "with") return with();
     if (keyword == "generation") {
       expect_end();
-      return make(NodeKind::kGeneration, {}, closed("endgeneration"));
+      return make(NodeKind::kGeneration, {}, captured("endgeneration"));
     }
     if (keyword == "break" || keyword == "continue") {
       expect_end();
-      if (loops_ == 0) refuse(fmt::format("'{}' outside a loop", keyword));
+      if (loops_ == 0) {
+        refuse(
+            fmt::format("'{}' outside a loop, or in a block within it such as 'set' or "
+                        "'generation', which it cannot leave",
+                        keyword));
+      }
       return make(keyword == "break" ? NodeKind::kBreak : NodeKind::kContinue);
     }
     if (keyword != "include" && keyword != "import" && keyword != "from" && keyword != "extends")
@@ -131,6 +136,13 @@ class TemplateParser {
   NodePtr closed(std::string_view end) {
     NodePtr body = block({end});
     expect_end();
+    return body;
+  }
+  /// The same of a block whose text is a value: no loop around it is left or continued from within.
+  NodePtr captured(std::string_view end) {
+    const int outer = std::exchange(loops_, 0);
+    NodePtr body = closed(end);
+    loops_ = outer;
     return body;
   }
 
@@ -194,14 +206,14 @@ class TemplateParser {
     }
     NodePtr changed = with_filters(make(NodeKind::kName, kBlockText));
     expect_end();
-    return make(NodeKind::kSetBlock, {}, std::move(to), closed("endset"), std::move(changed));
+    return make(NodeKind::kSetBlock, {}, std::move(to), captured("endset"), std::move(changed));
   }
 
   NodePtr filter_block() {
     NodePtr changed = filter(make(NodeKind::kName, kBlockText));
     changed = with_filters(std::move(changed));
     expect_end();
-    return make(NodeKind::kFilterBlock, {}, closed("endfilter"), std::move(changed));
+    return make(NodeKind::kFilterBlock, {}, captured("endfilter"), std::move(changed));
   }
 
   NodePtr with() {
@@ -234,9 +246,7 @@ class TemplateParser {
     }
     NodePtr call = end == "endcall" ? expression() : nullptr;
     expect_end();
-    const int outer = std::exchange(loops_, 0);
-    add(node, closed(end));
-    loops_ = outer;
+    add(node, captured(end));
     for (NodePtr& each : defaults) add(node, std::move(each));
     if (end == "endmacro") return node;
     if (call->kind != NodeKind::kCall) refuse("a call is expected after 'call'");
