@@ -215,6 +215,13 @@ TEST_CASE("generate refuses a prompt that the vocabulary does not have") {
   refused("the\u20acbrook", {"'\u20ac'", "vocabulary"});
   refused("", {"--prompt"});
   refused("the \xff", {"UTF-8"});
+  std::filesystem::resize_file(place.write("large.txt", "the "), 300'000'000);
+  for (const auto& [file, said] : {std::pair{"large.txt", "has 300 MB, more than the 268 MB"},
+                                   {"/dev/zero", "/dev/zero: is a pipe or a device; give a"}}) {
+    check_refused(in_process(trainer(
+                      place, {"generate", "--snapshot", "snapshot.pt", "--prompt_file", file})),
+                  {"--prompt_file: ", said});
+  }
 }
 
 }  // namespace ddp::test

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
@@ -114,6 +115,10 @@ TEST_CASE("what is no image, or an empty or missing file, is broken") {
   CHECK(why_broken("GIF89a and more") == "is neither PNG nor JPEG");
   CHECK(why_broken("\x89P") == "is neither PNG nor JPEG");
   CHECK(why_broken("") == "is empty");
+  const TempFolder folder;
+  const std::string large = folder.write("large.png", "");
+  std::filesystem::resize_file(large, 600'000'000);
+  CHECK_THROWS_WITH(read_image(large, 0), Contains("has 600 MB, more than the 537 MB"));
   CHECK_THROWS_WITH(read_image("/nowhere/image.png", 0), Contains("No such file"));
 }
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,6 +19,7 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/model/generate.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/runtime/utf8.h"
 #include "trainer/snapshot/open_model.h"
@@ -31,6 +31,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kBetweenSamples = "---------------\n";  // as nanoGPT's sample.py
+
+constexpr uint64_t kMostPromptBytes = uint64_t{256} << 20U;
 
 struct Prompt {
   std::string text;
@@ -47,8 +49,11 @@ std::string prompt_text(const GenerateArgs& options) {
   if (!options.prompt_file) return options.prompt;
   const std::string& path = *options.prompt_file;
   if (path == "-") return read_all(std::cin);
-  std::ifstream file(path, std::ios::binary);
-  if (file) return read_all(file);
+  try {
+    if (auto text = read_small_file(path, kMostPromptBytes)) return *std::move(text);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("--prompt_file: {}", error.what()));
+  }
   throw UserError(fmt::format("--prompt_file: {}: {}; give a text file, or - for standard input",
                               path, std::strerror(errno)));
 }

@@ -8,10 +8,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string_view>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/small_file.h"
 
 namespace ddp::train {
 namespace {
@@ -20,13 +23,19 @@ using Bytes = std::vector<uint8_t>;
 
 /// What is larger is no sample of a classifier but a mistake or an attack.
 constexpr int64_t kMostPixels = int64_t{1} << 26;
+constexpr uint64_t kMostFileBytes = 8 * kMostPixels;  // four channels of 16 bits, not compressed
 
 Bytes read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  Bytes bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) throw BrokenImage(std::strerror(errno));
-  if (bytes.empty()) throw BrokenImage("is empty");
-  return bytes;
+  std::optional<std::string> bytes;
+  try {
+    bytes = read_small_file(path, kMostFileBytes);
+  } catch (const UserError& error) {
+    const std::string what = error.what(), place = path + ": ";
+    throw BrokenImage(what.starts_with(place) ? what.substr(place.size()) : what);
+  }
+  if (!bytes) throw BrokenImage(std::strerror(errno));
+  if (bytes->empty()) throw BrokenImage("is empty");
+  return {bytes->begin(), bytes->end()};
 }
 
 bool begins_with(const Bytes& bytes, std::string_view signature) {
