@@ -59,6 +59,20 @@ TEST_CASE("conversations resume bit for bit after a kill, and two ranks are one 
   check_chat_exact(kChatLlama, {"data_config.loss_on=all", "data_config.eval_path=null"});
 }
 
+TEST_CASE("a resumed run's chat template writes the time at which the run began") {
+  const ChatPlace place;
+  place.write("chats/chat_template.jinja",
+              "{{ strftime_now('%s') }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + "
+              "m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+              "'<|im_start|>assistant\\n' }}{% endif %}");
+  succeed(alone(place, {"trainer_config.max_steps=10"}));
+  const auto second = succeed(alone(place, {}));
+  CHECK_THAT(second.out, Contains("Resuming") && !Contains("The training data differs"));
+  const auto eval = succeed(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--json"}));
+  const double loss = Json::parse(eval.out).at("loss");
+  CHECK_THAT(evaluations_of(second.out).back(), Contains(std::to_string(loss)));
+}
+
 TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks are one process") {
   const Words sources = {
       "~data_config.path", "data_config.eval_path=null",

@@ -37,6 +37,8 @@ class CausalData {
   virtual std::optional<int32_t> sample_end() const = 0;
   /// For the start of the log, one line for each.
   virtual std::vector<std::string> describe() const = 0;
+  /// What a resumed run needs of this one to make the same samples.
+  virtual SnapshotMetadata metadata() const { return {}; }
   /// How a trained model is tried: `trainer generate --snapshot ` and this.
   virtual std::string prompt_options() const = 0;
 };

@@ -342,6 +342,7 @@ std::map<std::string, std::string> CausalLm::metadata() const {
   auto metadata = tokenizer_metadata(data_->tokenizer());
   if (!base_digest_.empty()) metadata[kBaseDigest] = base_digest_;
   if (!chat_template_.empty()) metadata[kChatTemplate] = chat_template_;
+  metadata.merge(data_->metadata());
   return metadata;
 }
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -28,6 +30,7 @@ constexpr const char* kTokenizerKey = "data_config.tokenizer";
 constexpr const char* kPath = "data_config.path";
 constexpr const char* kEvalPath = "data_config.eval_path";
 constexpr const char* kSources = "data_config.sources";
+constexpr const char* kChatTime = "chat_time";  // in a snapshot's metadata: seconds since 1970
 
 /// What both the tokenizer and the chat template come from: a folder, or else a snapshot.
 struct ChatOrigin {
@@ -77,6 +80,12 @@ std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin) {
   return load_tokenizer(origin.key, origin.path);
 }
 
+/// When the run began that is resumed, as its template may write the date; 0: now.
+std::time_t chat_time(const SnapshotMetadata* resumed) {
+  if (resumed == nullptr || !resumed->contains(kChatTime)) return 0;
+  return static_cast<std::time_t>(std::strtoll(resumed->at(kChatTime).c_str(), nullptr, 10));
+}
+
 ChatTemplateText require_template(const ChatOrigin& origin) {
   if (auto text = template_at(origin)) return *std::move(text);
   if (!origin.is_folder()) {
@@ -111,10 +120,10 @@ std::string losses_of(const ChatCounts& counts, int64_t block_size) {
 
 class ChatData : public CausalData {
  public:
-  ChatData(const Config& config, const ChatOrigin& origin)
+  ChatData(const Config& config, const ChatOrigin& origin, std::time_t now)
       : config_(config),
         tokenizer_(tokenizer_at(origin)),
-        template_(parse_chat_template(require_template(origin))),
+        template_(parse_chat_template(require_template(origin), now)),
         encoder_(make_encoder(origin)) {
     open();
   }
@@ -130,6 +139,10 @@ class ChatData : public CausalData {
   std::vector<int32_t> sample_prompt(const std::string& text) const override;
   std::optional<int32_t> sample_end() const override { return encoder_.end_of_turn(); }
   std::vector<std::string> describe() const override;
+  SnapshotMetadata metadata() const override {
+    if (!template_.names("strftime_now")) return {};
+    return {{kChatTime, fmt::to_string(template_.now())}};
+  }
   std::string prompt_options() const override { return "--chat"; }
 
  private:
@@ -155,6 +168,12 @@ class ChatData : public CausalData {
   void mix();
   void check_targets(const std::string& path, const ChatSamples& samples) const;
   void check_training() const;
+  /// "; 3 unusable conversations left out; the first: chats.jsonl:1: ...", or empty.
+  std::string left_out() const {
+    if (left_out_.empty()) return "";
+    return fmt::format("; {} unusable conversations left out; the first: {}", left_out_.size(),
+                       left_out_.front());
+  }
   std::string describe_part(const char* name, const std::string& path,
                             const ChatSamples& samples) const;
 
@@ -183,7 +202,7 @@ ChatData::Conversations ChatData::read(const std::string& key, const std::string
   try {
     return read_conversations(path, on_bad());
   } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
+    throw UserError(fmt::format("{}: {}{}", key, error.what(), left_out()));
   }
 }
 
@@ -207,8 +226,8 @@ void ChatData::require_targets(const std::string& key, const std::string& path,
   if (samples.size() > 0) return;
   throw UserError(
       fmt::format("{}: {}: no conversation has a target{}; raise data_config.block_size "
-                  "or give others",
-                  key, path, losses_of(samples.counts(), config_.data.block_size)));
+                  "or give others{}",
+                  key, path, losses_of(samples.counts(), config_.data.block_size), left_out()));
 }
 
 void ChatData::open() {
@@ -254,8 +273,9 @@ void ChatData::check_targets(const std::string& path, const ChatSamples& samples
   const ChatCounts& counts = samples.counts();
   throw UserError(fmt::format(
       "{}: {}: none of {} conversations has a target{}; raise data_config.block_size, or add "
-      "answers",
-      source_key(), path, counts.conversations, losses_of(counts, config_.data.block_size)));
+      "answers{}",
+      source_key(), path, counts.conversations, losses_of(counts, config_.data.block_size),
+      left_out()));
 }
 
 void ChatData::check_training() const {
@@ -271,9 +291,9 @@ void ChatData::check_training() const {
   throw UserError(fmt::format(
       "{}: {}: {} training conversations make {} sequences of data_config.block_size={}, fewer "
       "than trainer_config.batch_size={}{}; set trainer_config.batch_size={} or less, or add "
-      "conversations",
+      "conversations{}",
       source_key(), paths, conversations, training().size(), config_.data.block_size, batch_size,
-      lost, training().size()));
+      lost, training().size(), left_out()));
 }
 
 std::shared_ptr<const SampleSource> ChatData::open_whole(const std::string& path,
@@ -329,7 +349,7 @@ std::vector<std::string> ChatData::describe() const {
 }  // namespace
 
 std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot) {
-  return std::make_unique<ChatData>(config, chat_origin(config, snapshot));
+  return std::make_unique<ChatData>(config, chat_origin(config, snapshot), chat_time(snapshot));
 }
 
 std::string chat_template_of(const Config& config, const SnapshotMetadata* snapshot) {

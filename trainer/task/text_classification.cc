@@ -127,7 +127,10 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
     }
     left_out_.push_back(what);
   }
-  if (usable.empty()) throw UserError(fmt::format("{}: {}: has no row to use", key, path));
+  if (usable.empty()) {
+    throw UserError(fmt::format("{}: {}: has no row to use{}", key, path,
+                                left_out_.empty() ? "" : "; the first: " + left_out_.front()));
+  }
   return usable;
 }
 

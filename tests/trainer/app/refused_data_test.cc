@@ -151,6 +151,15 @@ TEST_CASE("conversations that cannot be used are refused in one line") {
   CHECK_THAT(refused({}), Contains("chats/train.jsonl: holds no conversations"));
   place.set_training("{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [{}]}\n");
   CHECK_THAT(refused({}), Contains("chats/train.jsonl:2: 'role' is missing"));
+  const Words skip = {"data_config.on_bad_sample=skip"};
+  place.set_training("{\"messages\": [{}]}\n[]\n");
+  CHECK_THAT(refused(skip), Contains("holds no conversations") &&
+                                Contains("; 2 unusable conversations left out; the first: ") &&
+                                Contains("chats/train.jsonl:1: 'role' is missing"));
+  place.set_training(R"({"messages": [{"role": "assistant", "tool_calls": [{}]}]})");
+  CHECK_THAT(refused(skip), Contains("none of 0 conversations has a target") &&
+                                Contains("; 1 unusable conversations left out; the first: ") &&
+                                Contains("chats/train.jsonl:1: "));
   fs::remove(place / "chats/chat_template.jinja");
   CHECK_THAT(refused({}), Contains("chats: has no chat template"));
   place.write("chats/chat_template.jinja", "{% for m in messages %}\n{% macro a() %}{% endfor %}");
@@ -216,6 +225,9 @@ TEST_CASE("tables that do not fit are refused in one line") {
   place.write("empty.csv", "text,label\nthe film,a\n\"\",b\n");
   check_refused(run_with({"data_config.path=empty.csv"}),
                 {"empty.csv: line 3: its text is empty", "data_config.on_bad_sample=skip"});
+  place.write("blank.csv", "text,label\n\"\",b\n");
+  check_refused(run_with({"data_config.path=blank.csv", "data_config.on_bad_sample=skip"}),
+                {"has no row to use; the first: ", "blank.csv: line 2: its text is empty"});
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_refused(
       run_with({"data_config.eval_path=unknown.csv"}),

@@ -63,6 +63,7 @@ class ChatTemplate {
   /// Whether it marks what a model generates with {% generation %}, an extension of transformers.
   bool marks_generated() const { return marks_generated_; }
 
+  std::time_t now() const { return now_; }
   const std::string& source() const { return source_; }
   const std::map<std::string, std::string>& special() const { return special_; }
 

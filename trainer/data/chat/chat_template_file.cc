@@ -71,8 +71,8 @@ std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
   return ChatTemplateText{source, special_tokens(config), config_path};
 }
 
-ChatTemplate parse_chat_template(const ChatTemplateText& text) {
-  return ChatTemplate(text.source, text.special, text.place);
+ChatTemplate parse_chat_template(const ChatTemplateText& text, std::time_t now) {
+  return ChatTemplate(text.source, text.special, text.place, now);
 }
 
 std::string chat_template_state(const ChatTemplateText& text) {

@@ -1,6 +1,7 @@
 // Where chat templates come from: folders of transformers, and snapshots that carry them along.
 #pragma once
 
+#include <ctime>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ struct ChatTemplateText {
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
 
 /// Throws UserError that begins with the place; what the template throws later does so, too.
-ChatTemplate parse_chat_template(const ChatTemplateText& text);
+/// `now`: see ChatTemplate.
+ChatTemplate parse_chat_template(const ChatTemplateText& text, std::time_t now = 0);
 
 /// For a snapshot's metadata, and back. Throws RunError: damaged.
 std::string chat_template_state(const ChatTemplateText& text);
