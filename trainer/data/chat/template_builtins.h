@@ -27,6 +27,8 @@ TemplateValue binary(TemplateRun& run, const std::string& sign, const TemplateVa
 
 // Of texts, as Python's str.
 std::string capitalized_text(const std::string& text);
+/// As Jinja's title, not as str.title().
+std::string titled_text(const std::string& text);
 std::string stripped(const std::string& text, const TemplateValue& characters, bool left,
                      bool right);
 /// `count` below 0: all.

@@ -1,11 +1,9 @@
-// Filters and tests.
+// Filters.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
-#include <numeric>
 
 #include "trainer/data/chat/template_builtins.h"
 #include "trainer/runtime/error.h"
@@ -327,21 +325,6 @@ Value indent(TemplateRun& run, const Value& value, const TemplateArguments& give
   return out;
 }
 
-Value title(TemplateRun&, const Value& value, const TemplateArguments&) {
-  const std::string text = printed(value);
-  constexpr std::string_view kBefore = " \t\n\r\f\v-({[<";
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool gap = kBefore.find(text[at]) != std::string_view::npos;
-    const std::size_t end = gap ? std::min(text.find_first_not_of(kBefore, at), text.size())
-                                : std::min(text.find_first_of(kBefore, at), text.size());
-    const std::string part = text.substr(at, end - at);
-    out += gap ? part : capitalized_text(part);
-    at = end;
-  }
-  return out;
-}
-
 using Filter = Value (*)(TemplateRun&, const Value&, const TemplateArguments&);
 
 const std::unordered_map<std::string, Filter>& filters() {
@@ -368,7 +351,7 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"round", round},
       {"abs", absolute},
       {"indent", indent},
-      {"title", title},
+      {"title", [](auto&, const Value& v, auto&) { return Value(titled_text(printed(v))); }},
       {"string", [](auto&, const Value& v, auto&) { return Value(printed(v)); }},
       {"safe", [](auto&, const Value& v, auto&) { return Value(printed(v)); }},
       {"upper", [](auto&, const Value& v, auto&) { return Value(in_case(printed(v), true)); }},
@@ -390,10 +373,6 @@ const std::unordered_map<std::string, Filter>& filters() {
   return *all;
 }
 
-bool is_cased(const std::string& text, bool upper) {
-  return in_case(text, upper) == text && in_case(text, !upper) != text;
-}
-
 }  // namespace
 
 Value filtered(TemplateRun& run, const std::string& filter, const Value& value,
@@ -413,52 +392,6 @@ Value filtered(TemplateRun& run, const std::string& filter, const Value& value,
   Value made = found->second(run, value, arguments);
   run.spend(made.is_text() ? made.weight() : 32);
   return made;
-}
-
-bool passes_test(TemplateRun& run, const std::string& test, const Value& value,
-                 const TemplateArguments& arguments) {
-  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), test) != names.end();
-  };
-  const auto& given = arguments.positional;
-  if (given.empty()) {
-    if (test == "defined") return !value.is_undefined();
-    if (test == "undefined") return value.is_undefined();
-    if (test == "none") return value.is_none();
-    if (test == "string") return value.is_text();
-    if (test == "mapping") return value.dict() != nullptr;
-    if (test == "number") return value.is_number();
-    if (test == "integer") return value.is_integer() && !value.is_bool();
-    if (test == "float") return value.is_float();
-    if (test == "boolean") return value.is_bool();
-    if (test == "true") return value.is_bool() && value.is_true();
-    if (test == "false") return value.is_bool() && !value.is_true();
-    if (test == "callable") return value.function() != nullptr;
-    if (is_one_of({"iterable", "sequence"})) {
-      return value.is_text() || value.list() != nullptr || value.dict() != nullptr ||
-             value.is_undefined();
-    }
-    if (test == "odd") return !equal(binary(run, "%", value, 2), 0);
-    if (test == "even") return equal(binary(run, "%", value, 2), 0);
-    if (test == "upper" || test == "lower") return is_cased(printed(value), test == "upper");
-  } else if (given.size() == 1) {
-    run.spend(std::min(value.weight(), given[0].weight()));
-    if (is_one_of({"eq", "equalto"})) return equal(value, given[0]);
-    if (test == "ne") return !equal(value, given[0]);
-    if (is_one_of({"lt", "lessthan"})) return compared(value, given[0]) < 0;
-    if (is_one_of({"gt", "greaterthan"})) return compared(value, given[0]) > 0;
-    if (test == "le") return compared(value, given[0]) <= 0;
-    if (test == "ge") return compared(value, given[0]) >= 0;
-    if (test == "divisibleby") return equal(binary(run, "%", value, given[0]), 0);
-    if (test == "sameas")
-      return value.type_name() == given[0].type_name() && equal(value, given[0]);
-    if (test == "in") {
-      run.spend(given[0].weight());
-      return contains(given[0], value);
-    }
-  }
-  refuse_value(fmt::format("the test '{:.80}' with {} arguments is not supported", test,
-                           given.size() + arguments.named.size()));
 }
 
 }  // namespace ddp::train

@@ -39,6 +39,8 @@ class TemplateRun {
   std::vector<TextSpan> generated;  ///< Parts of the output.
 
  private:
+  static constexpr std::size_t kStepWork = 16;
+  static constexpr int kDeepestCall = 500;
   enum class Flow { kNext, kBreak, kContinue };
 
   TemplateValue evaluate(const TemplateNode& node);

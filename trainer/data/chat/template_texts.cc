@@ -40,6 +40,20 @@ std::string capitalized_text(const std::string& text) {
   return capitalized(std::string(first)) + in_case(text.substr(first.size()), false);
 }
 
+std::string titled_text(const std::string& text) {
+  constexpr std::string_view kBefore = " \t\n\r\f\v-({[<";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool gap = kBefore.find(text[at]) != std::string_view::npos;
+    const std::size_t end = gap ? std::min(text.find_first_not_of(kBefore, at), text.size())
+                                : std::min(text.find_first_of(kBefore, at), text.size());
+    const std::string part = text.substr(at, end - at);
+    out += gap ? part : capitalized_text(part);
+    at = end;
+  }
+  return out;
+}
+
 std::string stripped(const std::string& text, const Value& given, bool left, bool right) {
   if (given.is_undefined() || given.is_none())
     return std::string(stripped_of_space(text, left, right));
