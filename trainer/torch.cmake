@@ -108,9 +108,11 @@ ddp_torch_room(ddp_parallel
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop
-  PUBLIC ddp_optim ddp_model_costs ddp_tensorfile ddp_tokenizer
+  PUBLIC ddp_text_files ddp_optim ddp_model_costs ddp_tensorfile ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json
   SOURCES
+    interop/base_settings.cc
+    interop/carried_files.cc
     interop/export_model.cc
     interop/peft_files.cc
     interop/pretrained_weights.cc

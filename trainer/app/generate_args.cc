@@ -11,6 +11,7 @@ namespace {
 
 const Options kGenerateOptions = {"trainer generate --help",
                                   {"snapshot=FILE",
+                                   "base=FOLDER",
                                    "prompt=TEXT",
                                    "prompt_file=FILE",
                                    "prompt_per_line",
@@ -30,15 +31,21 @@ const Options kGenerateOptions = {"trainer generate --help",
                                    "chat",
                                    "system=TEXT",
                                    "h,help"}};
-const Options kEvalOptions = {
-    "trainer eval --help",
-    {"snapshot=FILE", "data=FILE", "suite=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
+const Options kEvalOptions = {"trainer eval --help",
+                              {"snapshot=FILE", "base=FOLDER", "data=FILE", "suite=FILE",
+                               "batch_size=N", "device=cpu", "json", "h,help"}};
 const Options kPredictOptions = {"trainer predict --help",
                                  {"snapshot=FILE", "text=TEXT", "input=FILE", "output=FILE.csv",
                                   "top=N", "device=cpu", "json", "h,help"}};
-const Options kExportOptions = {
-    "trainer export --help",
-    {"snapshot=FILE", "format=huggingface", "output=FOLDER", "merge", "h,help"}};
+const Options kExportOptions = {"trainer export --help",
+                                {"snapshot=FILE", "base=FOLDER", "format=huggingface", "dtype=fp32",
+                                 "output=FOLDER", "merge", "h,help"}};
+
+std::string base_of(const Parsed& parsed) {
+  if (!parsed.has("base")) return "";
+  if (!parsed.text("base").empty()) return parsed.text("base");
+  throw UserError("--base: is empty; give the folder of the model that the run started from");
+}
 
 DeviceChoice device_choice(const Parsed& parsed) {
   if (!parsed.has("device")) return DeviceChoice::kAuto;
@@ -108,6 +115,7 @@ TrainerArgs parse_generate(const Words& words) {
   parsed.require({"snapshot"});
   GenerateArgs& options = args.generate;
   options.snapshot = parsed.text("snapshot");
+  options.base = base_of(parsed);
   if (parsed.has("system") && !parsed.has("chat"))
     throw UserError("--system: belongs to --chat; add that or remove it");
   if (parsed.has("chat")) {
@@ -132,6 +140,7 @@ TrainerArgs parse_eval(const Words& words) {
   args.mode = Mode::kEval;
   EvalArgs& options = args.eval;
   options.snapshot = parsed.text("snapshot");
+  options.base = base_of(parsed);
   if (parsed.has("data")) options.data = parsed.text("data");
   if (parsed.has("suite")) options.suite = parsed.text("suite");
   if (parsed.has("suite") && (parsed.has("data") || options.suite.empty()))
@@ -178,6 +187,10 @@ TrainerArgs parse_export(const Words& words) {
   args.mode = Mode::kExport;
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");
+  args.exporting.base = base_of(parsed);
+  if (parsed.has("dtype"))
+    args.exporting.dtype =
+        static_cast<ExportDtype>(parsed.choice("dtype", {"fp32", "bf16", "fp16"}));
   if (parsed.has("format")) {
     const auto format =
         parsed.choice("format", {"huggingface", "torch", "safetensors", "peft", "snapshot"});

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "trainer/app/trainer_args.h"
 #include "trainer/model/sampling.h"
@@ -11,6 +12,16 @@
 namespace ddp::train {
 
 SamplingOptions sampling_options(const GenerateArgs& options);
+
+/// The tokens that end a text or an answer; see stop_tokens().
+class EndTokens {
+ public:
+  explicit EndTokens(const ModelBundle& model);
+  bool contain(int32_t token) const;
+
+ private:
+  std::vector<int32_t> tokens_;
+};
 
 /// Prints to stderr how fast `tokens` were generated; nothing if there were none.
 void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device);

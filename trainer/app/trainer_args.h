@@ -32,6 +32,7 @@ enum class Mode {
 /// Options of `trainer generate`.
 struct GenerateArgs {
   std::string snapshot;
+  std::string base;  ///< Where the model below the snapshot's adapters is; empty: at init_from.
   std::string prompt;
   std::optional<std::string> prompt_file;  ///< Instead of prompt; "-" is standard input.
   bool prompt_per_line = false;            ///< Each line of prompt_file is one.
@@ -55,6 +56,7 @@ struct GenerateArgs {
 /// Options of `trainer eval`.
 struct EvalArgs {
   std::string snapshot;
+  std::string base;  ///< As GenerateArgs::base.
   std::string
       data;  ///< Evaluate on all of it; empty: on the evaluation part of the snapshot's run.
   std::string suite;       ///< Instead: multiple-choice questions to score.
@@ -77,6 +79,8 @@ struct PredictArgs {
 /// Options of `trainer export`.
 struct ExportArgs {
   std::string snapshot;
+  std::string base;  ///< Where the model that the run started from is; empty: at init_from.
+  std::optional<ExportDtype> dtype;  ///< None: that of the model that the run started from.
   ExportFormat format = ExportFormat::kHuggingFace;
   bool merge = false;           ///< Add adapters to the model's weights.
   bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.

@@ -26,7 +26,7 @@ Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer eval --snapshot FILE [--data FILE | --suite FILE] [--json]
        trainer predict --snapshot FILE [--text TEXT | --input FILE] [--json]
-       trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--merge]
+       trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--dtype TYPE] [--merge]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer plan --config FILE --gpus N --memory G [KEY=VALUE ...] [OPTIONS]
        trainer inspect SNAPSHOT [--json]
@@ -112,6 +112,7 @@ Several prompts:
                               role, content, tokens, finish_reason
 
 Other:
+      --base FOLDER           The model below the snapshot's adapters, if it has moved since
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
   -h, --help                  Show this help
 
@@ -139,6 +140,7 @@ Options:
       --suite FILE            Multiple-choice questions to a language model, rows of HellaSwag or
                               ARC in a .jsonl file: acc and acc_norm as lm-eval computes them;
                               --snapshot may be the folder of a transformers model
+      --base FOLDER           The model below the snapshot's adapters, if it has moved since
       --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run,
                               16 with --suite)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
@@ -184,7 +186,7 @@ Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or 
 std::string help_export() {
   return R"text(Export a snapshot's model for other programs. Prints the names of the files to stdout.
 
-Usage: trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--merge]
+Usage: trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--dtype TYPE] [--merge]
 
 Examples:
   trainer export --snapshot snapshot.pt --output my-gpt2
@@ -204,7 +206,10 @@ Options:
                        with lora.rank
                        snapshot: one file of a sharded snapshot, to train on from
                        (default: huggingface)
+      --dtype TYPE     Of the weights: fp32, bf16 or fp16 (default: that of the model that the run
+                       started from, fp32 without one and for peft)
       --merge          Of a run with lora.rank: add the adapters to the model's weights
+      --base FOLDER    The model that the run started from, if it has moved since
   -h, --help           Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used or a file cannot be written, 2 usage error or missing file

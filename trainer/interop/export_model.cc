@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trainer/interop/carried_files.h"
 #include "trainer/interop/peft_files.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
@@ -101,31 +102,42 @@ TextFiles causal_files(const ExportedModel& model, const CausalArchitecture& arc
           {"generation_config.json", generation_config(model, tokenizer).dump(2) + "\n"}};
 }
 
-/// Writes the weights. Returns the files that describe the model.
-TextFiles write_causal(const ExportedModel& model, const Tokenizer& tokenizer,
-                       const std::string& weights_file) {
+/// `weights` becomes what the file has. Returns the files that describe the model.
+TextFiles causal_model_files(const ExportedModel& model, const Tokenizer& tokenizer,
+                             std::vector<NamedTensor>& weights) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
   if (architecture.huggingface_type().empty()) {
     throw UserError(fmt::format(
         "export: transformers has no model like '{}'; use --format torch or safetensors",
         architecture.name()));
   }
-  write_safetensors(weights_file,
-                    in_their_layout(model.weights, *architecture.huggingface_layout()));
+  weights = in_their_layout(std::move(weights), *architecture.huggingface_layout());
   return causal_files(model, architecture, tokenizer);
+}
+
+/// transformers 5 writes "dtype", and reads the older name as well.
+std::string with_dtype(const std::string& text, torch::ScalarType dtype) {
+  OrderedJson config = OrderedJson::parse(text);
+  const char* const name = dtype == torch::kFloat32    ? "float32"
+                           : dtype == torch::kBFloat16 ? "bfloat16"
+                                                       : "float16";
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  return config.dump(2) + "\n";
 }
 
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
                                             const std::string& folder) {
   std::vector<std::string> names = {"model.safetensors"};
-  const std::string weights_file = folder + "/model.safetensors";
-  TextFiles files = tokenizer_files(tokenizer, model.config.data.block_size, model.chat);
-  if (model.config.task == TaskKind::kCausalLm) {
-    files.merge(write_causal(model, tokenizer, weights_file));
-  } else {
-    write_safetensors(weights_file, model.weights);
-    files["config.json"] = bert_config(model, tokenizer).dump(2) + "\n";
-  }
+  std::vector<NamedTensor> weights = model.weights;
+  TextFiles files = with_base_config(
+      model.config.task == TaskKind::kCausalLm
+          ? causal_model_files(model, tokenizer, weights)
+          : TextFiles{{"config.json", bert_config(model, tokenizer).dump(2) + "\n"}},
+      model);
+  files["config.json"] = with_dtype(files["config.json"], model.dtype);
+  files.merge(with_base_tokenizer(
+      tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model));
+  write_safetensors(folder + "/model.safetensors", weights, model.dtype);
   for (const auto& [name, text] : files) {
     write_text(folder + "/" + name, text);
     names.push_back(name);
@@ -144,10 +156,10 @@ std::vector<std::string> export_model(const ExportedModel& model, const Tokenize
     case ExportFormat::kHuggingFace:
       return export_huggingface(model, tokenizer, folder);
     case ExportFormat::kTorch:
-      write_torch_file(folder + "/model.pt", model.weights);
+      write_torch_file(folder + "/model.pt", in_dtype(model.weights, model.dtype));
       return {"model.pt"};
     case ExportFormat::kSafetensors:
-      write_safetensors(folder + "/model.safetensors", model.weights);
+      write_safetensors(folder + "/model.safetensors", model.weights, model.dtype);
       return {"model.safetensors"};
     case ExportFormat::kPeft:
       return export_peft(model, tokenizer, folder);

@@ -1,12 +1,15 @@
 // A trained model as files of other programs.
 #pragma once
 
+#include <torch/torch.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/interop/export_format.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/optim/optimizer.h"
@@ -17,9 +20,11 @@ namespace ddp::train {
 struct ExportedModel {
   Config config;  ///< The run's: its task and model determine the format.
   int64_t vocab_size = 0;
-  std::vector<NamedTensor> weights;   ///< float32; every distinct parameter once.
-  std::vector<std::string> labels{};  ///< A classifier's labels; empty: not a classifier.
-  std::optional<ChatFacts> chat{};    ///< For a causal model with a chat template.
+  std::vector<NamedTensor> weights;    ///< float32; every distinct parameter once.
+  std::vector<std::string> labels{};   ///< A classifier's labels; empty: not a classifier.
+  std::optional<ChatFacts> chat{};     ///< For a causal model with a chat template.
+  std::optional<BaseSettings> base{};  ///< Of the pretrained model that the run started from.
+  torch::ScalarType dtype = torch::kFloat32;  ///< Of the weights in the files.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trainer/interop/carried_files.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
@@ -54,12 +55,12 @@ std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer
   const CausalArchitecture& architecture = causal_architecture(model.config);
   std::vector<NamedTensor> weights = model.weights;
   for (NamedTensor& weight : weights) weight.name = "base_model.model." + weight.name;
-  write_safetensors(folder + "/adapter_model.safetensors", weights);
+  write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);
   write_text(folder + "/adapter_config.json", adapter_config(model, architecture).dump(2) + "\n");
   std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
   if (!model.chat) return names;
-  for (const auto& [name, text] :
-       tokenizer_files(tokenizer, model.config.data.block_size, model.chat)) {
+  for (const auto& [name, text] : with_base_tokenizer(
+           tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model)) {
     write_text(folder + "/" + name, text);
     names.push_back(name);
   }

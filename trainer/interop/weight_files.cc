@@ -1,9 +1,26 @@
 #include "trainer/interop/weight_files.h"
 
+#include <fmt/format.h>
+
+#include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
+
+std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::ScalarType dtype) {
+  for (NamedTensor& weight : weights) {
+    const torch::Tensor given = weight.tensor.detach().to(torch::kCPU);
+    weight.tensor = given.to(dtype).contiguous();
+    if (dtype == torch::kFloat32 || torch::isinf(weight.tensor).sum().item<int64_t>() ==
+                                        torch::isinf(given).sum().item<int64_t>())
+      continue;
+    throw UserError(
+        fmt::format("export: {} has numbers beyond the range of {}; use --dtype bf16 or fp32",
+                    weight.name, c10::toString(dtype)));
+  }
+  return weights;
+}
 
 void write_text(const std::string& path, const std::string& text) {
   AtomicFile file(path);
@@ -12,13 +29,16 @@ void write_text(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights) {
-  std::vector<torch::Tensor> alive;
+void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
+                       torch::ScalarType dtype) {
+  const char* const name = dtype == torch::kFloat32    ? "F32"
+                           : dtype == torch::kBFloat16 ? "BF16"
+                                                       : "F16";
+  weights = in_dtype(std::move(weights), dtype);
   std::vector<TensorBytes> bytes;
   for (const NamedTensor& weight : weights) {
-    alive.push_back(weight.tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous());
-    const torch::Tensor& tensor = alive.back();
-    bytes.push_back({weight.name, "F32", tensor.sizes().vec(),
+    const torch::Tensor& tensor = weight.tensor;
+    bytes.push_back({weight.name, name, tensor.sizes().vec(),
                      static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
   }
   publish_safetensors(path, "", {{"format", "pt"}}, bytes);

@@ -8,9 +8,14 @@
 
 namespace ddp::train {
 
+/// `weights` on the CPU as float32, bfloat16 or float16. Throws UserError if a finite number would
+/// be infinite.
+std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::ScalarType dtype);
+
 /// Both publish by rename. Throw RunError.
 void write_text(const std::string& path, const std::string& text);
-/// float32, as safetensors of Python reads them.
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights);
+/// in_dtype(), as safetensors of Python reads them.
+void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
+                       torch::ScalarType dtype);
 
 }  // namespace ddp::train

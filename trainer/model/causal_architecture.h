@@ -64,7 +64,8 @@ class CausalArchitecture {
 
   /// Folder or snapshot of the pretrained model to start from; "": none.
   virtual std::string pretrained(const Config& /*config*/) const { return ""; }
-  virtual void forget_pretrained(Config& /*config*/) const {}
+  /// Sets what pretrained() returns.
+  virtual void start_from(Config& /*config*/, const std::string& /*path*/) const {}
   /// model_type in config.json of transformers; "": transformers has no such model, and the
   /// functions below are never called.
   virtual std::string_view huggingface_type() const { return ""; }

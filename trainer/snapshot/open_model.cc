@@ -8,6 +8,8 @@
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/data/chat/chat_template_file.h"
+#include "trainer/hydra/compose/folders.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/pretrained_config.h"
@@ -26,8 +28,9 @@ ModelBundle open_causal_folder(const CausalArchitecture& architecture, const std
   Config config;
   config.model = architecture.name();
   architecture.take_folder(config, folder);
-  architecture.forget_pretrained(config);
+  architecture.start_from(config, "");
   auto metadata = tokenizer_metadata(*load_tokenizer(folder));
+  metadata[kBaseSettings] = base_settings_state(folder, nullptr);
   if (const auto chat = read_chat_template(folder))
     metadata[kChatTemplate] = chat_template_state(*chat);
   auto bundle = ModelBundle::untrained(std::move(config), std::move(metadata));
@@ -49,7 +52,8 @@ ModelBundle open_bert_folder(const std::string& folder) {
   config.bert.n_embd = there.n_embd;
   config.bert.intermediate = there.intermediate;
   std::map<std::string, std::string> metadata = {
-      {kTokenizerState, load_tokenizer(folder)->state()}};
+      {kTokenizerState, load_tokenizer(folder)->state()},
+      {kBaseSettings, base_settings_state(folder, nullptr)}};
   if (!there.labels.empty()) metadata[kLabels] = labels_json(there.labels);
   auto bundle = ModelBundle::untrained(std::move(config), std::move(metadata));
   const auto& layout = there.labels.empty() ? kBertLayout : kBertClassifierLayout;
@@ -73,11 +77,13 @@ ModelBundle open_folder(const std::string& folder) {
 }
 
 /// With the weights that were evaluated.
-ModelBundle open_snapshot_model(const std::string& path) {
+ModelBundle open_snapshot_model(const std::string& path, const std::string& base) {
   const FetchedSnapshot fetched(path);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
-  auto bundle =
-      ModelBundle::untrained(config_from_json(snapshot.meta.config_json), snapshot.meta.task);
+  Config config = config_from_json(snapshot.meta.config_json);
+  if (!base.empty() && config.lora.enabled())
+    causal_architecture(config).start_from(config, absolute_path(base));
+  auto bundle = ModelBundle::untrained(std::move(config), snapshot.meta.task);
   for (const auto& each : bundle.weights)
     snapshot.load_into(evaluated_tensor(*snapshot.file, each.name), each.tensor);
   for (const auto& each : bundle.buffers) snapshot.load_into("buffer." + each.name, each.tensor);
@@ -88,14 +94,20 @@ ModelBundle open_snapshot_model(const std::string& path) {
 
 }  // namespace
 
-ModelBundle open_model(const std::string& path, torch::Device device) {
+ModelBundle open_model(const std::string& path, torch::Device device, const std::string& base) {
   std::error_code ignored;
   const bool pretrained = std::filesystem::is_directory(path, ignored) && !is_run_folder(path);
-  ModelBundle bundle = pretrained ? open_folder(path) : open_snapshot_model(path);
+  ModelBundle bundle = pretrained ? open_folder(path) : open_snapshot_model(path, base);
   if (pretrained) bundle.path = path;
   bundle.model->eval();
   bundle.model->to(device);
   return bundle;
+}
+
+void check_base_is_needed(const Config& config, const std::string& path, const std::string& base) {
+  if (base.empty() || config.lora.enabled()) return;
+  throw UserError(fmt::format(
+      "--base: {} is a whole model, not adapters (lora.rank) that need one; remove it", path));
 }
 
 void check_task(const ModelBundle& bundle, TaskKind task, const std::string& fix) {

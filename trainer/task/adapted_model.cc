@@ -41,8 +41,9 @@ void check_base_exists(const std::string& base, const char* key) {
   if (std::filesystem::exists(base, ignored)) return;
   throw UserError(
       fmt::format("{}: {}: no such folder or snapshot, and the adapters of lora.rank "
-                  "need it; put the pretrained model back there, or link to it",
-                  key, base));
+                  "need it; name its place with --base in generate, eval and export, or as {} in "
+                  "training",
+                  key, base, key));
 }
 
 void check_digest(const std::string& base, const std::string& digest,

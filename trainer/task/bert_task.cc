@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "trainer/interop/base_settings.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
@@ -123,7 +124,13 @@ std::string describe_bert(const BertConfig& bert, int64_t parameters) {
 BertTask::BertTask(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
       fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {}
+      tokenizer_(open_bert_tokenizer(config, metadata)) {
+  if (metadata != nullptr && metadata->contains(kBaseSettings)) {
+    base_settings_ = metadata->at(kBaseSettings);
+  } else if (tokenizer_ != nullptr && !config.bert.init_from.empty()) {
+    base_settings_ = base_settings_state(config.bert.init_from, tokenizer_.get());
+  }
+}
 
 std::vector<std::string> BertTask::shape_keys() const {
   return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
@@ -140,7 +147,9 @@ std::vector<MemoryItem> BertTask::memory_items(const Config& config,
 }
 
 std::map<std::string, std::string> BertTask::metadata() const {
-  return {{kTokenizerState, tokenizer_->state()}};
+  std::map<std::string, std::string> metadata = {{kTokenizerState, tokenizer_->state()}};
+  if (!base_settings_.empty()) metadata[kBaseSettings] = base_settings_;
+  return metadata;
 }
 
 void BertTask::check_resume(const std::map<std::string, std::string>& metadata,

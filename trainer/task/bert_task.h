@@ -73,7 +73,7 @@ class BertTask : public Task {
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;
 
-  /// The vocabulary.
+  /// The vocabulary, and the settings of bert_config.init_from.
   std::map<std::string, std::string> metadata() const override;
   /// Refuses another vocabulary.
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -87,7 +87,10 @@ class BertTask : public Task {
   const Config& config_;
   const bool fresh_;                      // not resumed: bert_config.init_from counts
   std::unique_ptr<Tokenizer> tokenizer_;  // null: none is named; the task's constructor sees to it
-  // NOLINTEND(misc-non-private-member-variables-in-classes)
+                                          // NOLINTEND(misc-non-private-member-variables-in-classes)
+
+ private:
+  std::string base_settings_;  // see base_settings_state(); empty: the run starts from no model
 };
 
 }  // namespace ddp::train

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "trainer/data/data_source.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/lora.h"
@@ -41,16 +42,29 @@ std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
   return tokenizer_of(causal_snapshot_metadata(path));
 }
 
-/// The tokenizer of a run that configures none and does not resume: the one of the snapshot to
-/// start from, or for texts the folder's. Files of tokens have their own. Null: there is none.
-std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
-  const CausalArchitecture& architecture = causal_architecture(config);
-  const std::string path = architecture.pretrained(config);
+/// Whether a run that does not resume has the tokenizer of the folder to start from: it configures
+/// none, and files of tokens have their own.
+bool takes_folders_tokenizer(const Config& config) {
   DataConfig first = config.data;
   if (!first.sources.empty()) first.path = first.sources.front().path;
-  if (!first.tokenizer.empty() || !holds_tokenizer(path) || holds_tokens(first))
-    return tokenizer_of_pretrained(config);
-  return load_tokenizer(architecture.huggingface_layout()->key, path);
+  return first.tokenizer.empty() && !holds_tokens(first) &&
+         holds_tokenizer(causal_architecture(config).pretrained(config));
+}
+
+/// The tokenizer of a run that configures none and does not resume: the one of the snapshot to
+/// start from, or for texts the folder's. Null: there is none.
+std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
+  const CausalArchitecture& architecture = causal_architecture(config);
+  if (!takes_folders_tokenizer(config)) return tokenizer_of_pretrained(config);
+  return load_tokenizer(architecture.huggingface_layout()->key, architecture.pretrained(config));
+}
+
+std::string base_settings(const Config& config, const SnapshotMetadata* resumed,
+                          const Tokenizer& tokenizer) {
+  if (resumed != nullptr && resumed->contains(kBaseSettings)) return resumed->at(kBaseSettings);
+  const bool same = resumed == nullptr && takes_folders_tokenizer(config);
+  return base_settings_state(causal_architecture(config).pretrained(config),
+                             same ? nullptr : &tokenizer);
 }
 
 /// Throws UserError if no data have the column: the key would have no effect.
@@ -113,6 +127,7 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
       architecture_(causal_architecture(config)),
       data_(open_causal_data(config, metadata)),
       chat_template_(chat_template_of(config, metadata)),
+      base_settings_(base_settings(config, metadata, data_->tokenizer())),
       sample_prompt_(make_sample_prompt()) {
   if (metadata != nullptr) resumed_ = *metadata;
   if (!resumed_) check_same_vocabulary();
@@ -343,6 +358,7 @@ std::map<std::string, std::string> CausalLm::metadata() const {
   if (!base_digest_.empty()) metadata[kBaseDigest] = base_digest_;
   if (!chat_template_.empty()) metadata[kChatTemplate] = chat_template_;
   metadata.merge(data_->metadata());
+  if (!base_settings_.empty()) metadata[kBaseSettings] = base_settings_;
   return metadata;
 }
 

@@ -100,6 +100,7 @@ class CausalLm : public Task, private StageModel {
   std::shared_ptr<const SampleSource> test_;
   std::vector<std::shared_ptr<const SampleSource>> eval_sets_;  ///< As data_config.eval_sets.
   std::string chat_template_;                                   ///< See chat_template_of().
+  std::string base_settings_;                                   ///< See base_settings_state().
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;

@@ -354,8 +354,7 @@ std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotM
 
 std::string chat_template_of(const Config& config, const SnapshotMetadata* snapshot) {
   const ChatOrigin origin = chat_origin(config, snapshot);
-  const bool named = !config.data.tokenizer.empty() || config.data.format == DataFormat::kChat;
-  if (has_no_special_tokens(origin.path) || (origin.is_folder() && !named)) return "";
+  if (has_no_special_tokens(origin.path)) return "";
   const auto text = template_at(origin);
   return text ? chat_template_state(*text) : "";
 }

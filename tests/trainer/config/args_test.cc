@@ -110,6 +110,14 @@ TEST_CASE("export and estimate are modes of their own") {
   CHECK(exporting.exporting.format == ExportFormat::kTorch);
   CHECK(parse({"export", "--snapshot=s", "--output=o"}).exporting.format ==
         ExportFormat::kHuggingFace);
+  CHECK_FALSE(exporting.exporting.dtype);
+  const TrainerArgs half =
+      parse({"export", "--snapshot=s", "--output=o", "--dtype=bf16", "--base", "b"});
+  CHECK(half.exporting.dtype == ExportDtype::kBFloat16);
+  CHECK(half.exporting.base == "b");
+  CHECK(error({"export", "--snapshot=s", "--output=o", "--dtype=int8"})
+            .find("--dtype: 'int8' is not one of fp32, bf16, fp16") == 0);
+  CHECK(error({"eval", "--snapshot=s", "--base="}).find("--base: is empty") == 0);
   const TrainerArgs merged = parse({"export", "--snapshot=s", "--output=o", "--merge"});
   CHECK(merged.exporting.merge);
   CHECK_FALSE(exporting.exporting.merge);

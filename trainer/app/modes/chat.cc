@@ -95,6 +95,7 @@ class Conversing {
         tokenizer_(*model.tokenizer),
         template_(template_of(model)),
         encoder_(encoder_of(template_, model)),
+        ends_(model),
         generator_(model_, sampling_options(options)) {
     reset();
   }
@@ -190,7 +191,7 @@ class Conversing {
   }
 
   bool ends_turn(int32_t token) const {
-    return token == encoder_.end_of_turn() || token == tokenizer_.end_of_text();
+    return token == encoder_.end_of_turn() || ends_.contain(token);
   }
 
   /// The first token's without the space that SentencePiece puts in front of words.
@@ -203,6 +204,7 @@ class Conversing {
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
   ChatEncoder encoder_;
+  EndTokens ends_;
   TurnGenerator generator_;
   std::vector<ChatMessage> messages_;
 };

@@ -18,6 +18,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/kept_memory.h"
+#include "trainer/snapshot/open_model.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/evaluator.h"
@@ -30,7 +31,10 @@ namespace {
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
   if (config.task == TaskKind::kCausalLm && !config.lora.enabled())
-    causal_architecture(config).forget_pretrained(config);
+    causal_architecture(config).start_from(config, "");
+  check_base_is_needed(config, options.snapshot, options.base);
+  if (!options.base.empty())
+    causal_architecture(config).start_from(config, absolute_path(options.base));
   config.bert.init_from.clear();
   config.data.test_path.clear();
   config.data.tokenizer.clear();  // the snapshot's own

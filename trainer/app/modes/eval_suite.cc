@@ -53,7 +53,8 @@ int run_eval_suite(const EvalArgs& options) {
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
   ProcessGroup group(env, config.distributed, plan);
-  const ModelBundle bundle = open_model(options.snapshot, plan.device);
+  const ModelBundle bundle = open_model(options.snapshot, plan.device, options.base);
+  check_base_is_needed(bundle.config, options.snapshot, options.base);
   check_task(bundle, TaskKind::kCausalLm, "--suite asks a language model");
   const auto log_likelihoods =
       choice_log_likelihoods(bundle.as<CausalModel>(), *bundle.tokenizer, suite,

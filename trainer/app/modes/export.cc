@@ -1,5 +1,6 @@
 // trainer export: a snapshot's model as files of other programs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/chat/chat_template_file.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/interop/export_model.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
@@ -56,6 +58,59 @@ std::optional<ChatFacts> chat_facts(const ModelBundle& bundle) {
   return ChatFacts{text.source, text.special, end_of_turn(text, *bundle.tokenizer)};
 }
 
+/// Folder or snapshot that the run started from, where it was then; "": none, or it is not known.
+std::string started_from(const ModelBundle& bundle, const std::optional<BaseSettings>& stored) {
+  if (stored) return stored->folder;
+  const Config& config = bundle.config;
+  return config.task == TaskKind::kCausalLm ? causal_architecture(config).pretrained(config)
+                                            : config.bert.init_from;
+}
+
+/// Those of --base, else what the snapshot holds; one of an older version holds nothing.
+std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const std::string& folder,
+                                        const ExportArgs& options) {
+  auto stored = base_settings_of(bundle.metadata);
+  if (options.base.empty() && stored) return stored;
+  return base_settings_of({{kBaseSettings, base_settings_state(folder, bundle.tokenizer.get())}});
+}
+
+/// What has moved away is named in one line.
+std::optional<BaseSettings> carried_settings(const ModelBundle& bundle, const ExportArgs& options) {
+  const std::string folder =
+      options.base.empty() ? started_from(bundle, base_settings_of(bundle.metadata)) : options.base;
+  std::error_code ignored;
+  const bool there = folder.empty() || std::filesystem::exists(folder, ignored);
+  if (!there && !options.base.empty())
+    throw UserError(fmt::format("--base: {}: no such folder or snapshot", folder));
+  auto settings = settings_of(bundle, folder, options);
+  std::vector<std::string> missing;
+  if (settings) {
+    missing = take_large_files(*settings, folder, *bundle.tokenizer);
+    std::erase(missing, "tokenizer.json");  // it is written from the snapshot instead
+  } else if (!there) {
+    missing = {"its chat template, special tokens, generation_config.json and config.json"};
+  }
+  if (missing.empty()) return settings;
+  fmt::print(stderr,
+             "warning: export: {} {}, so that these are not carried along: {}; name the folder of "
+             "that model with --base\n",
+             folder, there ? "has another tokenizer than the snapshot" : "is no longer there",
+             fmt::join(missing, ", "));
+  return settings;
+}
+
+/// In the order of ExportDtype.
+torch::ScalarType dtype_of_export(const std::optional<BaseSettings>& base,
+                                  const ExportArgs& options) {
+  constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kBFloat16, torch::kFloat16};
+  if (options.dtype) return kTypes[static_cast<std::size_t>(*options.dtype)];
+  if (!base || options.format == ExportFormat::kPeft) return torch::kFloat32;
+  const std::string name = base_dtype(*base);
+  return name == "bfloat16"  ? torch::kBFloat16
+         : name == "float16" ? torch::kFloat16
+                             : torch::kFloat32;
+}
+
 std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportArgs& options) {
   if (bundle.tokenizer == nullptr) {
     throw UserError(
@@ -64,10 +119,15 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                     task_name(TaskKind::kMaskedLm), task_name(TaskKind::kTextClassification)));
   }
   check_adapters(bundle, options);
+  const auto base = carried_settings(bundle, options);
   const ExportedModel exported{
-      bundle.config, bundle.tokenizer->size(),
-      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights, bundle.labels,
-      chat_facts(bundle)};
+      bundle.config,
+      bundle.tokenizer->size(),
+      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights,
+      bundle.labels,
+      chat_facts(bundle),
+      base,
+      dtype_of_export(base, options)};
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 
@@ -91,7 +151,7 @@ int export_snapshot(const ExportArgs& options) {
 int run_export(const TrainerArgs& args) {
   const ExportArgs& options = args.exporting;
   if (options.whole_snapshot) return export_snapshot(options);
-  const ModelBundle bundle = open_model(options.snapshot, torch::kCPU);
+  const ModelBundle bundle = open_model(options.snapshot, torch::kCPU, options.base);
   for (const auto& name : export_bundle(bundle, options))
     print(fmt::format("{}/{}\n", options.output, name));
   return launch::kExitDone;

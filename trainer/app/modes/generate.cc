@@ -16,6 +16,7 @@
 #include "trainer/app/generation.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/generate.h"
 #include "trainer/runtime/error.h"
@@ -195,9 +196,10 @@ uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
   return mix64(mix64(seed, sample.prompt_number), static_cast<uint64_t>(sample.number));
 }
 
-void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, int64_t most) {
+void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, const EndTokens& ends,
+                int64_t most) {
   ++sample.tokens;
-  if (token == tokenizer.end_of_text()) {
+  if (ends.contain(token)) {
     sample.stopped = true;
   } else {
     sample.text += sample.stream.add(tokenizer.decode(token));
@@ -215,6 +217,7 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
     rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
     sample.done = options.max_new_tokens == 0;
   }
+  const EndTokens ends(loaded);
   BatchGenerator generator(loaded.as<CausalModel>(), std::move(rows), sampling_options(options));
   output.begin_batch();
   output.show(samples);
@@ -224,7 +227,7 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
     const auto tokens = generator.next();
     for (std::size_t row = 0; row < samples.size(); ++row) {
       if (samples[row].done) continue;
-      take_token(samples[row], tokens[row], *loaded.tokenizer, options.max_new_tokens);
+      take_token(samples[row], tokens[row], *loaded.tokenizer, ends, options.max_new_tokens);
       ++drawn;
     }
     output.show(samples);
@@ -247,6 +250,13 @@ SamplingOptions sampling_options(const GenerateArgs& options) {
   return sampling;
 }
 
+EndTokens::EndTokens(const ModelBundle& model)
+    : tokens_(stop_tokens(model.metadata, *model.tokenizer)) {}
+
+bool EndTokens::contain(int32_t token) const {
+  return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
+}
+
 void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
   const double seconds = std::chrono::duration<double>(time).count();
   if (tokens == 0) return;
@@ -258,7 +268,8 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
-  const ModelBundle loaded = open_model(options.snapshot, device);
+  const ModelBundle loaded = open_model(options.snapshot, device, options.base);
+  check_base_is_needed(loaded.config, options.snapshot, options.base);
   check_task(loaded, TaskKind::kCausalLm,
              fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
   if (options.chat) {

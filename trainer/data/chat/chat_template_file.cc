@@ -18,26 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// nullopt if there is no such file.
-std::optional<std::string> read_if_there(const fs::path& path) {
-  auto text = read_small_file(path);
-  if (text || errno == ENOENT || errno == ENOTDIR) return text;
-  throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
-}
+constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kTemplateFile = "chat_template.jinja";
 
 /// A token is a text, or an object with one as its content.
 std::string token_text(const Json& token) {
   const Json& text = token.is_object() && token.contains("content") ? token["content"] : token;
   return text.is_string() ? text.get<std::string>() : "";
-}
-
-std::map<std::string, std::string> special_tokens(const Json& config) {
-  std::map<std::string, std::string> special;
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    if (!config.is_object() || !config.contains(name)) continue;
-    if (const std::string text = token_text(config[name]); !text.empty()) special[name] = text;
-  }
-  return special;
 }
 
 std::string text_member(const Json& object, const char* key) {
@@ -59,16 +46,39 @@ std::string template_of(const Json& config) {
 
 }  // namespace
 
-std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
-  const fs::path config_path = fs::path(folder) / "tokenizer_config.json";
-  const fs::path own_file = fs::path(folder) / "chat_template.jinja";
-  const auto config_text = read_if_there(config_path);
-  const Json config = config_text ? parse_bounded_json(*config_text, config_path) : Json();
-  if (const auto own = read_if_there(own_file))
-    return ChatTemplateText{*own, special_tokens(config), own_file};
+std::map<std::string, std::string> special_tokens(const Json& config) {
+  std::map<std::string, std::string> special;
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    if (!config.is_object() || !config.contains(name)) continue;
+    if (const std::string text = token_text(config[name]); !text.empty()) special[name] = text;
+  }
+  return special;
+}
+
+std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std::string>& files,
+                                                 const std::string& folder) {
+  const fs::path config_path = fs::path(folder) / kConfigFile;
+  const auto config_text = files.find(kConfigFile);
+  const Json config =
+      config_text == files.end() ? Json() : parse_bounded_json(config_text->second, config_path);
+  if (const auto own = files.find(kTemplateFile); own != files.end())
+    return ChatTemplateText{own->second, special_tokens(config), fs::path(folder) / kTemplateFile};
   const std::string source = template_of(config);
   if (source.empty()) return std::nullopt;
   return ChatTemplateText{source, special_tokens(config), config_path};
+}
+
+std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : {kConfigFile, kTemplateFile}) {
+    const fs::path path = fs::path(folder) / name;
+    if (auto text = read_small_file(path)) {
+      files[name] = *std::move(text);
+    } else if (errno != ENOENT && errno != ENOTDIR) {
+      throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
+    }
+  }
+  return chat_template_in(files, folder);
 }
 
 ChatTemplate parse_chat_template(const ChatTemplateText& text, std::time_t now) {

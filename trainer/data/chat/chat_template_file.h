@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,11 @@ struct ChatTemplateText {
 /// tokenizer_config.json (the one called "default", if it has several). nullopt if there is none.
 /// Throws UserError: a file that cannot be read.
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
+/// The same for files that have been read, by name.
+std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std::string>& files,
+                                                 const std::string& folder);
+/// bos_token, eos_token, unk_token and pad_token of a tokenizer_config.json, where it has them.
+std::map<std::string, std::string> special_tokens(const nlohmann::json& config);
 
 /// Throws UserError that begins with the place; what the template throws later does so, too.
 /// `now`: see ChatTemplate.

@@ -149,7 +149,9 @@ class GptArchitecture : public CausalArchitecture {
   std::vector<std::string> lora_targets() const override { return {"c_attn"}; }
 
   std::string pretrained(const Config& config) const override { return config.gpt.init_from; }
-  void forget_pretrained(Config& config) const override { config.gpt.init_from.clear(); }
+  void start_from(Config& config, const std::string& path) const override {
+    config.gpt.init_from = path;
+  }
 
   std::string_view huggingface_type() const override { return "gpt2"; }
   const PretrainedLayout* huggingface_layout() const override { return &kGpt2Layout; }

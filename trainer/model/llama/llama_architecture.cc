@@ -68,7 +68,9 @@ class LlamaArchitecture : public CausalArchitecture {
   std::vector<std::string> lora_targets() const override { return {"q_proj", "v_proj"}; }
 
   std::string pretrained(const Config& config) const override { return llama_of(config).init_from; }
-  void forget_pretrained(Config& config) const override { llama_of(config).init_from.clear(); }
+  void start_from(Config& config, const std::string& path) const override {
+    llama_of(config).init_from = path;
+  }
 
   std::string_view huggingface_type() const override { return kLlamaType; }
   const PretrainedLayout* huggingface_layout() const override { return &kLlamaLayout; }

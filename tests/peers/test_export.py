@@ -1,0 +1,248 @@
+"""What trainer export carries along of the model that a run started from, as transformers reads it: tokenizer and template, special ids, sampling defaults,
+positions and the type of the weights. Generation from a folder ends where transformers' does."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import DDP_RUN, PATIENCE, need_here
+
+os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+need_here("transformers")
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM, GenerationConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, PreTrainedTokenizerFast)
+
+import test_chat_templates as templates
+import test_model_tokenizers as made
+
+torch.set_num_threads(1)
+TRAINER = DDP_RUN.parent / "trainer"
+TEXT = "The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n" * 60
+CHATS = "".join(json.dumps({"messages": [{"role": "user", "content": f"Say {i}"}, {"role": "assistant", "content": f"It is {i}."}]}) + "\n" for i in range(20))
+CONFIG = """
+data_config: {path: text.txt, block_size: 64}
+trainer_config: {max_steps: 2, batch_size: 2, device: cpu, snapshot_path: tuned.pt}
+hydra: {run: {dir: .}}
+"""
+CHAT = ["data_config.format=chat", "data_config.path=chats.jsonl", "data_config.eval_path=chats.jsonl"]
+SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+
+
+def write(path, value):
+    path.write_text(json.dumps(value, indent=2))
+
+
+def tokenizer_of(peer, special, length, template=None):
+    return PreTrainedTokenizerFast(tokenizer_object=peer, model_max_length=length, chat_template=template, **special)
+
+
+def llama(folder, template=templates.LLAMA3, eos="<|eot_id|>", **config):
+    """As the instruction-tuned Llama 3: the model's ids differ from the tokenizer's tokens, and it has more positions than any run here."""
+    peer = made.llama3()
+    begin, end, turn, pad = (peer.token_to_id(token) for token in ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|reserved_special_token_7|>"))
+    special = {"bos_token": "<|begin_of_text|>", "eos_token": eos, "pad_token": "<|reserved_special_token_7|>"}
+    tokenizer_of(peer, special, 4096, template).save_pretrained(folder)
+    write(folder / "special_tokens_map.json", special)
+    ends = [end, turn] if eos == "<|eot_id|>" else end
+    torch.manual_seed(1)
+    model = LlamaForCausalLM(LlamaConfig(**{"vocab_size": peer.get_vocab_size(), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+                                            "max_position_embeddings": 4096, "bos_token_id": begin, "eos_token_id": ends, "pad_token_id": pad, **config}))
+    model.to(torch.bfloat16).save_pretrained(folder)
+    GenerationConfig(bos_token_id=begin, eos_token_id=ends, pad_token_id=pad, **SAMPLING).save_pretrained(folder)
+
+
+def facts(folder):
+    """What transformers makes of a folder, besides the weights' values."""
+    tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    generation = GenerationConfig.from_pretrained(folder).to_diff_dict()
+    generation.pop("transformers_version")
+    config = config.to_dict()
+    for name in ("transformers_version", "_name_or_path"):
+        config.pop(name, None)
+    return {"config": config, "generation": generation, "special": tokenizer.special_tokens_map, "length": tokenizer.model_max_length, "template": tokenizer.chat_template,
+            "ids": tokenizer("The dog<|eot_id|> sleeps.")["input_ids"]}
+
+
+class Export(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name, text in (("config.yaml", CONFIG), ("text.txt", TEXT), ("chats.jsonl", CHATS)):
+            (self.folder / name).write_text(text)
+        self.base = self.folder / "base"
+        self.base.mkdir()
+
+    def trainer(self, *words, code=0):
+        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def train(self, *overrides, model="llama"):
+        self.trainer("--config", "config.yaml", f"model={model}", f"{model}_config.init_from=base", *overrides)
+
+    def export(self, *options, snapshot="tuned.pt"):
+        """Returns the folder and what was said on standard error."""
+        out = self.folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        done = self.trainer("export", "--snapshot", snapshot, "--output", "out", *options)
+        return out, done.stderr
+
+    def check_like_base(self, *options, snapshot="tuned.pt", said=""):
+        expected = facts(self.base if self.base.exists() else self.folder / "moved")
+        out, error = self.export(*options, snapshot=snapshot)
+        self.assertEqual(facts(out), expected)
+        self.assertEqual(AutoModelForCausalLM.from_pretrained(out).dtype, torch.bfloat16)
+        self.assertEqual(error, said)
+        return out
+
+    def test_an_untrained_folder_is_exported_as_it_is(self):
+        llama(self.base)
+        out = self.check_like_base(snapshot="base")
+        theirs, ours = load_file(self.base / "model.safetensors"), load_file(out / "model.safetensors")
+        self.assertEqual(theirs.keys(), ours.keys())
+        self.assertTrue(all(torch.equal(theirs[name], ours[name]) and theirs[name].dtype == ours[name].dtype for name in theirs))
+        for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "generation_config.json"):
+            self.assertEqual((out / name).read_bytes(), (self.base / name).read_bytes(), name)
+
+    def test_an_instruction_tuned_model_stays_one(self):
+        llama(self.base)
+        for name, overrides in (("text", []), ("chat", CHAT), ("lora", ["lora.rank=2"])):
+            with self.subTest(trained_on=name):
+                (self.folder / "tuned.pt").unlink(missing_ok=True)
+                self.train(*overrides)
+                self.check_like_base(*(["--merge"] if name == "lora" else []))
+                told = self.trainer("generate", "--snapshot", "tuned.pt", "--chat", "--prompt", "Hi", "--max_new_tokens", "3", "--device", "cpu")
+                self.assertIn("tokens/s", told.stderr)
+
+    def test_a_base_that_has_moved_is_exported_from_what_the_snapshot_holds(self):
+        llama(self.base)
+        (self.base / "tokenizer.model").write_bytes(b"\x00\xff")
+        self.train()
+        self.trainer("--config", "config.yaml", "model=llama", "llama_config.init_from=tuned.pt", "trainer_config.snapshot_path=further.pt")
+        self.base.rename(self.folder / "moved")
+        for snapshot in ("tuned.pt", "further.pt"):
+            self.check_like_base(snapshot=snapshot, said=f"warning: export: {self.base} is no longer there, so that these are not carried along: tokenizer.model; name the "
+                                 "folder of that model with --base\n")
+        out = self.check_like_base("--base", "moved")
+        self.assertEqual((out / "tokenizer.model").read_bytes(), b"\x00\xff")
+        self.assertIn("no such folder", self.trainer("export", "--snapshot", "tuned.pt", "--output", "out", "--base", "nowhere", code=2).stderr)
+        llama(self.base, hidden_size=64)
+        error = self.trainer("export", "--snapshot", "tuned.pt", "--output", "out", "--base", "base", code=2).stderr
+        self.assertIn("config.json: hidden_size is 64 there, 32 in the snapshot", error)
+
+    def test_adapters_find_a_base_that_has_moved(self):
+        llama(self.base)
+        self.train("lora.rank=2")
+        modes = {"generate": ["--prompt", "The", "--max_new_tokens", "2", "--greedy"], "eval": [], "export": ["--merge", "--output", "out"]}
+        before = {mode: self.trainer(mode, "--snapshot", "tuned.pt", *words).stdout for mode, words in modes.items()}
+        self.base.rename(self.folder / "moved")
+        for mode, words in modes.items():
+            with self.subTest(mode):
+                error = self.trainer(mode, "--snapshot", "tuned.pt", *words, code=2).stderr
+                self.assertEqual((error.count("\n"), "--base" in error), (1, True), error)
+                self.assertEqual(self.trainer(mode, "--snapshot", "tuned.pt", "--base", "moved", *words).stdout, before[mode])
+        self.check_like_base("--merge", "--base", "moved")
+        llama(self.base, template=None)
+        weights = load_file(self.base / "model.safetensors")
+        save_file({name: tensor + 1 for name, tensor in weights.items()}, self.base / "model.safetensors", metadata={"format": "pt"})
+        self.assertIn("is not the model that the adapters", self.trainer("generate", "--snapshot", "tuned.pt", "--base", "base", "--prompt", "a", code=2).stderr)
+        self.assertIn("--base: moved is a whole model", self.trainer("generate", "--snapshot", "moved", "--base", "base", "--prompt", "a", code=2).stderr)
+
+    def test_a_base_model_that_learns_to_chat_learns_to_stop(self):
+        llama(self.base, template=None, eos="<|end_of_text|>")
+        shutil.copytree(self.base, self.folder / "chats")
+        (self.folder / "chats/chat_template.jinja").write_text(templates.LLAMA3)
+        config = json.loads((self.base / "tokenizer_config.json").read_text())
+        write(self.folder / "chats/tokenizer_config.json", {**config, "eos_token": "<|eot_id|>"})
+        before = facts(self.base)
+        self.train(*CHAT, "data_config.tokenizer=chats")
+        after = facts(self.export()[0])
+        turn = AutoTokenizer.from_pretrained(self.base).convert_tokens_to_ids("<|eot_id|>")
+        self.assertEqual(after, {**before, "template": templates.LLAMA3, "special": {**before["special"], "eos_token": "<|eot_id|>"},
+                                 "generation": {**before["generation"], "eos_token_id": [before["generation"]["eos_token_id"], turn]}})
+
+    def test_positions_that_were_cut_limit_the_tokenizer(self):
+        tokenizer_of(made.smollm2(), {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}, 128, templates.LLAMA2).save_pretrained(self.base)
+        GPT2LMHeadModel(GPT2Config(vocab_size=len(AutoTokenizer.from_pretrained(self.base)), n_positions=128, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=2,
+                                   embd_pdrop=0.25)).save_pretrained(self.base)
+        before = facts(self.base)
+        self.train(model="gpt")
+        after = facts(self.export()[0])
+        self.assertEqual((after["length"], after["config"]["n_positions"]), (64, 64))
+        self.assertEqual(after, {**before, "length": 64, "config": {**before["config"], "n_positions": 64, "n_ctx": 64}})
+
+    def test_a_masked_model_keeps_its_settings(self):
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+        (self.base / "vocab.txt").write_text("\n".join(words) + "\n")
+        write(self.base / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512, "model_input_names": ["input_ids"]})
+        BertForMaskedLM(BertConfig(vocab_size=len(words), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, max_position_embeddings=512,
+                                   pad_token_id=0, initializer_range=0.5)).half().save_pretrained(self.base)
+        self.trainer("--config", "config.yaml", "task=masked_lm", "bert_config.init_from=base")
+        out, error = self.export()
+        config = AutoConfig.from_pretrained(out)
+        self.assertEqual((config.initializer_range, config.max_position_embeddings, config.dtype, error), (0.5, 64, torch.float16, ""))
+        tokenizer = AutoTokenizer.from_pretrained(out)
+        self.assertEqual((tokenizer.model_max_length, tokenizer.model_input_names), (64, ["input_ids"]))
+        self.assertEqual(tokenizer("The dog")["input_ids"], AutoTokenizer.from_pretrained(self.base)("The dog")["input_ids"])
+
+    def test_the_type_of_the_weights(self):
+        llama(self.base)
+        self.train()
+        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)):
+            for form in ("huggingface", "safetensors", "torch"):
+                with self.subTest(dtype=name, format=form):
+                    out = self.export("--dtype", name, "--format", form)[0]
+                    weights = torch.load(out / "model.pt", weights_only=True) if form == "torch" else load_file(out / "model.safetensors")
+                    self.assertEqual({tensor.dtype for tensor in weights.values()}, {dtype})
+            out = self.export("--dtype", name)[0]
+            self.assertEqual((AutoConfig.from_pretrained(out).dtype, AutoModelForCausalLM.from_pretrained(out).dtype), (dtype, dtype))
+        self.train("llama_config.init_from=null", "llama_config.n_layer=1", "llama_config.n_head=2", "llama_config.n_embd=32", "data_config.tokenizer=byte",
+                   "trainer_config.snapshot_path=scratch.pt")
+        self.assertEqual(AutoModelForCausalLM.from_pretrained(self.export(snapshot="scratch.pt")[0]).dtype, torch.float32)
+        weights = {name: tensor.float() for name, tensor in load_file(self.base / "model.safetensors").items()}
+        weights["model.norm.weight"][3] = 70000.0
+        save_file(weights, self.base / "model.safetensors", metadata={"format": "pt"})
+        error = self.trainer("export", "--snapshot", "base", "--output", "out", "--dtype", "fp16", code=2).stderr
+        self.assertRegex(error, r"^error: export: model.norm.weight has numbers beyond the range of Half; use --dtype bf16 or fp32\n$")
+
+    def continuation(self):
+        """Tokens that trainer draws greedily, and whether they end by themselves."""
+        line = json.loads(self.trainer("generate", "--snapshot", "base", "--prompt", "The dog", "--greedy", "--json", "--max_new_tokens", "12", "--device", "cpu").stdout)
+        return line["tokens"], line["finish_reason"]
+
+    def test_generation_ends_at_the_folders_tokens(self):
+        llama(self.base, template=None)
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(self.base)
+        ids = tokenizer("The dog", return_tensors="pt")
+        prompt = ids["input_ids"].shape[1]
+        drawn = model.generate(**ids, do_sample=False, max_new_tokens=12, eos_token_id=None, pad_token_id=0)[0, prompt:].tolist()
+        last = next(i for i in range(3, 12) if drawn[i] not in drawn[:i])  # the first time that this token is drawn
+        spelled = tokenizer.convert_ids_to_tokens(drawn[last])
+        self.assertEqual(self.continuation(), (12, "length"))
+        for ends in (drawn[last], [len(tokenizer) - 2, drawn[last]]):
+            generation = json.loads((self.base / "generation_config.json").read_text())
+            write(self.base / "generation_config.json", {**generation, "eos_token_id": ends})
+            theirs = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).generate(**ids, do_sample=False, max_new_tokens=12)[0, prompt:]
+            self.assertEqual((len(theirs), self.continuation()), (last + 1, (last + 1, "stop")))
+        write(self.base / "generation_config.json", {**generation, "eos_token_id": "no"})
+        error = self.trainer("generate", "--snapshot", "base", "--prompt", "a", code=2).stderr
+        self.assertIn("generation_config.json: eos_token_id is", error)
+        write(self.base / "generation_config.json", generation)
+        file = json.loads((self.base / "tokenizer.json").read_text())
+        file["added_tokens"].append({**file["added_tokens"][0], "id": drawn[last], "content": spelled})
+        write(self.base / "tokenizer.json", {**file, "added_tokens": sorted(file["added_tokens"], key=lambda token: token["id"])})
+        config = json.loads((self.base / "tokenizer_config.json").read_text())
+        for named in (spelled, {"content": spelled, "special": True}):
+            write(self.base / "tokenizer_config.json", {**config, "eos_token": named})
+            self.assertEqual(self.continuation(), (last + 1, "stop"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,163 @@
+#include "trainer/interop/base_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trainer/data/chat/chat_template_file.h"
+#include "trainer/model/pretrained_json.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/small_file.h"
+#include "trainer/runtime/log/message.h"
+#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+using SettingsJson = nlohmann::json;
+
+constexpr const char* kOfModel[] = {"config.json", "generation_config.json"};
+constexpr const char* kOfTokenizer[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                        "added_tokens.json", "chat_template.jinja"};
+constexpr const char* kLargeFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt",
+                                       "tokenizer.model"};
+
+void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
+  const fs::path path = folder / name;
+  const auto text = read_small_file(path);
+  if (!text) return;
+  if (path.extension() == ".json" && !parse_bounded_json(*text, path).is_object())
+    throw UserError(path.string() + ": not a JSON object; download the file again");
+  files[name] = *text;
+}
+
+bool has_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
+  try {
+    return holds_tokenizer(folder) && load_tokenizer(folder)->state() == tokenizer.state();
+  } catch (const UserError&) {
+    return false;  // of a kind that cannot be read, so that another one was named
+  }
+}
+
+std::string state_of_folder(const std::string& path, bool same_tokenizer) {
+  const fs::path folder = fs::absolute(path).lexically_normal();
+  SettingsJson files = SettingsJson::object();
+  for (const char* name : kOfModel) take_text(folder, name, files);
+  if (files.empty()) return "";
+  if (same_tokenizer) {
+    for (const char* name : kOfTokenizer) take_text(folder, name, files);
+    std::error_code ignored;
+    for (const char* name : kLargeFiles) {
+      if (fs::exists(folder / name, ignored)) files[name] = nullptr;
+    }
+  }
+  return SettingsJson{
+      {"folder", folder.string()}, {"same_tokenizer", same_tokenizer}, {"files", std::move(files)}}
+      .dump(-1, ' ', false, SettingsJson::error_handler_t::replace);
+}
+
+SettingsJson json_of(const BaseSettings& base, const char* file) {
+  const auto text = base.texts.find(file);
+  return text == base.texts.end() ? SettingsJson::object()
+                                  : parse_bounded_json(text->second, base.folder + "/" + file);
+}
+
+/// A number, or a list of them; nothing if it is absent or null.
+std::vector<int32_t> end_ids(const BaseSettings& base, const char* file) {
+  const SettingsJson config = json_of(base, file);
+  const auto given = config.is_object() ? config.find("eos_token_id") : config.end();
+  if (given == config.end() || given->is_null()) return {};
+  std::vector<int32_t> ids;
+  for (const SettingsJson& id : given->is_array() ? *given : SettingsJson::array({*given})) {
+    if (!id.is_number_integer()) {
+      throw UserError(
+          fmt::format("{}/{}: eos_token_id is {}; give the id of a token, or a list of them",
+                      base.folder, file, shown(given->dump())));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::string base_settings_state(const std::string& path, const Tokenizer* tokenizer) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return state_of_folder(path, tokenizer == nullptr || has_tokenizer(path, *tokenizer));
+  std::string state;
+  if (!fs::is_regular_file(path, ignored)) return state;
+  with_pretrained_snapshot(
+      path, {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification},
+      [&](const SettingsJson& metadata, const SettingsJson&, const std::string&) {
+        state = metadata.value(kBaseSettings, "");
+      });
+  return state;
+}
+
+std::optional<BaseSettings> base_settings_of(const std::map<std::string, std::string>& metadata) {
+  const auto state = metadata.find(kBaseSettings);
+  if (state == metadata.end() || state->second.empty()) return std::nullopt;
+  try {
+    const SettingsJson json = SettingsJson::parse(state->second);
+    BaseSettings base{json.at("folder"), json.at("same_tokenizer"), {}, {}};
+    for (const auto& [name, text] : json.at("files").items()) {
+      if (text.is_null()) {
+        base.large.push_back(name);
+      } else {
+        base.texts[name] = text;
+      }
+    }
+    return base;
+  } catch (const SettingsJson::exception& error) {
+    throw RunError(fmt::format("damaged settings of the pretrained model in the snapshot: {}",
+                               plain_json_error(error.what())));
+  }
+}
+
+std::vector<std::string> take_large_files(BaseSettings& base, const std::string& folder,
+                                          const Tokenizer& tokenizer) {
+  constexpr uint64_t kMostBytes = uint64_t{128} << 20U;
+  const bool there = !base.large.empty() && has_tokenizer(folder, tokenizer);
+  std::vector<std::string> missing;
+  for (const std::string& name : base.large) {
+    auto text = there ? read_small_file(folder + "/" + name, kMostBytes) : std::nullopt;
+    if (text) {
+      base.texts[name] = *std::move(text);
+    } else {
+      missing.push_back(name);
+    }
+  }
+  return missing;
+}
+
+std::string base_dtype(const BaseSettings& base) {
+  const SettingsJson config = json_of(base, "config.json");
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (const auto type = config.find(key); type != config.end() && type->is_string()) return *type;
+  }
+  return "";
+}
+
+std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metadata,
+                                 const Tokenizer& tokenizer) {
+  std::vector<int32_t> ends;
+  if (const auto end = tokenizer.end_of_text()) ends.push_back(*end);
+  const auto base = base_settings_of(metadata);
+  if (!base || !base->same_tokenizer) return ends;
+  auto given = end_ids(*base, "generation_config.json");
+  if (given.empty()) given = end_ids(*base, "config.json");
+  ends.insert(ends.end(), given.begin(), given.end());
+  const auto special = special_tokens(json_of(*base, "tokenizer_config.json"));
+  if (const auto named = special.find("eos_token"); named != special.end()) {
+    if (const auto token = tokenizer.token_of(named->second)) ends.push_back(*token);
+  }
+  return ends;
+}
+
+}  // namespace ddp::train
