@@ -1,5 +1,5 @@
 """What trainer export carries along of the model that a run started from, as transformers reads it: tokenizer and template, special ids, sampling defaults,
-positions and the type of the weights. Generation from a folder ends where transformers' does."""
+positions and the type of the weights. Generation from a folder ends where transformers' does. Folders whose files contradict each other."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def facts(folder):
             "ids": tokenizer("The dog<|eot_id|> sleeps.")["input_ids"]}
 
 
-class Export(unittest.TestCase):
+class Place(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
@@ -84,6 +84,18 @@ class Export(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
+    def refused(self, *words):
+        """The one line of a command that is refused."""
+        error = self.trainer(*words, code=2).stderr
+        self.assertEqual(error.count("\n"), 1, error)
+        return error
+
+    def edit(self, name, **values):
+        path = self.base / name
+        write(path, {**json.loads(path.read_text()), **values})
+
+
+class Export(Place):
     def train(self, *overrides, model="llama"):
         self.trainer("--config", "config.yaml", f"model={model}", f"{model}_config.init_from=base", *overrides)
 
@@ -242,6 +254,64 @@ class Export(unittest.TestCase):
         for named in (spelled, {"content": spelled, "special": True}):
             write(self.base / "tokenizer_config.json", {**config, "eos_token": named})
             self.assertEqual(self.continuation(), (last + 1, "stop"))
+
+
+class Folders(Place):
+    def save(self, weights):
+        save_file(weights, self.base / "model.safetensors", metadata={"format": "pt"})
+
+    def test_a_tied_head_that_the_file_has_as_well_or_alone(self):
+        llama(self.base, tie_word_embeddings=True)
+        table, head = "model.embed_tokens.weight", "lm_head.weight"
+        weights = load_file(self.base / "model.safetensors")
+        export = ["export", "--snapshot", "base", "--output", "out"]
+        self.save({**weights, head: weights[table].clone()})
+        self.trainer(*export)
+        other = weights[table] + 1
+        self.save({**weights, head: other})
+        self.assertFalse(torch.equal(AutoModelForCausalLM.from_pretrained(self.base).lm_head.weight, weights[table]))  # transformers keeps them apart
+        for words in (export, ["--config", "config.yaml", "model=llama", "llama_config.init_from=base"]):
+            self.assertRegex(self.refused(*words), r"base/model\.safetensors: lm_head\.weight differs from model\.embed_tokens\.weight, and tie_word_embeddings is true in config\.json")
+        self.save({head: other, **{name: tensor for name, tensor in weights.items() if name != table}})
+        self.trainer(*export)
+        for folder in ("base", "out"):
+            self.assertTrue(torch.equal(AutoModelForCausalLM.from_pretrained(self.folder / folder).model.embed_tokens.weight, other), folder)
+
+    def test_sizes_that_the_files_do_not_have_cost_no_memory(self):
+        huge = 1_000_000  # two widths of it would be 4 TB of float32
+        llama(self.base)
+        self.train_once = ["--config", "config.yaml", "trainer_config.max_steps=1"]
+        self.edit("config.json", hidden_size=huge, intermediate_size=huge)
+        for words in (["generate", "--snapshot", "base", "--prompt", "a"], [*self.train_once, "model=llama", "llama_config.init_from=base"],
+                      [*self.train_once, "model=llama", "llama_config.init_from=base", "lora.rank=2"]):
+            self.assertRegex(self.refused(*words), r"base/model\.safetensors: the weights do not fit: model\.embed_tokens\.weight is \[\d+, 32\] there, \[\d+, 1000000\] here")
+        GPT2LMHeadModel(GPT2Config(vocab_size=3256, n_positions=128, n_embd=32, n_layer=1, n_head=2)).save_pretrained(self.base)
+        self.edit("config.json", n_embd=huge)
+        self.assertRegex(self.refused(*self.train_once, "model=gpt", "gpt_config.init_from=base"), r"base/model\.safetensors: .*wpe\.weight is \[128, 32\] there, \[64, 1000000\] here")
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,"]
+        (self.base / "tokenizer.json").unlink()
+        (self.base / "vocab.txt").write_text("\n".join(words) + "\n")
+        BertForMaskedLM(BertConfig(vocab_size=len(words), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48)).save_pretrained(self.base)
+        self.edit("config.json", hidden_size=huge, intermediate_size=huge)
+        (self.folder / "table.csv").write_text("text,label\n" + "the dog.,yes\nthe fox.,no\n" * 20)
+        classify = ["task=text_classification", "data_config.path=table.csv", "data_config.block_size=16"]
+        for words in (["predict", "--snapshot", "base", "--text", "a [MASK]"], [*self.train_once, "task=masked_lm", "bert_config.init_from=base"],
+                      [*self.train_once, *classify, "bert_config.init_from=base"]):
+            self.assertRegex(self.refused(*words), r"base/model\.safetensors: the weights do not fit: bert.*weight is \[\d+, 32\] there, \[\d+, 1000000\] here")
+
+    def test_a_name_on_the_hub_is_answered_with_the_command_to_fetch_it(self):
+        for words, said in ((["--config", "config.yaml", "model=llama", "llama_config.init_from=meta-llama/Llama-3.2-1B"], "llama_config.init_from: "),
+                            (["generate", "--snapshot", "meta-llama/Llama-3.2-1B", "--prompt", "a"], "error: ")):
+            self.assertIn(said + "meta-llama/Llama-3.2-1B: no such folder; if it is a model on the Hugging Face Hub, fetch it with hf download meta-llama/Llama-3.2-1B --local-dir "
+                          "FOLDER", self.refused(*words))
+        self.assertNotIn("Hub", self.refused("generate", "--snapshot", "base/snapshot", "--prompt", "a"))
+
+    def test_a_share_of_rotary_dimensions_is_refused_wherever_it_is_set(self):
+        llama(self.base)
+        config = json.loads((self.base / "config.json").read_text())
+        for values in ({"partial_rotary_factor": 0.5}, {"rope_parameters": {**config["rope_parameters"], "partial_rotary_factor": 0.5}}):
+            write(self.base / "config.json", {**config, **values})
+            self.assertIn("partial_rotary_factor is not 1", self.refused("generate", "--snapshot", "base", "--prompt", "a"))
 
 
 if __name__ == "__main__":

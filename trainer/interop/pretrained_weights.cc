@@ -65,8 +65,9 @@ bool starts_with_one_of(const std::string& name, const std::vector<std::string>&
 
 std::string own_bert_name(const std::string& theirs) {
   static const std::vector<std::string> left_out = {"bert.pooler.", "cls.seq_relationship.",
-                                                    "cls.predictions.decoder.",
+                                                    "cls.predictions.decoder.bias",
                                                     "bert.embeddings.position_ids"};
+  if (theirs == "cls.predictions.decoder.weight") return kHead;
   if (starts_with_one_of(theirs, left_out)) return "";
   return now_called(theirs);
 }
@@ -93,6 +94,7 @@ class PretrainedTensors {
   PretrainedTensors(const std::string& folder, const PretrainedLayout& layout)
       : of_snapshot_(fs::is_regular_file(folder)) {
     for (const std::string& path : weight_files(folder, layout)) {
+      paths_.push_back(path);
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       const SafetensorsFile& file = *files_.back();
       if (of_snapshot_) file.verify_checksum();
@@ -109,6 +111,18 @@ class PretrainedTensors {
     return found == by_name_.end() ? nullptr : found->second;
   }
   const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
+  /// `name` is another name of a tensor.
+  void add(const std::string& name, const TensorBytes* tensor) { by_name_[name] = tensor; }
+  std::string file_of(const TensorBytes* tensor) const {
+    const auto file = std::find_if(files_.begin(), files_.end(), [tensor](const auto& each) {
+      return each->find(tensor->name) == tensor;
+    });
+    return paths_[static_cast<std::size_t>(file - files_.begin())];
+  }
+  /// The file, or the folder of several.
+  std::string place() const {
+    return paths_.size() == 1 ? paths_.front() : fs::path(paths_.front()).parent_path().string();
+  }
   /// Snapshots hold each tensor as the model has it.
   bool is_snapshot() const { return of_snapshot_; }
 
@@ -124,6 +138,7 @@ class PretrainedTensors {
   }
 
   bool of_snapshot_;
+  std::vector<std::string> paths_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
 };
@@ -135,8 +150,8 @@ torch::Tensor read(const TensorBytes& bytes) {
 }
 
 /// As the file should have it; the first dimension of the positions may be larger.
-std::vector<int64_t> shape_there(const PretrainedLayout& layout, const NamedTensor& parameter) {
-  auto shape = parameter.tensor.sizes().vec();
+std::vector<int64_t> shape_there(const PretrainedLayout& layout, const ParameterShape& parameter) {
+  auto shape = parameter.sizes;
   if (layout.is_transposed(parameter.name)) std::reverse(shape.begin(), shape.end());
   return shape;
 }
@@ -159,7 +174,7 @@ std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector
       here[0], there[0], here[0] > there[0] ? ", or drop the tokens that were added to it" : "");
 }
 
-std::string difference(const PretrainedLayout& layout, const NamedTensor& parameter,
+std::string difference(const PretrainedLayout& layout, const ParameterShape& parameter,
                        const TensorBytes* there) {
   if (there == nullptr) return parameter.name + " is missing";
   if (!dtype_of(*there))
@@ -180,10 +195,10 @@ std::string difference(const PretrainedLayout& layout, const NamedTensor& parame
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,
                                          const PretrainedLayout& layout,
-                                         const std::vector<NamedTensor>& parameters) {
+                                         const std::vector<ParameterShape>& parameters) {
   std::vector<std::string> result;
   std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
-  for (const NamedTensor& parameter : parameters) {
+  for (const ParameterShape& parameter : parameters) {
     known.insert(parameter.name);
     if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
     const std::string text = difference(layout, parameter, there.find(parameter.name));
@@ -196,7 +211,7 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
   return result;
 }
 
-void refuse(const PretrainedLayout& layout, const std::string& folder,
+void refuse(const PretrainedLayout& layout, const std::string& place,
             std::vector<std::string> differences) {
   constexpr std::size_t kMostShown = 12;
   const std::size_t count = differences.size();
@@ -204,8 +219,40 @@ void refuse(const PretrainedLayout& layout, const std::string& folder,
     differences.resize(kMostShown);
     differences.push_back(fmt::format("and {} more", count - kMostShown));
   }
-  throw UserError(fmt::format("{}: {}: the weights do not fit: {}", layout.key, folder,
+  throw UserError(fmt::format("{}: {}: the weights do not fit: {}", layout.key, place,
                               fmt::join(differences, "; ")));
+}
+
+/// A tied head is the table of tokens, and a file may have it under either name. Two tables that
+/// differ are kept apart by transformers, which ignores the setting then.
+void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
+                    const std::vector<ParameterShape>& parameters) {
+  const TensorBytes* head = there.find(kHead);
+  const auto of = [&](std::string_view end) {
+    return std::find_if(parameters.begin(), parameters.end(),
+                        [end](const ParameterShape& each) { return each.name.ends_with(end); });
+  };
+  const auto table = of(layout.words);
+  if (head == nullptr || of(kHead) != parameters.end() || table == parameters.end()) return;
+  const TensorBytes* words = there.find(table->name);
+  if (words == nullptr) return there.add(table->name, head);
+  if (words->size == head->size && std::memcmp(words->data, head->data, head->size) == 0) return;
+  throw UserError(fmt::format(
+      "{}: {}: {} differs from {}, and tie_word_embeddings is true in config.json; set it to false "
+      "there to use both, or remove {} from the file",
+      layout.key, there.file_of(head), head->name, words->name, head->name));
+}
+
+/// Those of `folder`, if they fit.
+PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLayout& layout,
+                                  const std::vector<ParameterShape>& parameters) {
+  PretrainedTensors there(folder, layout);
+  PretrainedLayout as_stored = layout;
+  if (there.is_snapshot()) as_stored.is_transposed = is_never_transposed;
+  join_tied_head(there, as_stored, parameters);
+  auto differences = all_differences(there, as_stored, parameters);
+  if (!differences.empty()) refuse(layout, there.place(), std::move(differences));
+  return there;
 }
 
 }  // namespace
@@ -225,6 +272,19 @@ const PretrainedLayout kBertClassifierLayout = {"bert_config.init_from",
                                                 "word_embeddings.weight",
                                                 kConvertBert};
 
+void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
+                      const std::vector<ParameterShape>& shapes) {
+  if (!fs::is_regular_file(folder)) fitting_tensors(folder, layout, shapes);
+}
+
+void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
+                      const Config& config, int64_t vocab_size) {
+  std::vector<ParameterShape> shapes;
+  for (const WeightPlace& place : architecture.layout(config, vocab_size))
+    shapes.push_back({place.name, place.shape});
+  check_pretrained(folder, *architecture.huggingface_layout(), shapes);
+}
+
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters) {
   return load_pretrained(
@@ -235,10 +295,11 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take) {
-  const PretrainedTensors there(folder, layout);
+  std::vector<ParameterShape> shapes;
+  for (const NamedTensor& each : parameters)
+    shapes.push_back({each.name, each.tensor.sizes().vec()});
+  const PretrainedTensors there = fitting_tensors(folder, layout, shapes);
   if (there.is_snapshot()) layout.is_transposed = is_never_transposed;
-  auto differences = all_differences(there, layout, parameters);
-  if (!differences.empty()) refuse(layout, folder, std::move(differences));
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

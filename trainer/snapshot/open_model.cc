@@ -11,9 +11,11 @@
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/interop/base_settings.h"
 #include "trainer/interop/pretrained_weights.h"
+#include "trainer/model/bert_cost.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/hub_name.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/causal_data.h"
@@ -29,7 +31,9 @@ ModelBundle open_causal_folder(const CausalArchitecture& architecture, const std
   config.model = architecture.name();
   architecture.take_folder(config, folder);
   architecture.start_from(config, "");
-  auto metadata = tokenizer_metadata(*load_tokenizer(folder));
+  const auto tokenizer = load_tokenizer(folder);
+  check_pretrained(folder, architecture, config, tokenizer->size());
+  auto metadata = tokenizer_metadata(*tokenizer);
   metadata[kBaseSettings] = base_settings_state(folder, nullptr);
   if (const auto chat = read_chat_template(folder))
     metadata[kChatTemplate] = chat_template_state(*chat);
@@ -51,12 +55,15 @@ ModelBundle open_bert_folder(const std::string& folder) {
   config.bert.n_head = there.n_head;
   config.bert.n_embd = there.n_embd;
   config.bert.intermediate = there.intermediate;
+  const auto tokenizer = load_tokenizer(folder);
+  const auto& layout = there.labels.empty() ? kBertLayout : kBertClassifierLayout;
+  check_pretrained(folder, layout,
+                   bert_parameter_shapes(config.bert, {tokenizer->size(), there.positions,
+                                                       std::ssize(there.labels)}));
   std::map<std::string, std::string> metadata = {
-      {kTokenizerState, load_tokenizer(folder)->state()},
-      {kBaseSettings, base_settings_state(folder, nullptr)}};
+      {kTokenizerState, tokenizer->state()}, {kBaseSettings, base_settings_state(folder, nullptr)}};
   if (!there.labels.empty()) metadata[kLabels] = labels_json(there.labels);
   auto bundle = ModelBundle::untrained(std::move(config), std::move(metadata));
-  const auto& layout = there.labels.empty() ? kBertLayout : kBertClassifierLayout;
   const auto absent = load_pretrained(folder, layout, bundle.weights);
   if (absent.empty()) return bundle;
   throw UserError(fmt::format("{}: {} is missing; give the folder of a trained classifier", folder,
@@ -95,6 +102,7 @@ ModelBundle open_snapshot_model(const std::string& path, const std::string& base
 }  // namespace
 
 ModelBundle open_model(const std::string& path, torch::Device device, const std::string& base) {
+  if (const std::string fix = how_to_fetch(path); !fix.empty()) throw UserError(fix);
   std::error_code ignored;
   const bool pretrained = std::filesystem::is_directory(path, ignored) && !is_run_folder(path);
   ModelBundle bundle = pretrained ? open_folder(path) : open_snapshot_model(path, base);

@@ -67,16 +67,21 @@ std::vector<Parameter> trainable_parameters(const CausalModel& model) {
   return adapters.empty() ? all : adapters;
 }
 
+void check_base(const Config& config, int64_t vocab_size) {
+  const CausalArchitecture& architecture = causal_architecture(config);
+  const std::string base = architecture.pretrained(config);
+  if (base.empty()) return;
+  check_base_exists(base, architecture.huggingface_layout()->key);
+  check_pretrained(base, architecture, config, vocab_size);
+}
+
 std::string add_adapters_to_base(CausalModel& model, const Config& config,
                                  std::optional<uint64_t> seed,
                                  const std::map<std::string, std::string>* metadata) {
   const CausalArchitecture& architecture = causal_architecture(config);
   const std::string base = architecture.pretrained(config);
   const auto weights = base_weights(model);
-  if (!base.empty()) {
-    check_base_exists(base, architecture.huggingface_layout()->key);
-    load_pretrained(base, *architecture.huggingface_layout(), weights);
-  }
+  if (!base.empty()) load_pretrained(base, *architecture.huggingface_layout(), weights);
   std::string digest = digest_of(weights);
   if (metadata != nullptr) check_digest(base, digest, *metadata);
   add_adapters(model, config.lora, seed);

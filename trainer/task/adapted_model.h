@@ -21,6 +21,10 @@ inline constexpr const char* kBaseDigest = "lora_base";
 /// What is trained of `model`, in its order: the adapters where there are some, else everything.
 std::vector<Parameter> trainable_parameters(const CausalModel& model);
 
+/// Before the model is built. Throws UserError: the model of init_from is missing, or has other
+/// shapes than `config`.
+void check_base(const Config& config, int64_t vocab_size);
+
 /// Loads the weights of init_from into `model`, if it names a model, freezes them and adds adapters
 /// with initial values from `seed`. `metadata`: of the snapshot whose adapters are about to be
 /// loaded, else null. Returns the digest of the weights: XXH3-128 over their names, shapes and

@@ -204,6 +204,11 @@ torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
+  if (config_.lora.enabled()) {
+    check_base(config_, data_->tokenizer().size());
+  } else if (!resumed_ && !pretrained.empty()) {
+    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size());
+  }
   const bool drawn = !part_ && (!tensor_ranks_ || pretrained.empty());
   model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
                              tensor_ranks_);

@@ -107,6 +107,9 @@ void MaskedLm::refuse_lines() const {
 const SampleSource* MaskedLm::source_of(const Part& part) { return part.samples.get(); }
 
 void MaskedLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
+  if (fresh_ && !config_.bert.init_from.empty())
+    check_pretrained(config_.bert.init_from, kBertLayout,
+                     bert_parameter_shapes(config_.bert, sizes()));
   model_ =
       BertForMaskedLm(config_.bert, tokenizer_->size(), config_.data.block_size, seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) {

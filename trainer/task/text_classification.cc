@@ -256,6 +256,11 @@ std::vector<double> TextClassification::class_weights() const {
 }
 
 void TextClassification::build_model(torch::Device device, std::optional<uint64_t> seed) {
+  if (fresh_ && !config_.bert.init_from.empty()) {
+    auto shapes = bert_parameter_shapes(config_.bert, sizes());
+    std::erase_if(shapes, [](const auto& each) { return each.name.starts_with("classifier."); });
+    check_pretrained(config_.bert.init_from, kBertClassifierLayout, shapes);
+  }
   model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.data.block_size,
                                          static_cast<int64_t>(labels_.size()), seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();

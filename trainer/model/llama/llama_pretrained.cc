@@ -51,7 +51,6 @@ void read_rope(LlamaShape& shape, const nlohmann::json& config, const std::strin
 }
 
 std::vector<std::string> unsupported_in_llama(const nlohmann::json& config,
-                                              const PretrainedValues& values,
                                               const std::string& rope_type) {
   std::vector<std::string> found =
       differences_from_fixed(config, {{"hidden_act", "silu"},
@@ -64,8 +63,11 @@ std::vector<std::string> unsupported_in_llama(const nlohmann::json& config,
     found.push_back(
         fmt::format("rope_scaling.rope_type is {}, not default, linear or llama3", rope_type));
   }
-  if (values.real("partial_rotary_factor", 1.0) != 1.0)
-    found.emplace_back("partial_rotary_factor is not 1");
+  for (const char* place : {"", "/rope_parameters", "/rope_scaling"}) {  // transformers 4, 5, 4
+    const nlohmann::json::json_pointer key(std::string(place) + "/partial_rotary_factor");
+    if (const auto share = config.value(key, nlohmann::json()); !share.is_null() && share != 1.0)
+      found.emplace_back("partial_rotary_factor is not 1");
+  }
   for (const auto& type : config.value("layer_types", nlohmann::json::array())) {
     if (type == "full_attention") continue;
     found.push_back(fmt::format("layer_types has {}, not only \"full_attention\"", type.dump()));
@@ -94,7 +96,7 @@ PretrainedLlama llama_of_folder(const std::string& folder) {
   result.shape.qk_norm = type == kQwen3;
   result.positions =
       values.number("max_position_embeddings", type == kLlamaType ? 2048 : 32768, kMostPositions);
-  result.unsupported = unsupported_in_llama(config, values, result.shape.rope_scaling.rope_type);
+  result.unsupported = unsupported_in_llama(config, result.shape.rope_scaling.rope_type);
   return result;
 }
 
