@@ -20,6 +20,8 @@ constexpr std::string_view kPrefix = "ddp-run-";
 // Created once the folder is locked, removed last: an unlocked folder that contains it belongs to a
 // dead job.
 constexpr const char* kMark = ".ddp-run";
+// Another ddp-run's start may remove a folder that is not locked yet.
+constexpr int kAttempts = 10;
 
 // Returns -1 if it is not one of our folders or is locked by another process.
 int open_and_lock(const std::string& folder) {
@@ -38,9 +40,12 @@ bool mark(int folder) {
 
 bool is_ours(int folder) {
   struct stat own {};
+  return ::fstat(folder, &own) == 0 && own.st_uid == ::geteuid() && (own.st_mode & 07777) == 0700;
+}
+
+bool is_marked(int folder) {
   struct stat mark {};
-  return ::fstat(folder, &own) == 0 && own.st_uid == ::geteuid() && (own.st_mode & 07777) == 0700 &&
-         ::fstatat(folder, kMark, &mark, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(mark.st_mode);
+  return ::fstatat(folder, kMark, &mark, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(mark.st_mode);
 }
 
 void remove_marked(const std::string& folder) {
@@ -63,7 +68,10 @@ void remove_dead(const std::string& place) {
     const std::string path = place + "/" + entry->d_name;
     const int lock = open_and_lock(path);
     if (lock < 0) continue;
-    if (is_ours(lock)) remove_marked(path);
+    const bool ours = is_ours(lock);
+    if (ours && is_marked(lock)) remove_marked(path);
+    // One that is unmarked and empty, too: its job died before, or tries again.
+    if (ours) ::rmdir(path.c_str());
     ::close(lock);
   }
 }
@@ -77,12 +85,16 @@ std::string MemoryFolder::planned(const std::string& place) {
 
 MemoryFolder::MemoryFolder(const std::string& place) {
   remove_dead(place);
-  std::string name = planned(place);
-  if (name.empty() || !::mkdtemp(name.data())) return;
-  lock_ = open_and_lock(name);
-  if (lock_ >= 0 && mark(lock_)) {
-    path_ = name;
-  } else {
+  for (int attempt = 0; attempt < kAttempts && path_.empty(); ++attempt) {
+    std::string name = planned(place);
+    if (name.empty() || !::mkdtemp(name.data())) return;
+    lock_ = open_and_lock(name);
+    if (lock_ >= 0 && mark(lock_)) {
+      path_ = name;
+      return;
+    }
+    if (lock_ >= 0) ::close(lock_);
+    lock_ = -1;
     ::rmdir(name.c_str());
   }
 }

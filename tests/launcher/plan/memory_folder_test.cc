@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "launcher/plan/memory_folder.h"
@@ -68,6 +70,31 @@ TEST_CASE("what a dead job has left goes at the next start, a living job's folde
   CHECK(fs::exists(elsewhere / "kept"));
   const MemoryFolder next(place.path());
   CHECK(fs::exists(alive.path()));
+}
+
+TEST_CASE("an empty folder whose job died before it could mark it goes at the next start") {
+  const TempFolder place;
+  fs::create_directory(place / "ddp-run-abcdef");
+  ::chmod((place / "ddp-run-abcdef").c_str(), 0700);
+  const MemoryFolder folder(place.path());
+  CHECK_FALSE(fs::exists(place / "ddp-run-abcdef"));
+}
+
+TEST_CASE("jobs that start at the same time each keep their folder in memory") {
+  const TempFolder place;
+  std::vector<std::thread> starts;
+  std::atomic<int> kept = 0;
+  for (int thread = 0; thread < 4; ++thread) {
+    starts.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        const MemoryFolder folder(place.path());
+        if (!folder.path().empty() && fs::exists(folder.path())) ++kept;
+        folder.remove();
+      }
+    });
+  }
+  for (std::thread& start : starts) start.join();
+  CHECK(kept == 400);
 }
 
 TEST_CASE("a folder that is not provably a dead job's of this user stays") {
