@@ -189,7 +189,8 @@ std::vector<ProcessFailure*> Membership::ordered_failures() {
                      : wrote                                      ? 1
                      : aborted                                    ? 2
                                                                   : 3;
-    return std::tuple(rank, wrote ? failure.time : 0.0);
+    // By each node's time since the round began: their clocks may differ.
+    return std::tuple(rank, wrote ? failure.lived : Clock::duration::zero());
   };
   std::stable_sort(failures.begin(), failures.begin() + simultaneous,
                    [&](const auto* a, const auto* b) { return key(*a) < key(*b); });

@@ -1,5 +1,6 @@
 // What becomes of a job of several nodes when workers fail or finish.
 #include <csignal>
+#include <tuple>
 
 #include "launcher/worker_contract.h"
 #include "tests/launcher/rendezvous/membership_job.h"
@@ -55,6 +56,19 @@ TEST_CASE("of simultaneous failures a fatal signal is the cause, then the first 
   const auto failures = job.last<Verdict>(1).failures;
   REQUIRE(failures.size() == 3);
   CHECK((failures[0].rank == 2 && failures[1].rank == 0 && failures[2].rank == 1));
+}
+
+TEST_CASE(
+    "of simultaneous error files the earlier in its round is the cause, whatever the clocks say") {
+  Job job(elastic(2, 2));
+  ProcessFailure first = exited(0, 1);
+  ProcessFailure second = exited(1, 5);
+  first.message = second.message = "Traceback";
+  std::tie(first.lived, first.time) = std::tuple(seconds(3), 2e9);
+  std::tie(second.lived, second.time) = std::tuple(seconds(4), 1e9);
+  job.come({1, 2}).fail(2, second).fail(1, first);
+  job.end(2, {second}).end(1, {first});
+  CHECK(job.last<Verdict>(1).failures[0].rank == 0);
 }
 
 TEST_CASE("a fatal signal that comes much later is a consequence") {
