@@ -16,6 +16,11 @@ namespace {
 // Waking this late means that we were suspended, and so were the workers.
 constexpr auto kOverslept = std::chrono::seconds(1);
 
+// How often the workers' states are read for HangRules::uninterruptible.
+constexpr auto kStates = std::chrono::seconds(1);
+
+double to_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
 CpuTimes times_of(const std::vector<const Worker*>& workers, const ProcessRunner& processes) {
   CpuTimes times;
   for (const Worker* worker : workers) times.merge(processes.cpu_times_of(worker->local_rank));
@@ -43,11 +48,43 @@ void HangMonitor::begin_round(Clock::time_point now) {
   const auto silence =
       rules_.timeout || !rules_.heed_promises ? rules_.timeout : rules_.first_heartbeat;
   if (silence) look_at_ = now + *silence / 2;
+  uninterruptible_since_.clear();
+  if (rules_.uninterruptible) look_at_states_ = now;
+}
+
+std::optional<Clock::time_point> HangMonitor::next_look() const {
+  return look_at_ && look_at_states_ ? std::min(look_at_, look_at_states_)
+         : look_at_                  ? look_at_
+                                     : look_at_states_;
+}
+
+std::vector<ProcessFailure> HangMonitor::look_at_states(const std::vector<Worker>& workers,
+                                                        ProcessRunner& processes) {
+  const auto now = processes.now();
+  std::vector<ProcessFailure> failures;
+  if (!look_at_states_ || now < *look_at_states_) return failures;
+  const auto limit = *rules_.uninterruptible;
+  look_at_states_ = now + std::min<Clock::duration>(kStates, limit / 2);
+  for (const Worker& worker : workers) {
+    if (worker.state != WorkerState::kRunning) continue;
+    const KernelState state = processes.state_of(worker.local_rank);
+    if (state.letter != 'D') {
+      uninterruptible_since_.erase(worker.pid);
+      continue;
+    }
+    const auto asleep = now - uninterruptible_since_.try_emplace(worker.pid, now).first->second;
+    if (asleep < limit) continue;
+    failures.push_back(failure_of(worker, processes));
+    failures.back().exit = {kExitHang, 0};
+    failures.back().hang = fmt::format("for {:.1f} s in {}", to_seconds(asleep), state.text);
+  }
+  return failures;
 }
 
 std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers,
                                               ProcessRunner& processes) {
   const auto now = processes.now();
+  if (auto failures = look_at_states(workers, processes); !failures.empty()) return failures;
   if (!look_at_ || now < *look_at_) return {};
   if (now - *look_at_ > kOverslept) silent_since_ = now;
   std::vector<const Worker*> alive;
@@ -96,7 +133,7 @@ bool HangMonitor::only_starved(const std::vector<const Worker*>& alive,
     processes.note(
         fmt::format("no sign of life in time, but workers had to wait {:.1f} s for a CPU: this "
                     "machine has too few of them for all that runs; waiting longer",
-                    std::chrono::duration<double>(starved).count()));
+                    to_seconds(starved)));
   }
   return true;
 }
@@ -108,7 +145,7 @@ ProcessFailure HangMonitor::describe(const Worker& worker, const Suspect& suspec
   const std::string& waiting = suspect.sign.progress.waiting;
   ProcessFailure failure = failure_of(worker, processes);
   failure.exit = {kExitHang, 0};
-  failure.hang = fmt::format("silent for {:.1f} s", std::chrono::duration<double>(silent).count());
+  failure.hang = fmt::format("silent for {:.1f} s", to_seconds(silent));
   if (!state.empty()) failure.hang += ", " + state;
   if (!suspect.overdue) {
     failure.hang += "; others are waiting for it";

@@ -1,6 +1,7 @@
 // Checks the workers' signs of life when due and reports hung workers.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -23,7 +24,7 @@ class HangMonitor {
   void forgive_silence(Clock::time_point now) { silent_since_ = now; }
 
   /// When look() is due; nullopt: not before the first heartbeat.
-  std::optional<Clock::time_point> next_look() const { return look_at_; }
+  std::optional<Clock::time_point> next_look() const;
 
   /// One failure per hung worker, the cause first. Empty before next_look().
   std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
@@ -31,11 +32,15 @@ class HangMonitor {
  private:
   bool only_starved(const std::vector<const Worker*>& alive, const std::vector<LifeSign>& signs,
                     ProcessRunner& processes);
+  std::vector<ProcessFailure> look_at_states(const std::vector<Worker>& workers,
+                                             ProcessRunner& processes);
   ProcessFailure describe(const Worker& worker, const Suspect& suspect,
                           ProcessRunner& processes) const;
 
   HangRules rules_;
   std::optional<Clock::time_point> look_at_;
+  std::optional<Clock::time_point> look_at_states_;
+  std::map<pid_t, Clock::time_point> uninterruptible_since_;
   Clock::time_point silent_since_;  // silence before it does not count
   CpuTimes times_at_half_;          // CPU times of all workers at half_
   Clock::time_point half_;          // when half of a promise was over

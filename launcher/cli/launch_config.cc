@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
+#include <cmath>
+#include <optional>
 
 #include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
@@ -137,6 +140,25 @@ void take_hangs(LaunchConfig& config, const OptionValues& values) {
     usage_error(fmt::format("--hang-timeout={}: must be 0 (never) or at least 0.1 s", limit));
   config.hangs.heed_promises = config.logs.watched = timeout.count() > 0;
   if (timeout.count() > 0) config.hangs.timeout = timeout;
+}
+
+// As torchrun's, which takes what is no number for 0.
+constexpr const char* kUninterruptibleTimeout = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+
+std::optional<std::chrono::milliseconds> uninterruptible_timeout(const Environment& environment) {
+  const auto found = environment.find(kUninterruptibleTimeout);
+  const std::string value = found == environment.end() ? "" : trimmed(found->second);
+  if (value.empty()) return std::nullopt;
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (error != std::errc{} || end != value.data() + value.size() || !(seconds <= 1e9)) {
+    usage_error(
+        fmt::format("{}={}: must be a number of seconds, e.g. 600, or 0 (never); unset it "
+                    "or correct it",
+                    kUninterruptibleTimeout, value));
+  }
+  if (seconds <= 0) return std::nullopt;
+  return std::chrono::milliseconds(std::max(1LL, std::llround(seconds * 1000)));
 }
 
 void take_placement(LaunchConfig& config, const OptionValues& values) {
@@ -295,6 +317,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   try {
     config = to_config(values, raw);
     config.rank0_store = store_sharing_disabled(values, environment);
+    config.hangs.uninterruptible = uninterruptible_timeout(environment);
     take_order(config, values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw);

@@ -16,6 +16,8 @@ struct HangRules {
   bool heed_promises = true;                           // timeout= in a heartbeat
   /// Time for each worker's first heartbeat, if its program is known to write them.
   std::optional<std::chrono::milliseconds> first_heartbeat{};
+  /// How long a worker may stay in uninterruptible sleep.
+  std::optional<std::chrono::milliseconds> uninterruptible{};
 };
 
 struct HangVerdict {

@@ -33,6 +33,20 @@ TEST_CASE("options may be written with _ or -, with = or a space") {
   CHECK(parse({"--max_restarts", "3", "x"}).restarts.max_restarts == 3);
 }
 
+TEST_CASE("the time in uninterruptible sleep is torchrun's variable, and a number") {
+  const char* const name = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+  const auto limit = [&](const char* value) {
+    return parse({"x"}, {{name, value}}).hangs.uninterruptible;
+  };
+  CHECK(limit("2.5") == std::chrono::milliseconds(2500));
+  for (const char* off : {"", "0", "-1"}) CHECK_FALSE(limit(off));
+  CHECK_FALSE(parse({"x"}).hangs.uninterruptible);
+  for (const char* bad : {"5s", "nan", "1e300"}) {
+    CHECK_THROWS_WITH(limit(bad), Catch::StartsWith(std::string(name) + "=" + bad +
+                                                    ": must be a number of seconds"));
+  }
+}
+
 TEST_CASE("the last of two equal options counts") {
   CHECK(parse({"--max-restarts=1", "--max_restarts=2", "x"}).restarts.max_restarts == 2);
 }

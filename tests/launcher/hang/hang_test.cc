@@ -37,6 +37,17 @@ TEST_CASE("a worker that breaks its promise is reported with its state, and the 
                           Contains("restart 1 of 1"));
 }
 
+TEST_CASE(
+    "a worker that stays in uninterruptible sleep for as long as torchrun allows has failed") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {}, {"uninterruptible"});
+  options.set["PATH"] = tmp.path();  // no debugger
+  options.set["TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"] = "0.2";
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 124);
+  CHECK_THAT(job.err, Contains("hung: for ") && Contains(" s in state D (uninterruptible sleep"));
+}
+
 // All that this process starts shares a CPU with a process that never sleeps.
 class CrowdedCpu {
  public:
