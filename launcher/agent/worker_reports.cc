@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "launcher/agent/failure_order.h"
 #include "launcher/hang/heartbeat.h"
@@ -10,6 +11,19 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
+namespace {
+
+// A worker failed when it wrote its error file, if that is earlier; other nodes compare `lived`.
+void date_back_to_error_file(ProcessFailure& failure) {
+  const double earlier = failure.time - error_file_time(failure.error_file);  // -infinity: none
+  if (earlier <= 0) return;
+  failure.time -= earlier;
+  const auto age =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(earlier));
+  failure.lived -= std::min(age, failure.lived);  // the file's clock may be a file server's
+}
+
+}  // namespace
 
 ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes) {
   LifeSign sign = processes.life_sign(worker.local_rank);
@@ -18,6 +32,7 @@ ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes) {
           .pid = worker.pid,
           .exit = worker.exit,
           .error_file = worker.error_file,
+          .cause = processes.oom_kills(),
           .heartbeat = std::move(sign.text),
           .progress = std::move(sign.progress),
           .time = processes.unix_time(),
@@ -45,7 +60,7 @@ std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
     failure.last_stderr = processes.last_stderr(failure.local_rank);
     const auto message = read_error_file(failure.error_file);
     if (message) failure.message = message->callstack.empty() ? message->text : message->callstack;
-    failure.time = std::min(failure.time, error_file_time(failure.error_file));  // infinity: none
+    date_back_to_error_file(failure);
   }
   return failures;
 }
@@ -71,7 +86,7 @@ std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
     worker.stopped_well = false;
     earlier.push_back(failure_of(worker, processes));
     ProcessFailure& failure = earlier.back();
-    failure.time = std::min(failure.time, error_file_time(worker.error_file));
+    date_back_to_error_file(failure);
     // How it ended is ddp-run's doing, not the worker's.
     if (worker.exit.signal == 0 && worker.exit.code != 0) continue;
     const auto message = read_error_file(worker.error_file);

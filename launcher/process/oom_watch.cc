@@ -47,6 +47,13 @@ CgroupPath cgroup_of_self(const std::string& root) {
   return path;
 }
 
+// "" if it has not risen, as far as is known.
+std::string rise_in_cgroup(const OomCounts& before, const OomCounts& after) {
+  if (!before.cgroup || !after.cgroup || *after.cgroup <= *before.cgroup) return "";
+  return fmt::format("(oom_kill +{} in its cgroup{}{})", *after.cgroup - *before.cgroup,
+                     after.limit.empty() ? "" : ", memory limit ", after.limit);
+}
+
 }  // namespace
 
 OomCounts OomCounts::read(const std::string& root) {
@@ -55,7 +62,8 @@ OomCounts OomCounts::read(const std::string& root) {
   const CgroupPath path = cgroup_of_self(root);
   const std::string v2 = root + "/sys/fs/cgroup" + path.v2;
   const std::string v1 = root + "/sys/fs/cgroup/memory" + path.v1_memory;
-  counts.cgroup = number_after(v2 + "/memory.events", "oom_kill");
+  counts.cgroup = number_after(v2 + "/memory.events.local", "oom_kill");
+  if (!counts.cgroup) counts.cgroup = number_after(v2 + "/memory.events", "oom_kill");
   counts.limit = limit_text(v2 + "/memory.max");
   if (!counts.cgroup) {
     counts.cgroup = number_after(v1 + "/memory.oom_control", "oom_kill");
@@ -64,12 +72,14 @@ OomCounts OomCounts::read(const std::string& root) {
   return counts;
 }
 
+std::string oom_kills_between(const OomCounts& before, const OomCounts& after) {
+  const std::string rise = rise_in_cgroup(before, after);
+  return rise.empty() ? "" : "out of memory: the kernel killed a process of this job " + rise;
+}
+
 std::string oom_verdict(const OomCounts& before, const OomCounts& after) {
-  if (before.cgroup && after.cgroup && *after.cgroup > *before.cgroup) {
-    return fmt::format("out of memory: the kernel killed it (oom_kill +{} in its cgroup{}{})",
-                       *after.cgroup - *before.cgroup, after.limit.empty() ? "" : ", memory limit ",
-                       after.limit);
-  }
+  const std::string rise = rise_in_cgroup(before, after);
+  if (!rise.empty()) return "out of memory: the kernel killed it " + rise;
   if (!before.machine || !after.machine) return "";
   if (*after.machine > *before.machine) {
     return fmt::format(

@@ -8,13 +8,18 @@ namespace ddp::launch {
 
 /// Numbers of processes killed by the OOM killer so far; nullopt: not reported by this kernel.
 struct OomCounts {
-  std::optional<long> cgroup;   // in the cgroup of this process (v2 memory.events, v1 oom_control)
+  /// In the cgroup of this process: v2 memory.events.local or, with those below it,
+  /// memory.events; v1 oom_control.
+  std::optional<long> cgroup;
   std::optional<long> machine;  // /proc/vmstat
   std::string limit;            // of the cgroup, e.g. "512 MiB"; empty: none
 
   /// `root` is prepended to /proc and /sys; empty: the real ones.
   static OomCounts read(const std::string& root = "");
 };
+
+/// "" unless the OOM killer killed something in this cgroup between the two readings.
+std::string oom_kills_between(const OomCounts& before, const OomCounts& after);
 
 /// Explains a SIGKILL of a worker between the two readings; empty if unknown.
 std::string oom_verdict(const OomCounts& before, const OomCounts& after);

@@ -28,6 +28,14 @@ TEST_CASE("the out-of-memory counters are read from cgroup v2") {
   CHECK(counts.limit == "512 MiB");
 }
 
+TEST_CASE("kills in a cgroup below are not those of this job") {
+  const test::TempFolder root;
+  put(root.path() + "/proc/self/cgroup", "0::/\n");
+  put(root.path() + "/sys/fs/cgroup/memory.events", "oom_kill 3\n");
+  put(root.path() + "/sys/fs/cgroup/memory.events.local", "oom_kill 1\n");
+  CHECK(OomCounts::read(root.path()).cgroup == 1);
+}
+
 TEST_CASE("the out-of-memory counters are read from cgroup v1") {
   const test::TempFolder root;
   put(root.path() + "/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/ab\n");
@@ -48,6 +56,11 @@ TEST_CASE("a SIGKILL is laid to the out-of-memory killer only when a counter has
   CHECK_THAT(oom_verdict(before, {1, 6, ""}), Contains("on this machine (+2)"));
   CHECK_THAT(oom_verdict(before, before), Contains("kill -9"));
   CHECK(oom_verdict({}, {}).empty());
+  CHECK(oom_kills_between(before, {3, 9, "512 MiB"}) ==
+        "out of memory: the kernel killed a process of this job (oom_kill +2 in its cgroup, memory "
+        "limit 512 MiB)");
+  CHECK(oom_kills_between(before, {1, 9, ""}).empty());
+  CHECK(oom_kills_between({}, {}).empty());
 }
 
 }  // namespace
