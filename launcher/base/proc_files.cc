@@ -46,6 +46,20 @@ ProcessStat read_stat(const std::string& folder) {
   return stat;
 }
 
+std::optional<SignalMasks> read_signal_masks(pid_t pid) {
+  std::ifstream status(process_folder(pid) + "/status");
+  SignalMasks masks;
+  for (std::string line; std::getline(status, line);) {
+    const auto read = [&line](const char* format, unsigned long long& mask) {
+      return std::sscanf(line.c_str(), format, &mask) == 1;
+    };
+    read("SigBlk: %llx", masks.blocked);
+    read("SigIgn: %llx", masks.ignored);
+    if (read("SigCgt: %llx", masks.caught)) return masks;  // the last one
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> thread_folders(pid_t pid) {
   namespace fs = std::filesystem;
   std::vector<std::string> folders;

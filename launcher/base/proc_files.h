@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,15 @@ std::string process_folder(pid_t pid);
 
 /// Reads the state of a process or a thread; `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
+
+/// What a process does with signals; signal N is bit N - 1.
+struct SignalMasks {
+  unsigned long long blocked = 0;  // by its main thread
+  unsigned long long ignored = 0;
+  unsigned long long caught = 0;
+};
+/// Returns nullopt if /proc does not show the process.
+std::optional<SignalMasks> read_signal_masks(pid_t pid);
 
 /// Returns the /proc folders of all threads of a process and its descendants.
 std::vector<std::string> thread_folders(pid_t pid);

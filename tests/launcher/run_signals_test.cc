@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/ddp_run.h"
@@ -113,6 +114,76 @@ TEST_CASE("SIGUSR1 is passed on and the job goes on") {
   job.wait_for("waiting", 2);
   job.signal(SIGUSR1);
   job.wait_for("got SIGUSR1", 2);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+// The number at the end of the line that begins with `words`.
+pid_t pid_after(ChildProgram& job, const std::string& words) {
+  const std::string line = job.wait_for(words + " ");
+  return std::stoi(line.substr(line.find(words + " ") + words.size() + 1));
+}
+
+bool is_pending(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  unsigned long long pending = 0;
+  for (std::string word; status >> word;) {
+    if (word == "ShdPnd:") status >> std::hex >> pending;
+  }
+  return (pending >> (signal - 1) & 1) != 0;
+}
+
+TEST_CASE(
+    "a worker that catches a signal gets it alone, its group only one that it does not catch") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--shutdown-timeout=60"},
+                            {"helper", "note=USR1", "note=TERM", "ignore=USR2", "wait"}));
+  const pid_t child = pid_after(job, "helper");
+  const pid_t worker = pid_after(job, "waiting");
+  job.signal(SIGUSR2);
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1");
+  CHECK_FALSE(is_pending(child, SIGUSR1));
+  job.signal(SIGTERM);
+  job.wait_for("got SIGTERM");
+  CHECK(is_pending(child, SIGUSR2));
+  CHECK_FALSE(is_pending(child, SIGTERM));
+  ::kill(worker, SIGKILL);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("what a shell script runs gets Ctrl-C, although shells catch it") {
+  const TempFolder tmp;
+  ChildOptions options = stub_job(tmp, {"--shutdown-timeout=60"}, {"trap-exit=7", "wait"});
+  options.argv.insert(options.argv.begin() + 2, {"/bin/sh", "-c", "\"$@\"; exit $?", "sh"});
+  ChildProgram job(options);
+  job.wait_for("waiting");
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  CHECK_THAT(job.out(), Contains("got SIGINT"));
+}
+
+TEST_CASE("a forwarded signal waits until the worker has its handler") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {}, {"hold=USR2", "note=USR1", "wait"}));
+  const pid_t worker = pid_after(job, "holding");
+  job.signal(SIGUSR1);
+  job.wait_for("ddp-run: SIGUSR1 is held back until 1 worker handles it");
+  ::kill(worker, SIGUSR2);
+  job.wait_for("got SIGUSR1");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("a signal that no worker could take before the restart reaches the next round") {
+  const TempFolder tmp;
+  ChildProgram job(
+      stub_job(tmp, {"--max-restarts=1"}, {"#0hold=USR2", "#0exit=3", "note=USR1", "wait"}));
+  const pid_t worker = pid_after(job, "holding");
+  job.signal(SIGUSR1);
+  job.wait_for("held back");
+  ::kill(worker, SIGUSR2);
+  job.wait_for("got SIGUSR1");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }

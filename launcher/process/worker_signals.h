@@ -1,0 +1,43 @@
+// Which process of a worker gets a signal, and when.
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/poll_handler.h"
+
+namespace ddp::launch {
+
+/// Signals a worker that is a running child: its first process alone if that catches the signal, as
+/// it decides what its children get; else its process group. Shells catch signals, but do not pass
+/// them on: their group gets them as well.
+void signal_worker_process(pid_t worker, int signal);
+
+/// Holds signals back from workers that they would kill, which is most programs in their first
+/// moments, and delivers each once its worker handles, ignores or blocks it.
+class HeldSignals : public PollHandler {
+ public:
+  /// Sends it to `workers` that can take it, and later to the others. Returns how many these are.
+  int forward(int signal, const std::vector<pid_t>& workers);
+  /// All workers of the next round get this signal.
+  void keep_for_next_round(int signal) { held_.insert({kNextRound, signal}); }
+  /// Call before a worker is reaped. What it could not take is kept for the next round.
+  void worker_ended(pid_t worker);
+  void round_began(const std::vector<pid_t>& workers);
+
+  void add_poll_fds(std::vector<pollfd>&) const override {}
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+ private:
+  static constexpr pid_t kNextRound = 0;
+  void deliver();
+
+  std::set<std::pair<pid_t, int>> held_;  // worker or kNextRound, and signal
+  Clock::time_point look_at_{};           // if a worker's signal is held
+};
+
+}  // namespace ddp::launch
