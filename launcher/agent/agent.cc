@@ -189,8 +189,9 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     suspended_ = true;
     suspended_at_ = processes_.now();
   } else if (!event.ends_job) {
-    if (event.signal == SIGCONT) resume();
-    processes_.signal_workers(event.signal);
+    if (event.signal != SIGCONT) return processes_.forward(event.signal, told_to_stop());
+    resume();
+    processes_.signal_workers(SIGCONT);
   } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
     processes_.end_standby();
@@ -238,7 +239,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
   if (worker->state != WorkerState::kFailed || known) return;
   batch.push_back(failure_of(*worker, processes_));
-  batch.back().cause = event.cause;
+  if (!event.cause.empty()) batch.back().cause = event.cause;
 }
 
 // Workers that fail at the same moment lost their store; finished workers no longer need it, but
@@ -296,7 +297,8 @@ Situation LocalElasticAgent::situation() const {
           .round_ready = next_round_.has_value(),
           .over = verdict_ && verdict_->kind == JobNews::Kind::kEnd,
           .may_restart = verdict_ && verdict_->kind == JobNews::Kind::kRestart,
-          .delay = verdict_ && verdict_->verdict.delay.count() > 0};
+          .delay = verdict_ && verdict_->verdict.delay.count() > 0,
+          .lingering = processes_.lingering()};
 }
 
 // Here and, as far as is known, on the other nodes.

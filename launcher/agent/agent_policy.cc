@@ -17,8 +17,8 @@ Action when_all_ended(const Situation& now) {
 }  // namespace
 
 Action decide(const Situation& now) {
-  if (now.running == 0) return when_all_ended(now);
   const bool at_once = now.hurry || now.guardian_gone;
+  if (now.running == 0) return now.lingering && !at_once ? Action::kWait : when_all_ended(now);
   switch (now.phase) {
     case Phase::kRunning:
       if (at_once) return Action::kKill;

@@ -23,6 +23,7 @@ struct Event {
     kHeartbeatBegan,  // a worker wrote its first heartbeat
     kStacksDumped,    // everything that dump_stacks() started has ended
     kCheckEnded,      // what start_check() started
+    kLeftoversEnded,  // lingering() has become false
     kStoreLost,       // the process of the workers' store exited, or cannot be started
   };
   Kind kind = Kind::kSignal;
@@ -63,9 +64,12 @@ class ProcessRunner {
   /// Waits for at least one event and returns all; empty if the deadline passed first.
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;
 
-  /// Signals the process group of each running worker.
+  /// Signals each running worker: the first process if it catches the signal, else its group.
   virtual void signal_workers(int signal) = 0;
-  /// Signals the process group of one worker, if it is running.
+  /// Passes a signal that does not end the job on to the workers, to each once it would not kill
+  /// it; those of the next round get it if none is running or `next_too`.
+  virtual void forward(int signal, bool next_too) = 0;
+  /// Signals one worker likewise, if it is running.
   virtual void signal_worker(int local_rank, int signal) = 0;
 
   /// When a worker's output was first copied in this round; nullopt: not yet.
@@ -89,10 +93,16 @@ class ProcessRunner {
   virtual void serve_store(int source) = 0;
   virtual void stop_store() = 0;
 
+  /// Whether processes that outlived the round's workers still have time to end by themselves;
+  /// LeftoversEnded follows.
+  virtual bool lingering() const = 0;
   /// Kills all remaining descendants, including setsid grandchildren, except standby workers and
   /// the store's process. Returns those that survived.
   virtual std::vector<std::string> sweep() = 0;
 
+  /// What the OOM killer did in this cgroup since the start of the round; empty: nothing, as far
+  /// as is known.
+  virtual std::string oom_kills() const = 0;
   /// The last lines of the worker's stderr, complete after sweep(); empty if unknown.
   virtual std::string last_stderr(int local_rank) const = 0;
 

@@ -60,13 +60,6 @@ bool wait_for_sigchld(Clock::time_point deadline) {
   return ::sigtimedwait(&child, nullptr, &limit) == SIGCHLD;
 }
 
-std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& except) {
-  std::erase_if(pids, [&](pid_t pid) {
-    return std::find(except.begin(), except.end(), pid) != except.end();
-  });
-  return pids;
-}
-
 // A pidfd; -1: nothing to kill. Opened before checking the parent, so that a process that reuses
 // the PID meanwhile is not signaled.
 int kill_child_of(pid_t parent, pid_t pid) {
@@ -86,17 +79,27 @@ void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 bool has_children() { return is_child(P_ALL, 0); }
 
+std::vector<pid_t> children_except(const std::vector<pid_t>& except) {
+  auto pids = children_of_self();
+  std::erase_if(pids, [&](pid_t pid) {
+    return std::find(except.begin(), except.end(), pid) != except.end();
+  });
+  return pids;
+}
+
+bool has_children_in_group(pid_t group) { return is_child(P_PGID, group); }
+
 std::vector<std::string> kill_descendants(Clock::duration patience,
                                           const std::vector<pid_t>& except) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     std::vector<pid_t> alive;
-    for (const pid_t pid : without(children_of_self(), except)) {
+    for (const pid_t pid : children_except(except)) {
       ::kill(pid, SIGKILL);
       if (::waitpid(pid, nullptr, WNOHANG) == 0) alive.push_back(pid);
     }
     if (alive.empty()) {
-      if (without(children_of_self(), except).empty()) return {};
+      if (children_except(except).empty()) return {};
       continue;  // the dead ones left children
     }
     if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;

@@ -20,6 +20,11 @@ void become_subreaper();
 /// Returns whether this process has children, zombies included.
 bool has_children();
 
+/// Returns the children of this process, zombies included, that are not in `except`.
+std::vector<pid_t> children_except(const std::vector<pid_t>& except);
+/// Returns whether this process has children, zombies included, in a process group.
+bool has_children_in_group(pid_t group);
+
 /// SIGKILLs and reaps children until none is left except those in `except`. SIGCHLD must be
 /// blocked. Returns those still alive after `patience` (uninterruptible sleep): "pid 12 (state D)".
 std::vector<std::string> kill_descendants(Clock::duration patience,

@@ -62,9 +62,11 @@ WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe
     : signals_(signals),
       signal_fd_(signals.open_fd()),
       guardian_pipe_(guardian_pipe),
-      standby_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
+      standby_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()),
+      leftovers_([this] { return not_the_rounds(); }) {
   handlers_.push_back(&standby_);
   handlers_.push_back(&check_);
+  handlers_.push_back(&held_signals_);
 }
 
 WorkerProcesses::~WorkerProcesses() {
@@ -106,6 +108,7 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
     sweep();
     throw exec_error(specs[failed], first_error);
   }
+  held_signals_.round_began(pids);
   return pids;
 }
 
@@ -155,6 +158,7 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   pump_.add_poll_fds(fds);
   for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
   auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
+  wake = earlier(wake, leftovers_.deadline());
   for (const PollHandler* handler : handlers_) wake = earlier(wake, handler->deadline());
   poll_until(fds, wake, "cannot wait for the workers");
   pump_.handle(fds);
@@ -173,6 +177,7 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
     for (const std::string& note : store_.take_notes()) pump_.note(note);
   }
   if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_client(), events);
+  if (leftovers_.look()) events.push_back({.kind = Event::Kind::kLeftoversEnded});
 }
 
 // The reported write may only have truncated the file before its text is written. Watch first, then
@@ -230,11 +235,11 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
       continue;
     }
     const bool is_worker = running_.erase(info.si_pid) > 0;
-    // Until it is reaped, its pid and group id cannot be reused.
-    if (is_worker) ::kill(-info.si_pid, SIGKILL);
+    held_signals_.worker_ended(info.si_pid);
     std::string cause = cpu_limit_verdict(info.si_pid, to_exit_status(info).signal);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
+    if (is_worker) leftovers_.worker_ended(info.si_pid, running_.empty());
     if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
       events.push_back({.kind = Event::Kind::kStacksDumped, .without_stacks = *failed});
     if (!is_worker) continue;
@@ -254,9 +259,17 @@ void WorkerProcesses::signal_workers(int signal) {
   // A worker under a debugger would not receive the signal.
   stack_dumper_.cancel();
   killed_ = killed_ || signal == SIGKILL;
-  for (const auto& [pid, local_rank] : running_) {
-    if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // the worker may have changed its group
-  }
+  for (const auto& [pid, local_rank] : running_) signal_worker_process(pid, signal);
+}
+
+void WorkerProcesses::forward(int signal, bool next_too) {
+  stack_dumper_.cancel();
+  std::vector<pid_t> workers;
+  for (const auto& [pid, local_rank] : running_) workers.push_back(pid);
+  if (next_too) held_signals_.keep_for_next_round(signal);
+  if (const int waiting = held_signals_.forward(signal, workers); waiting > 0)
+    note(fmt::format("{} is held back until {} worker{} it", signal_name(signal), waiting,
+                     waiting == 1 ? " handles" : "s handle"));
 }
 
 // The kernel notifies only the terminal's own session.
@@ -278,7 +291,7 @@ pid_t WorkerProcesses::pid_of(int local_rank) const {
 
 void WorkerProcesses::signal_worker(int local_rank, int signal) {
   const pid_t pid = pid_of(local_rank);
-  if (pid != 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
+  if (pid != 0) signal_worker_process(pid, signal);
 }
 
 void WorkerProcesses::end_expired(const ExpiredTimer& timer) {
@@ -324,6 +337,10 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   return stack_dumper_.begin(targets, path ? path : "");
 }
 
+std::string WorkerProcesses::oom_kills() const {
+  return oom_kills_between(oom_before_, OomCounts::read());
+}
+
 double WorkerProcesses::unix_time() const { return unix_seconds(); }
 
 // The agent has already waited for SIGKILL to take effect; do not wait as long again.
@@ -341,6 +358,7 @@ std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
 std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
   running_.clear();
+  leftovers_.forget();
   stack_dumper_.forget_all();
   check_.forget();
   auto survivors = kill_descendants(limit, not_the_rounds());

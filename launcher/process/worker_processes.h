@@ -11,6 +11,7 @@
 #include "launcher/hang/stack_dump.h"
 #include "launcher/logs/log_pump.h"
 #include "launcher/process/check_process.h"
+#include "launcher/process/left_behind.h"
 #include "launcher/process/oom_watch.h"
 #include "launcher/process/process_runner.h"
 #include "launcher/process/signal_mailbox.h"
@@ -18,6 +19,7 @@
 #include "launcher/process/stack_dumper.h"
 #include "launcher/process/standby_workers.h"
 #include "launcher/process/store_process.h"
+#include "launcher/process/worker_signals.h"
 #include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
@@ -36,6 +38,7 @@ class WorkerProcesses : public ProcessRunner {
   void start_check(const WorkerSpec& spec) override { check_.start(spec); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
+  void forward(int signal, bool next_too) override;
   void serve_store(int source) override { store_.serve(source); }
   void stop_store() override { store_.stop(); }
   void signal_worker(int local_rank, int signal) override;
@@ -47,7 +50,9 @@ class WorkerProcesses : public ProcessRunner {
   KernelState state_of(int local_rank) const override;
   CpuTimes cpu_times_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
+  bool lingering() const override { return leftovers_.lingers(); }
   std::vector<std::string> sweep() override;
+  std::string oom_kills() const override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
   Clock::time_point now() const override { return Clock::now(); }
@@ -88,8 +93,10 @@ class WorkerProcesses : public ProcessRunner {
   StoreProcess store_;
   StandbyWorkers standby_;
   std::map<pid_t, int> running_;  // -> local rank
-  bool killed_ = false;           // running_ got SIGKILL, and the agent waited for it
-  bool left_behind_ = false;      // the last sweep left survivors
+  HeldSignals held_signals_;
+  LeftBehind leftovers_;
+  bool killed_ = false;       // running_ got SIGKILL, and the agent waited for it
+  bool left_behind_ = false;  // the last sweep left survivors
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats

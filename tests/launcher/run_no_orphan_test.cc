@@ -99,6 +99,28 @@ TEST_CASE("what a successful worker leaves running is ended with the job") {
   job.wait_all_gone(kSoon);
 }
 
+TEST_CASE("what cleans up after a failed worker is done before the restart") {
+  const std::string helper = GENERATE("#0helper=end", "#0detached-helper=end");
+  const TempFolder tmp;
+  const auto job =
+      run_to_end(stub_job(tmp, {"--max-restarts=1"}, {helper, "#0exit=3", "print=again"}));
+  CHECK(job.exit == 0);
+  const auto cleaned = job.out.find("helper cleaned up\n");
+  REQUIRE(cleaned != std::string::npos);
+  CHECK(job.out.find("again\n") > cleaned);
+}
+
+TEST_CASE("what outlives its worker is asked to end before it is killed") {
+  const std::string helper = GENERATE("helper=TERM", "detached-helper=TERM", "@1helper=TERM");
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc-per-node=2"}, {helper, "@0wait"}));
+  if (helper[0] != '@') ::kill(std::stoi(job.wait_for("waiting ").substr(8)), SIGKILL);
+  job.wait_for("helper cleaned up");  // in the last case rank 0 still runs
+  job.signal(SIGTERM);
+  job.wait_exit();
+  job.wait_all_gone(kSoon);
+}
+
 TEST_CASE("a second signal kills at once and leaves nothing behind") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=60"},

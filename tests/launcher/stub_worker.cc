@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -159,6 +160,48 @@ void start_descendant(bool detached) {
   ::close(ready[0]);
 }
 
+// Until the worker has ended and its launcher has seen that, or until SIGTERM.
+[[noreturn]] void help(const std::string& until, pid_t worker, int end_of_worker) {
+  sigset_t stop;
+  ::sigemptyset(&stop);
+  ::sigaddset(&stop, SIGTERM);
+  int got = 0;
+  if (until == "TERM") ::sigwait(&stop, &got);
+  char byte;
+  while (until == "end" && ::read(end_of_worker, &byte, 1) > 0) {
+  }
+  while (until == "end" && ::kill(worker, 0) == 0) ::sched_yield();
+  if (until.empty()) wait_for_ever();
+  print("helper cleaned up");
+  ::_exit(0);
+}
+
+// A child in the worker's group, or a session of its own, that blocks every signal: those that
+// reach it stay pending.
+void start_helper(const std::string& until, bool detached) {
+  sigset_t all;
+  sigset_t before;
+  int ends[2];
+  if (::pipe(ends) != 0) std::abort();
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, &before);
+  const pid_t worker = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (detached) ::setsid();
+    ::close(ends[1]);
+    help(until, worker, ends[0]);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  print("helper " + std::to_string(child));
+}
+
+// Its parent's state is D, uninterruptible sleep, until it ends.
+[[noreturn]] void sleep_uninterruptibly() {
+  if (::vfork() == 0) ::pause();
+  ::_exit(1);
+}
+
 void print_descriptors() {
   std::string list = "fds";
   DIR* folder = ::opendir("/proc/self/fd");
@@ -297,6 +340,12 @@ void act(const std::string& verb, const std::string& value) {
     start_descendant(false);
   else if (verb == "daemon")
     start_descendant(true);
+  else if (verb == "helper")
+    start_helper(value, false);
+  else if (verb == "detached-helper")
+    start_helper(value, true);
+  else if (verb == "uninterruptible")
+    sleep_uninterruptibly();
   else if (verb == "error-file")
     std::ofstream(env(ddp::launch::kErrorFile)) << value;
   else if (verb == "ask-store")

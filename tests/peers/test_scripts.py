@@ -51,6 +51,13 @@ class ScriptsUnderDdpRun(JobTest):
                                                    for rank in (0, 1)])
                 self.assertEqual(job.err, "")
 
+    def test_shared_memory_of_a_failed_rank_is_removed_before_the_restart(self):
+        segment = f"ddp-test-{os.getpid()}"
+        self.addCleanup(lambda: Path("/dev/shm", segment).unlink(missing_ok=True))
+        job = self.succeed("--max-restarts=1", "leaves_memory.py", SEGMENT=segment)
+        for pid in job.out.split():
+            self.assertEqual(list(Path("/dev/shm").glob(f"torch_{pid}_*")), [])
+
     def test_a_group_forms_again_after_each_death(self):
         deaths = 2
         job = self.succeed("--nproc-per-node=2", f"--max-restarts={deaths}", "-m", "train", MODE="die", DEATHS=deaths)

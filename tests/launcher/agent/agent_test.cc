@@ -325,7 +325,31 @@ TEST_CASE("a signal that does not end the job is only passed on") {
   Scene scene;
   scene.os.signalled(SIGUSR1, false).exits(0, {});
   CHECK(exit_code(scene.run(1)) == 0);
-  CHECK(scene.os.deeds == Deeds{"start 1", "signal " + std::to_string(SIGUSR1), "sweep"});
+  CHECK(scene.os.deeds == Deeds{"start 1", "forward " + std::to_string(SIGUSR1), "sweep"});
+}
+
+TEST_CASE("what the workers left behind has time to end before the restart") {
+  Scene scene;
+  scene.os.lingers = true;
+  scene.os.exits(0, {3, 0});
+  scene.os.then([](FakeRunner& os) {
+    CHECK(os.deeds == Deeds{"start 1"});
+    os.lingers = false;
+    return std::vector{Event{.kind = Event::Kind::kLeftoversEnded}};
+  });
+  scene.os.exits(0, {});
+  CHECK(exit_code(scene.run(1, 1)) == 0);
+  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep"});
+}
+
+TEST_CASE("any failure is reported with the OOM killer's deeds") {
+  Scene scene;
+  scene.os.oom =
+      "out of memory: the kernel killed a process of this job (oom_kill +1 in its cgroup)";
+  scene.os.exits(0, {1, 0});
+  const RunResult result = scene.run(1);
+  CHECK_THAT(failure_report(result, {}),
+             Catch::Contains("exitcode  : 1 (pid: 100): " + scene.os.oom + "\n"));
 }
 
 TEST_CASE("when the launcher dies everything is killed at once") {

@@ -28,6 +28,8 @@ class FakeRunner : public ProcessRunner {
   std::set<int> dying;            // local ranks that have begun to end
   std::set<std::size_t> broken;   // rounds that cannot be started
   bool has_debugger = false;
+  bool lingers = false;  // processes that the workers left
+  std::string oom;       // what the OOM killer did
   Clock::time_point held_up;
   ThreadTimes cpu_times;  // of every worker
 
@@ -62,6 +64,9 @@ class FakeRunner : public ProcessRunner {
     return events;
   }
   void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
+  void forward(int signal, bool next_too) override {
+    deeds.push_back("forward " + std::to_string(signal) + (next_too ? ", next too" : ""));
+  }
   void serve_store(int source) override {
     serving_ = source >= 0;
     if (serving_) deeds.push_back("serve store on " + std::to_string(source));
@@ -92,6 +97,8 @@ class FakeRunner : public ProcessRunner {
     deeds.emplace_back("sweep");
     return survivors;
   }
+  bool lingering() const override { return lingers; }
+  std::string oom_kills() const override { return oom; }
   std::string last_stderr(int local_rank) const override {
     return "stderr of " + std::to_string(local_rank) + "\n";
   }

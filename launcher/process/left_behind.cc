@@ -1,0 +1,64 @@
+#include "launcher/process/left_behind.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "launcher/base/proc_files.h"
+#include "launcher/process/process_tree.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr auto kToEndByItself = std::chrono::seconds(1);
+constexpr auto kAfterSigterm = std::chrono::seconds(1);
+
+}  // namespace
+
+void LeftBehind::worker_ended(pid_t worker, bool last) {
+  const Next first{Clock::now() + kToEndByItself};
+  if (!is_empty(worker)) groups_[worker] = first;
+  // Without /proc, to find children takes long: the sweep does it once.
+  if (last && proc_is_ours() && !is_empty(kAll)) groups_[kAll] = first;
+}
+
+// As long as it has a member, the number of a group is not used again.
+bool LeftBehind::is_empty(pid_t group) const {
+  return group == kAll ? children_except(spared_()).empty() : !has_children_in_group(group);
+}
+
+void LeftBehind::signal(pid_t group, int signal) const {
+  if (group != kAll) {
+    ::kill(-group, signal);
+    return;
+  }
+  for (const pid_t child : children_except(spared_())) {
+    if (groups_.count(::getpgid(child)) == 0) ::kill(child, signal);
+  }
+}
+
+bool LeftBehind::look() {
+  const bool lingered = lingers();
+  for (auto entry = groups_.begin(); entry != groups_.end();) {
+    auto& [group, next] = *entry;
+    bool over = is_empty(group);
+    if (!over && Clock::now() >= next.due) {
+      over = group == kAll && next.signal == SIGKILL;
+      if (!over) signal(group, next.signal);
+      next = {Clock::now() + kAfterSigterm, SIGKILL};
+    }
+    entry = over ? groups_.erase(entry) : std::next(entry);
+  }
+  return lingered && !lingers();
+}
+
+std::optional<Clock::time_point> LeftBehind::deadline() const {
+  std::optional<Clock::time_point> soonest;
+  for (const auto& [group, next] : groups_)
+    soonest = soonest ? std::min(*soonest, next.due) : next.due;
+  return soonest;
+}
+
+}  // namespace ddp::launch
