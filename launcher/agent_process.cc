@@ -22,7 +22,8 @@ namespace ddp::launch {
 namespace {
 
 JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& processes) {
-  const auto file = config.event_log.empty() ? nullptr : append_to(config.event_log);
+  const std::string& path = config.event_log;
+  const auto file = path.empty() ? nullptr : processes.open_file(path, append_to(path));
   if (!file && !config.events_on_console) return plan;
   const bool dynamic = config.group && !config.group->rules.fixed_ranks;
   const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program,
@@ -106,19 +107,19 @@ int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchCo
   const bool ended_itself =
       result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
   const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
-  const bool shown = processes.flush_console(patience);
+  const bool shown = processes.flush(patience);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
   if (failed || !shown) plan.folder.keep_logs();
-  results.write_to_folder();
+  if (!processes.files_given_up()) results.write_to_folder();
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, report_options(result, plan, config)));
-  processes.flush_console(patience);
+  processes.flush(patience);
   const int code = code_after_console_error(exit_code(result), processes.console_error());
   if (code != exit_code(result)) {
     results.write(result, plan.job.run_id, plan.host, code);
-    results.write_to_folder();
+    if (!processes.files_given_up()) results.write_to_folder();
   }
   return code;
 }

@@ -2,6 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -111,6 +114,19 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
   say("logs of this run: " + folder.path());
 }
 
+// In a process of its own, for a second at most: a disk that blocks must not keep ddp-run.
+void write_aside(const std::function<void()>& write) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    write();
+    ::_exit(kExitDone);
+  }
+  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{process.get(), POLLIN, 0};
+  if (process.get() >= 0) ::poll(&ended, 1, 1000);
+  ::waitpid(pid, nullptr, process.get() >= 0 ? WNOHANG : 0);
+}
+
 void announce(const LaunchConfig& config, const JobPlan& plan) {
   if (!config.preflight.empty() && !plan.preflight)
     say("--preflight=auto: no trainer next to ddp-run or on PATH; nothing is checked");
@@ -140,8 +156,9 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
     clean_up.now();
     return agent_code;
   });
-  if (code != kExitDone) keep_logs_of_killed_agent(plan.folder);
-  results.write_if_missing(code);
+  if (code == kExitDone) return code;
+  keep_logs_of_killed_agent(plan.folder);
+  write_aside([&] { results.write_if_missing(code); });
   return code;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/base/descriptors.h"
 
@@ -15,12 +16,14 @@ constexpr std::size_t kPart = 256 << 10;  // bytes read back at once
 }  // namespace
 
 ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue,
-                           RepeatFolding* folding)
+                           RepeatFolding* folding, const FileWriter& files, FileWriter::FilePtr log)
     : prefix_(plan.prefix),
       rank_{local_rank},
       queue_(queue),
       folding_(folding),
-      may_skip_(!plan.file.empty()) {
+      may_skip_(!plan.file.empty()),
+      files_(files),
+      log_(std::move(log)) {
   // A rotated file may be gone by the time it is needed.
   if (may_skip_ && plan.rotation.max_bytes == 0) {
     file_ = ::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -42,25 +45,33 @@ void ConsoleLines::take(std::string_view text, bool wait) {
 }
 
 void ConsoleLines::catch_up() {
-  if (is_behind() && !queue_.is_long()) read_part();
+  if (is_behind() && !queue_.is_long() && readable() > 0) read_part();
   if (is_done()) finish();
 }
 
-bool ConsoleLines::read_part() {
-  std::string part(std::min<std::uint64_t>(kPart, written_ - shown_), '\0');
+// Number of bytes behind that the log file holds by now.
+std::uint64_t ConsoleLines::readable() const {
+  return std::min(written_, files_.written(*log_)) - shown_;
+}
+
+void ConsoleLines::read_part() {
+  std::string part(std::min<std::uint64_t>(kPart, readable()), '\0');
   const ssize_t got = ::pread(file_, part.data(), part.size(), static_cast<off_t>(shown_));
   if (got <= 0) {
-    shown_ = written_;  // someone truncated the file: its contents are lost
-    return false;
+    shown_ += readable();  // someone truncated the file: its contents are lost
+    return;
   }
   shown_ += static_cast<std::uint64_t>(got);
   show(std::string_view(part).substr(0, static_cast<std::size_t>(got)));
-  return is_behind();
 }
 
-void ConsoleLines::file_ends() {
-  while (is_behind() && read_part()) {
-  }
+void ConsoleLines::absorb(const FileWriter::Failure& failure) {
+  if (failure.file != log_) return;
+  while (readable() > 0) read_part();
+  const std::uint64_t behind = written_ - shown_;
+  shown_ = written_;
+  if (behind > 0) show(std::string_view(failure.rest).substr(failure.rest.size() - behind));
+  if (behind > 0 && ended_) finish();
   close_file();
 }
 

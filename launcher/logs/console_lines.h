@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/logs/console_queue.h"
+#include "launcher/logs/file_writer.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/repeat_folding.h"
 #include "launcher/logs/stream_plan.h"
@@ -16,25 +17,29 @@ namespace ddp::launch {
 
 class ConsoleLines {
  public:
-  /// `folding`: nullptr if lines are not folded. Both must outlive this object.
-  ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding);
+  /// `folding`: nullptr if lines are not folded. Both must outlive this object, and so must
+  /// `files`, which writes `log`; nullptr: there is no log file.
+  ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding,
+               const FileWriter& files, FileWriter::FilePtr log);
   ~ConsoleLines();
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
-  /// Adds output of the worker that is already in the log file. `wait`: other streams come first.
+  /// Adds output of the worker that was appended to the log file. `wait`: other streams come first.
   void take(std::string_view text, bool wait);
-  /// The log file has ended: it holds what take() was given so far and no more.
-  void file_ends();
+  /// If it is this log file that failed, shows what is behind, and no longer reads it.
+  void absorb(const FileWriter::Failure& failure);
   /// The stream has ended.
   void end();
 
   bool is_behind() const { return shown_ < written_; }
   /// Reads more of the log file, if the console can take it.
   void catch_up();
-  /// Whether it must be called again without an event: the console is writable, so poll() will not
-  /// report a change.
-  bool needs_turn() const { return is_behind() && queue_.waiting_fd() < 0; }
+  /// Whether it must be called again without an event: neither the console nor the log file waits
+  /// for anything.
+  bool needs_turn() const {
+    return is_behind() && queue_.waiting_fd() < 0 && !queue_.is_long() && readable() > 0;
+  }
   bool has_ended() const { return ended_; }
   /// Whether the stream has ended and was passed to the console completely.
   bool is_done() const { return ended_ && !is_behind(); }
@@ -46,7 +51,8 @@ class ConsoleLines {
   const std::string& prefix();
   void show(std::string_view text);
   void show_line(std::string_view line);
-  bool read_part();
+  std::uint64_t readable() const;
+  void read_part();
   void finish();
   void close_file();
 
@@ -55,6 +61,8 @@ class ConsoleLines {
   ConsoleQueue& queue_;
   RepeatFolding* folding_;
   bool may_skip_;  // a file holds the lines, even if it cannot be read back
+  const FileWriter& files_;
+  FileWriter::FilePtr log_;
   int file_ = -1;  // the log file, for reading
   std::uint64_t written_ = 0;
   std::uint64_t shown_ = 0;

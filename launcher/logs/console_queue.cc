@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+
+#include "launcher/base/messages.h"
 
 namespace ddp::launch {
 namespace {
@@ -17,11 +20,14 @@ constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
 
 }  // namespace
 
-ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::kCareful) {
+ConsoleQueue::ConsoleQueue(int fd, FileWriter* files)
+    : fd_(fd), way_(Way::kCareful), files_(files) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return;
   if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
-    way_ = Way::kPlain;  // never blocks, and its offset is shared with others
+    way_ = Way::kPlain;  // its offset is shared with others
+    const auto write = [fd](std::string_view text) { return write_fully(fd, text); };
+    if (files_) file_ = FileWriter::open(fd == STDOUT_FILENO ? "stdout" : "stderr", write);
   } else if (S_ISSOCK(status.st_mode)) {
     way_ = Way::kSocket;
   } else {
@@ -53,6 +59,10 @@ void ConsoleQueue::add(std::string_view text) {
   write_some();
 }
 
+std::size_t ConsoleQueue::waiting() const {
+  return queue_.size() - written_ + (file_ ? files_->waiting(*file_) : 0);
+}
+
 long ConsoleQueue::write_once() {
   const std::string_view rest = std::string_view(queue_).substr(written_);
   switch (way_) {
@@ -70,6 +80,15 @@ long ConsoleQueue::write_once() {
 }
 
 void ConsoleQueue::write_some() {
+  if (file_) {
+    if (queue_.size() > kBatch / 2) {  // not worth a copy
+      files_->append(file_, std::move(queue_));
+      queue_ = files_->spare_buffer();
+    } else if (!queue_.empty()) {
+      files_->append(file_, std::string_view(queue_));
+    }
+    return drop();
+  }
   while (written_ < queue_.size()) {
     const long written = write_once();
     if (written > 0) {

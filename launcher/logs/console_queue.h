@@ -1,16 +1,19 @@
-// One of ddp-run's output streams, written without ever blocking on its reader.
+// One of ddp-run's output streams, written without ever blocking on its reader or its disk.
 #pragma once
 
 #include <string>
 #include <string_view>
+
+#include "launcher/logs/file_writer.h"
 
 namespace ddp::launch {
 
 class ConsoleQueue {
  public:
   /// Writes to the file behind `fd` through a descriptor of its own if possible: O_NONBLOCK on a
-  /// shared one would affect the shell and other programs on the terminal.
-  explicit ConsoleQueue(int fd);
+  /// shared one would affect the shell and other programs on the terminal. `files` writes it if it
+  /// is a regular file; nullptr: it is written directly, and may block.
+  explicit ConsoleQueue(int fd, FileWriter* files = nullptr);
   ~ConsoleQueue();
   ConsoleQueue(const ConsoleQueue&) = delete;
   ConsoleQueue& operator=(const ConsoleQueue&) = delete;
@@ -26,12 +29,14 @@ class ConsoleQueue {
   void write_some();
   /// Whether so much is queued that producers should wait if they can.
   bool is_long() const { return waiting() > kLong; }
+  /// The regular file that `files` writes; nullptr: none.
+  const FileWriter::File* file() const { return file_.get(); }
   /// Whether so much is queued that nothing more should be added.
   bool is_full() const { return waiting() > kFull; }
   /// Discards what has not been written.
   void drop();
   /// errno of the first failed write, except for a missing reader (EPIPE); 0: none.
-  int error() const { return error_; }
+  int error() const { return file_ ? files_->error(*file_) : error_; }
   bool reader_has_exited() const { return reader_has_exited_; }
 
  private:
@@ -39,12 +44,14 @@ class ConsoleQueue {
   static constexpr std::size_t kLong = 4 << 20;
   static constexpr std::size_t kFull = 64 << 20;
 
-  std::size_t waiting() const { return queue_.size() - written_; }
+  std::size_t waiting() const;
   long write_once();
   void drop_written();
 
   int fd_;
   Way way_;
+  FileWriter* files_;
+  FileWriter::FilePtr file_;
   std::string queue_;
   int error_ = 0;
   bool reader_has_exited_ = false;

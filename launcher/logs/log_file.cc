@@ -28,7 +28,6 @@ void LogFile::open(const std::string& path, Rotation rotation, bool truncate) {
   close();
   path_ = path;
   rotation_ = rotation;
-  error_.clear();
   fd_ = open_for_append(path, truncate ? O_TRUNC : 0);
   if (fd_ < 0) {
     throw LaunchError(kExitFailed,
@@ -39,17 +38,16 @@ void LogFile::open(const std::string& path, Rotation rotation, bool truncate) {
   line_begin_ = size_;
 }
 
-bool LogFile::write(std::string_view text) {
-  if (!error_.empty()) return true;  // said once
+int LogFile::write(std::string_view text) {
   while (!text.empty()) {
     const std::string_view part = text.substr(0, fits(text));
-    if (!write_all(part)) return false;
+    if (const int error = write_all(part); error != 0) return error;
     if (const auto newline = part.rfind('\n'); newline != std::string_view::npos)
       line_begin_ = size_ - part.size() + newline + 1;
     text.remove_prefix(part.size());
-    if (!text.empty() && !rotate()) return false;
+    if (const int error = text.empty() ? 0 : rotate(); error != 0) return error;
   }
-  return true;
+  return 0;
 }
 
 // How much of the text fits in this file: whole lines, unless one is longer than a file.
@@ -62,18 +60,17 @@ std::size_t LogFile::fits(std::string_view text) const {
   return line_begin_ == 0 ? room : 0;
 }
 
-bool LogFile::write_all(std::string_view text) {
+int LogFile::write_all(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd_, text.data(), text.size());
     if (written > 0) {
       size_ += static_cast<std::uint64_t>(written);
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (written < 0 && errno != EINTR) {
-      error_ = error_text(errno);
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
 }
 
 bool LogFile::move_aside() const {
@@ -86,18 +83,19 @@ bool LogFile::move_aside() const {
   return moved;
 }
 
-bool LogFile::rotate() {
+// Returns 0 or the errno of a failed write.
+int LogFile::rotate() {
   const bool mid_line = 0 < line_begin_ && line_begin_ < size_;
   const int reader = mid_line ? ::open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1;
   const int fresh = move_aside() ? open_for_append(path_, O_EXCL) : -1;
-  bool written = true;
+  int error = 0;
   if (fresh < 0) {
     rotation_.max_bytes = 0;  // better one long file than a lost line
   } else {
     const int old = std::exchange(fd_, fresh);
     const auto begin = std::exchange(line_begin_, 0);
     const auto end = std::exchange(size_, 0);
-    written = reader < 0 || copy_from(reader, begin, end);
+    if (reader >= 0) error = copy_from(reader, begin, end);
     // Truncate last: a duplicated line is better than a lost one.
     if (reader >= 0 && size_ == end - begin) {
       [[maybe_unused]] const int cut = ::ftruncate(old, static_cast<off_t>(begin));
@@ -105,20 +103,21 @@ bool LogFile::rotate() {
     ::close(old);
   }
   if (reader >= 0) ::close(reader);
-  return written;
+  return error;
 }
 
-// False if the disk refuses; copies less if someone truncated the old file.
-bool LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
+// Copies less if someone truncated the old file.
+int LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
   std::array<char, 64 << 10> buffer;
   while (begin < end) {
     const auto wanted = std::min<std::uint64_t>(buffer.size(), end - begin);
     const ssize_t got = ::pread(reader, buffer.data(), wanted, static_cast<off_t>(begin));
     if (got <= 0) break;
-    if (!write_all({buffer.data(), static_cast<std::size_t>(got)})) return false;
+    const int error = write_all({buffer.data(), static_cast<std::size_t>(got)});
+    if (error != 0) return error;
     begin += static_cast<std::uint64_t>(got);
   }
-  return true;
+  return 0;
 }
 
 void LogFile::close() { close_descriptor(fd_); }

@@ -21,7 +21,12 @@ namespace {
 constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the report
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
 constexpr int kReadsPerTurn = 8;            // so that a chatty worker does not starve signals
-constexpr int kFlushPatienceMs = 5000;      // for which a console may stall
+
+FileWriter::FilePtr open_log(const std::string& path, Rotation rotation, bool truncate) {
+  const auto log = std::make_shared<LogFile>();
+  log->open(path, rotation, truncate);
+  return FileWriter::open(path, [log](std::string_view text) { return log->write(text); });
+}
 
 // A writer that waits for room has left unread data.
 bool has_unread(int fd) {
@@ -48,24 +53,24 @@ struct LogPump::Source {
   bool is_stderr = false;
   int fd = -1;
   bool held = false;  // not read now: the console is far behind
-  LogFile file;
-  LogFile filter_file;
+  FileWriter::FilePtr file;
+  FileWriter::FilePtr filter_file;
   LineSplitter filtered;          // for filter_file
   ConsoleLines* shown = nullptr;  // by line; else the console gets bytes, if any
 
   SharedConsole::Writer writer() const { return {local_rank, is_stderr}; }
 };
 
-LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
+LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO, &console_files_)) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO))
-    err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO);
+    err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO, &console_files_);
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
     shared_[fd == STDERR_FILENO ? 1 : 0] = SharedConsole(::isatty(fd) == 1);
 }
 
 LogPump::~LogPump() {
   finish_round();
-  flush_console(Patience::kSeconds);
+  flush(Patience::kSeconds);
 }
 
 ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ ? *err_ : *out_; }
@@ -115,12 +120,13 @@ void LogPump::resize_terminals() {
 
 void LogPump::open_copy(Source& source) {
   const StreamPlan& plan = source.plan;
-  if (!plan.file.empty()) source.file.open(plan.file, plan.rotation, /*truncate=*/true);
-  if (!plan.filter_file.empty()) source.filter_file.open(plan.filter_file, {}, /*truncate=*/false);
+  if (!plan.file.empty()) source.file = open_log(plan.file, plan.rotation, /*truncate=*/true);
+  if (!plan.filter_file.empty())
+    source.filter_file = open_log(plan.filter_file, {}, /*truncate=*/false);
   if (!plan.by_line || !plan.console) return;
   auto& shown = shown_on(source.is_stderr);
   shown.emplace_back(plan, source.local_rank, console(source.is_stderr),
-                     folding_for(plan, source.is_stderr));
+                     folding_for(plan, source.is_stderr), files_, source.file);
   source.shown = &shown.back();
 }
 
@@ -139,26 +145,50 @@ RepeatFolding* LogPump::folding_for(const StreamPlan& plan, bool is_stderr) {
   return folding.get();
 }
 
-void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
+// What a slow console or disk would lose, or keep in memory without bound: its writers wait.
+bool LogPump::must_wait(const Source& source) const {
+  const ConsoleQueue& shown_on = console(source.is_stderr);
+  const bool only_shown =
+      source.plan.file.empty() || (source.plan.rotation.max_bytes > 0 && shown_on.file());
+  if (source.plan.console && only_shown && shown_on.is_long()) return true;
+  return (source.file || source.filter_file) && files_.is_long();
+}
+
+void LogPump::add_poll_fds(std::vector<pollfd>& fds) { add_poll_fds(fds, false); }
+
+void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
+  const std::array seen{files_.progress(), console_files_.progress()};
   for (const auto* queue : {out_.get(), err_.get()}) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
   for (Source& source : sources_) {
     if (source.fd < 0) continue;
-    // Without a file nothing may be lost, so a slow console slows its writers down.
-    const bool hold =
-        source.plan.console && source.plan.file.empty() && console(source.is_stderr).is_long();
+    const bool hold = must_wait(source);
+    wants_progress = wants_progress || hold;
     if (!hold) fds.push_back({source.fd, POLLIN, 0});
     if (source.held && !hold && has_unread(source.fd)) held_up_until_ = Clock::now();
     source.held = hold;
   }
+  for (const auto& shown : shown_) {
+    wants_progress =
+        wants_progress || std::any_of(shown.begin(), shown.end(),
+                                      [](const ConsoleLines& lines) { return lines.is_behind(); });
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (const int fd = writers()[i]->wait_fd(wants_progress, seen[i]); fd >= 0)
+      fds.push_back({fd, POLLIN, 0});
+  }
+}
+
+bool LogPump::needs_turn() const {
+  return std::any_of(std::begin(shown_), std::end(shown_), [](const auto& shown) {
+    return std::any_of(shown.begin(), shown.end(),
+                       [](const ConsoleLines& lines) { return lines.needs_turn(); });
+  });
 }
 
 std::optional<LogPump::Time> LogPump::deadline() const {
-  const auto needs_turn = [](const ConsoleLines& lines) { return lines.needs_turn(); };
-  for (const auto& shown : shown_) {
-    if (std::any_of(shown.begin(), shown.end(), needs_turn)) return Time::clock::now();
-  }
+  if (needs_turn()) return Time::clock::now();
   std::optional<Time> first;
   for (const auto& folding : folding_) {
     const auto due = folding ? folding->deadline() : std::nullopt;
@@ -176,7 +206,8 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
     if (ready.revents == 0) continue;
     for (Source& source : sources_) {
       if (source.fd != ready.fd) continue;
-      for (int turn = 0; turn < kReadsPerTurn && read_some(source); ++turn) {
+      for (int turn = 0; turn < kReadsPerTurn && !must_wait(source); ++turn) {
+        if (!read_some(source)) break;
       }
     }
   }
@@ -184,12 +215,24 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
 }
 
 void LogPump::settle() {
+  note_failures();
   write_consoles();
   for (auto& shown : shown_) show_more(shown);
   for (const auto& folding : folding_) {
     if (folding) folding->settle(Time::clock::now());
   }
   write_consoles();
+}
+
+void LogPump::note_failures() {
+  console_files_.take_failures();  // see console_error()
+  for (const FileWriter::Failure& failure : files_.take_failures()) {
+    for (auto& shown : shown_) {
+      for (ConsoleLines& lines : shown) lines.absorb(failure);
+    }
+    note(fmt::format("cannot write '{}': {}; the rest of this log is missing", failure.name,
+                     error_text(failure.error)));
+  }
 }
 
 void LogPump::show_more(std::list<ConsoleLines>& shown) {
@@ -214,10 +257,13 @@ void LogPump::write_consoles() {
 
 // False when there is nothing to read now.
 bool LogPump::read_some(Source& source) {
+  if (buffer_.empty()) buffer_ = files_.spare_buffer();
   buffer_.resize(kBuffer);
   const ssize_t got = ::read(source.fd, buffer_.data(), buffer_.size());
   if (got > 0) {
-    take(source, std::string_view(buffer_.data(), static_cast<std::size_t>(got)));
+    const auto size = static_cast<std::size_t>(got);
+    take(source, std::string_view(buffer_.data(), size));
+    if (source.file) write_file(source, size);
     return true;
   }
   if (got < 0 && errno == EINTR) return true;
@@ -226,7 +272,6 @@ bool LogPump::read_some(Source& source) {
 }
 
 void LogPump::take(Source& source, std::string_view text) {
-  if (source.file.is_open()) write_file(source, source.file, text);
   const auto now = Clock::now();
   first_output_.try_emplace(source.local_rank, now);
   last_output_[source.local_rank] = now;
@@ -240,9 +285,16 @@ void LogPump::take(Source& source, std::string_view text) {
   } else if (source.plan.console) {
     console(source.is_stderr).append(shared(source.is_stderr).take(source.writer(), text));
   }
-  if (source.filter_file.is_open()) {
+  if (source.filter_file) {
     for (std::string_view line; source.filtered.next(text, line);) copy_if_wanted(source, line);
   }
+}
+
+// What fills most of the buffer is not copied once more.
+void LogPump::write_file(Source& source, std::size_t size) {
+  if (size < kBuffer / 2) return files_.append(source.file, std::string_view(buffer_.data(), size));
+  buffer_.resize(size);
+  files_.append(source.file, std::exchange(buffer_, {}));
 }
 
 void LogPump::copy_if_wanted(Source& source, std::string_view line) {
@@ -253,18 +305,11 @@ void LogPump::copy_if_wanted(Source& source, std::string_view line) {
   if (!wanted) return;
   scratch_.clear();
   source.plan.prefix.append_to(scratch_, {{source.local_rank}}, LinePrefix::Clock::now());
-  write_file(source, source.filter_file, fmt::format("{}{}\n", scratch_, line));
-}
-
-void LogPump::write_file(Source& source, LogFile& file, std::string_view text) {
-  if (file.write(text)) return;
-  if (source.shown && &file == &source.file) source.shown->file_ends();
-  note(fmt::format("cannot write '{}': {}; the rest of this log is missing", file.path(),
-                   file.error()));
+  files_.append(source.filter_file, fmt::format("{}{}\n", scratch_, line));
 }
 
 void LogPump::close_source(Source& source) {
-  if (source.filter_file.is_open()) {
+  if (source.filter_file) {
     if (const auto rest = source.filtered.rest(); !rest.empty()) copy_if_wanted(source, rest);
   }
   if (source.shown) source.shown->end();
@@ -273,8 +318,8 @@ void LogPump::close_source(Source& source) {
     console(source.is_stderr).append(shared(source.is_stderr).leave(source.writer()));
   if (source.fd >= 0) ::close(source.fd);
   source.fd = -1;
-  source.file.close();
-  source.filter_file.close();
+  files_.close(source.file);
+  files_.close(source.filter_file);
 }
 
 void LogPump::finish_round() {
@@ -294,24 +339,10 @@ void LogPump::finish_round() {
   skipped_lines_ = 0;
 }
 
-bool LogPump::flush_console(Patience patience, const std::vector<int>& interrupts,
-                            const std::function<bool()>& give_up) {
-  const int wait_ms = patience == Patience::kSeconds ? kFlushPatienceMs : -1;
-  for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
-    std::vector<pollfd> fds;
-    add_poll_fds(fds);
-    if (fds.empty()) continue;  // what is behind goes on
-    for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
-    const int ready = ::poll(fds.data(), fds.size(), wait_ms);
-    const bool stuck = ready == 0 || (ready < 0 && errno != EINTR);
-    const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
-                                   [](const pollfd& fd) { return fd.revents != 0; });
-    if (stuck || (asked && give_up())) {
-      drop_console();
-      return false;
-    }
-  }
-  return true;
+std::function<void(const std::string&)> LogPump::open_file(std::string name,
+                                                           FileWriter::Write write) {
+  const auto file = FileWriter::open(std::move(name), std::move(write));
+  return [this, file](const std::string& text) { files_.append(file, text); };
 }
 
 void LogPump::drop_console() {

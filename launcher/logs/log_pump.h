@@ -1,9 +1,11 @@
 // Copies workers' output to files and, as prefixed lines or raw bytes, to the console, and keeps
-// the last lines of stderr for the failure report. Runs in a poll loop; never blocks.
+// the last lines of stderr for the failure report. Runs in a poll loop; only open_stream() waits
+// for a disk.
 #pragma once
 
 #include <poll.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <list>
@@ -16,6 +18,7 @@
 #include "launcher/base/clock.h"
 #include "launcher/logs/console_lines.h"
 #include "launcher/logs/console_queue.h"
+#include "launcher/logs/file_writer.h"
 #include "launcher/logs/repeat_folding.h"
 #include "launcher/logs/shared_console.h"
 #include "launcher/logs/stream_plan.h"
@@ -47,14 +50,19 @@ class LogPump {
   /// (EPIPE); 0: none.
   int console_error() const;
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
-  /// files. Does not wait for a slow console.
+  /// files. Does not wait for a slow console or disk.
   void finish_round();
+  /// Returns a function that appends to another file, which the thread of the log files writes.
+  std::function<void(const std::string&)> open_file(std::string name, FileWriter::Write write);
   enum class Patience { kSeconds, kUnlimited };
-  /// Writes the rest to the console while its reader makes progress. Drops it, and returns false,
-  /// if the reader pauses for longer than the patience, or `give_up`, called when one of
-  /// `interrupts` is readable, returns true.
-  bool flush_console(Patience patience, const std::vector<int>& interrupts = {},
-                     const std::function<bool()>& give_up = {});
+  /// Writes the rest to the files, and to the console while its reader makes progress. Drops it,
+  /// and returns false, if the reader pauses for longer than the patience, or `give_up`, called
+  /// when one of `interrupts` is readable, returns true. Waits for files without limit if there are
+  /// `interrupts`.
+  bool flush(Patience patience, const std::vector<int>& interrupts = {},
+             const std::function<bool()>& give_up = {});
+  /// Whether flush() has given up on files: their disk blocks.
+  bool files_given_up() const { return files_given_up_; }
   /// Discards what has not been written to the console.
   void drop_console();
   /// The last lines this worker wrote to stderr, in the current or the last finished round.
@@ -80,15 +88,26 @@ class LogPump {
   void open_copy(Source& source);
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
+  void write_file(Source& source, std::size_t size);
   void copy_if_wanted(Source& source, std::string_view line);
-  void write_file(Source& source, LogFile& file, std::string_view text);
   void close_source(Source& source);
   RepeatFolding* folding_for(const StreamPlan& plan, bool is_stderr);
+  std::array<FileWriter*, 2> writers() { return {&files_, &console_files_}; }
+  bool must_wait(const Source& source) const;
+  bool needs_turn() const;
+  void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress);
   void settle();
+  void note_failures();
+  bool is_flushed() const;
+  void note_wait();
+  void give_up_files();
   void show_more(std::list<ConsoleLines>& shown);
   void write_consoles();
   bool is_console_waiting() const;
 
+  FileWriter files_;
+  FileWriter console_files_;  // stdout and stderr: the disk of the log files may block alone
+  bool files_given_up_ = false;
   long skipped_lines_ = 0;  // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
@@ -101,7 +120,7 @@ class LogPump {
   // By console, as in console(): leftovers of earlier rounds, then this round's.
   std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;
-  std::vector<char> buffer_;
+  std::string buffer_;
   std::string scratch_;
   Clock::time_point held_up_until_{};
   std::map<int, Clock::time_point> first_output_;  // by local rank

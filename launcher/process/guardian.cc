@@ -51,15 +51,26 @@ std::optional<int> reap_until(pid_t child) {
   return std::nullopt;
 }
 
+// Its main thread has ended, but another one is in uninterruptible sleep: in a write to a frozen
+// disk.
+bool cannot_exit(pid_t child) { return read_stat(process_folder(child)).state == 'Z'; }
+
 // Forwards signals until the child dies; returns its wait status, or nothing if it ignored
-// `patience` requests. SIGTSTP (Ctrl-Z) also stops this process, so that the shell regains control;
-// SIGCONT wakes it.
+// `patience` requests or cannot exit after two. SIGTSTP (Ctrl-Z) also stops this process, so that
+// the shell regains control; SIGCONT wakes it.
 std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
   StopRequests requests;
   std::optional<Clock::time_point> deadline;
+  bool may_be_stuck = false;
   for (;;) {
     const auto received = signals.next(deadline);
-    if (!received) return std::nullopt;
+    if (!received) {
+      const bool is_stuck = cannot_exit(child);
+      if (requests.count() >= patience || (is_stuck && may_be_stuck)) return std::nullopt;
+      may_be_stuck = is_stuck;
+      deadline = Clock::now() + kLastChance;
+      continue;
+    }
     const auto [signal, origin, was_pending] = *received;
     if (!was_pending) requests.nothing_pending();
     if (signal == SIGCHLD) {
@@ -67,8 +78,10 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
       continue;
     }
     const bool ends_job = signals.ends_job(signal);
-    if (!ends_job || requests.add(origin, Clock::now())) pass_on(child, signal, requests.count());
-    if (requests.count() >= patience && !deadline) deadline = Clock::now() + kLastChance;
+    const bool counts = ends_job && requests.add(origin, Clock::now());
+    if (counts || !ends_job) pass_on(child, signal, requests.count());
+    if (counts && requests.count() > 1 && requests.count() <= patience)
+      deadline = Clock::now() + kLastChance;
     if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
   }
 }
@@ -85,9 +98,11 @@ int end_stuck(pid_t agent) {
   kill_children_of(agent, kPatience);
   const auto survivors = kill_descendants(kPatience);
   say_error(
-      fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; it "
-                  "and everything it started were killed",
-                  agent, state, kMostRequests));
+      state == 'Z'
+          ? fmt::format("ddp-run's agent process (pid {}) cannot exit: its disk blocks", agent)
+          : fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; "
+                        "it and everything it started were killed",
+                        agent, state, kMostRequests));
   name_survivors(survivors);
   return kExitSignalBase + SIGKILL;
 }

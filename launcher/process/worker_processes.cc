@@ -189,8 +189,8 @@ void WorkerProcesses::watch_heartbeats() {
   }
 }
 
-bool WorkerProcesses::flush_console(LogPump::Patience patience) {
-  return pump_.flush_console(patience, {signal_fd_, guardian_pipe_}, [this] {
+bool WorkerProcesses::flush(LogPump::Patience patience) {
+  return pump_.flush(patience, {signal_fd_, guardian_pipe_}, [this] {
     pollfd launcher{guardian_pipe_, POLLIN, 0};
     std::vector<Event> events;
     take_signals(events);

@@ -60,7 +60,11 @@ class WorkerProcesses : public ProcessRunner {
 
   /// Writes all workers' output before anything else goes to the console. If a stop signal arrives
   /// or the guardian dies, drops it and returns false.
-  bool flush_console(LogPump::Patience patience);
+  bool flush(LogPump::Patience patience);
+  bool files_given_up() const { return pump_.files_given_up(); }
+  std::function<void(const std::string&)> open_file(std::string name, FileWriter::Write write) {
+    return pump_.open_file(std::move(name), std::move(write));
+  }
   /// errno of the first failed write to the console; 0: none.
   int console_error() const { return pump_.console_error(); }
   void drop_console() { pump_.drop_console(); }

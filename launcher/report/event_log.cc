@@ -100,7 +100,7 @@ void EventLog::straggler(const WorkerGroup& group, const Straggler& straggler,
   sink_(to_text(line) + "\n");
 }
 
-EventLog::Sink append_to(const std::string& path) {
+std::function<int(std::string_view)> append_to(const std::string& path) {
   // Without O_NONBLOCK, opening a named pipe would block.
   const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   const int fd = ::open(path.c_str(), how, 0644);
@@ -115,12 +115,7 @@ EventLog::Sink append_to(const std::string& path) {
     ::close(*owned);
     delete owned;
   });
-  return [file, path, broken = false](const std::string& line) mutable {
-    if (broken) return;
-    const int error = write_fully(*file, line);
-    broken = error != 0;
-    if (broken) say(fmt::format("--events={}: {}; logging stopped", path, error_text(error)));
-  };
+  return [file](std::string_view lines) { return write_fully(*file, lines); };
 }
 
 }  // namespace ddp::launch

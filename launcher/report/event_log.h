@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/pace.h"
@@ -42,7 +43,8 @@ class EventLog {
   Sink sink_;
 };
 
-/// Returns a sink that appends lines to a file. Throws LaunchError (2) if it cannot be written.
-EventLog::Sink append_to(const std::string& path);
+/// Opens a file for --events. Returns a function that appends to it and returns 0 or an errno.
+/// Throws LaunchError (2) if it cannot be written.
+std::function<int(std::string_view)> append_to(const std::string& path);
 
 }  // namespace ddp::launch

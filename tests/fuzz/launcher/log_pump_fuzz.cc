@@ -110,6 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (Writer& worker : workers) ::close(worker.fd);
     turn(pump);
     pump.finish_round();
+    FUZZ_CHECK(pump.flush(LogPump::Patience::kUnlimited));
     for (const Writer& worker : workers) {
       FUZZ_CHECK(with_rotated(worker.plan.file, kKeep) == worker.written);
     }

@@ -1,0 +1,75 @@
+// LogPump at the end of the job: waits for slow consoles and disks, within limits.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "launcher/logs/log_pump.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kPatienceMs = 5000;  // for which a console or a disk may stall
+
+}  // namespace
+
+bool LogPump::flush(Patience patience, const std::vector<int>& interrupts,
+                    const std::function<bool()>& give_up) {
+  bool complete = true;
+  bool told = false;
+  int requests = interrupts.empty() ? 1 : 0;  // to give up on files
+  for (settle(); !is_flushed(); settle()) {
+    const bool console = is_console_waiting();
+    const bool forever = console ? patience == Patience::kUnlimited : told && requests == 0;
+    std::vector<pollfd> fds;
+    add_poll_fds(fds, /*wants_progress=*/true);
+    const bool goes_on = fds.empty() || needs_turn();
+    for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
+    const int ready = ::poll(fds.data(), fds.size(), goes_on ? 0 : forever ? -1 : kPatienceMs);
+    const bool stuck = ready < 0 ? errno != EINTR : ready == 0 && !goes_on;
+    const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
+                                   [](const pollfd& fd) { return fd.revents != 0; }) &&
+                       give_up();
+    if (asked || (stuck && console)) {
+      complete = false;
+      drop_console();
+    }
+    if (asked ? ++requests > 1 : stuck && !console && requests > 0) {
+      complete = false;
+      give_up_files();
+    } else if (stuck && !console) {
+      told = true;
+      note_wait();
+    }
+  }
+  return complete;
+}
+
+bool LogPump::is_flushed() const {
+  return !is_console_waiting() && shown_[0].empty() && shown_[1].empty() && files_.is_idle() &&
+         console_files_.is_idle();
+}
+
+void LogPump::note_wait() {
+  if (files_.waiting() == 0) return;
+  note(
+      fmt::format("waiting for '{}': {} bytes of the log files are not written yet; a signal ends "
+                  "the wait",
+                  files_.current(), files_.waiting()));
+}
+
+void LogPump::give_up_files() {
+  for (auto& shown : shown_) shown.clear();
+  if (!console_files_.is_idle()) console_files_.give_up();
+  if (files_.is_idle()) return;
+  files_given_up_ = true;
+  const std::string file = files_.current();
+  if (const std::size_t lost = files_.give_up(); lost > 0) {
+    note(fmt::format(
+        "'{}' could not be written in time; the last {} bytes of the log files are lost", file,
+        lost));
+  }
+}
+
+}  // namespace ddp::launch

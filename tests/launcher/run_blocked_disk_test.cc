@@ -1,0 +1,84 @@
+// A disk that blocks: the thread of ddp-run that writes files is stopped by a debugger.
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "tests/launcher/ddp_run.h"
+#include "tests/support/catch.h"
+#include "tests/support/skip.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+struct BlockedJob {
+  TempFolder tmp, logs;
+  ChildProgram job{stub_job(tmp, {"--tee=3", "--log-dir=" + logs.path()},
+                            {"note=USR1", "trap-exit=0", "parent", "wait"})};
+  pid_t thread = 0;
+
+  ~BlockedJob() { resume(); }
+
+  std::string log() const { return text_of(logs / "latest/attempt_0/0/stdout.log"); }
+
+  // Stops the thread in which the agent writes files. Returns false if the system does not let it.
+  bool block() {
+    const std::string line = job.wait_for("parent ");
+    job.wait_for("waiting ");
+    const std::string tasks = "/proc" + ("/" + line.substr(line.rfind(' ') + 1)) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+      if (text_of(task.path() / "comm") == "ddp-files\n")
+        thread = std::stoi(task.path().filename());
+    }
+    REQUIRE(thread != 0);
+    // Not while it holds a lock: once it has nothing to do.
+    const std::string stat = tasks + "/" + std::to_string(thread) + "/stat";
+    while (log().find("waiting ") == std::string::npos ||
+           text_of(stat).find(") S ") == std::string::npos)
+      std::this_thread::yield();
+    if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return thread = 0, false;
+    REQUIRE(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0);
+    REQUIRE(::waitpid(thread, nullptr, __WALL) == thread);
+    return true;
+  }
+
+  void resume() {
+    if (thread != 0) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+    thread = 0;
+  }
+};
+
+void say_no_trace() { say_skipped("ptrace: this system does not let a process trace others"); }
+
+TEST_CASE("while the log files' disk blocks, output is shown and signals are answered at once") {
+  BlockedJob blocked;
+  if (!blocked.block()) return say_no_trace();
+  blocked.job.signal(SIGUSR1);
+  blocked.job.wait_for("[default0]:got SIGUSR1");
+  blocked.job.signal(SIGTERM);
+  blocked.job.wait_for("[default0]:got SIGTERM");
+  blocked.job.wait_for("SIGTERM: forwarded to 1 worker");
+  CHECK_THAT(blocked.log(), !Contains("got SIG"));
+  blocked.resume();
+  CHECK(blocked.job.wait_exit() == 128 + SIGTERM);
+  CHECK_THAT(blocked.log(), Contains("got SIGUSR1\ngot SIGTERM\n"));
+}
+
+TEST_CASE("a disk that stays blocked ends with a second signal, and what is lost is said",
+          "[waits]") {
+  BlockedJob blocked;
+  if (!blocked.block()) return say_no_trace();
+  blocked.job.signal(SIGUSR1);
+  blocked.job.wait_for("[default0]:got SIGUSR1");
+  blocked.job.signal(SIGTERM);
+  blocked.job.wait_for("24 bytes of the log files are not written yet");
+  blocked.job.signal(SIGTERM);
+  CHECK(blocked.job.wait_exit() == 128 + SIGTERM);
+  CHECK_THAT(blocked.job.err(), Contains("the last 24 bytes of the log files are lost"));
+}
+
+}  // namespace
+}  // namespace ddp::test
