@@ -19,7 +19,7 @@ namespace {
 int run(int argc, const char* const* argv) {
   add_model_keys();
   const TrainerArgs args = parse_trainer_args(argc, argv);
-  if (args.mode != Mode::kTrain) beat_at_start(/*promises=*/false);  // nor do these say more
+  if (args.mode != Mode::kTrain) beat_at_start(/*promise=*/0.0);  // nor do these say more
   return run_mode(args);
 }
 
@@ -58,7 +58,7 @@ static int ended(int exit_code) {
 }  // namespace ddp::train
 
 int main(int argc, char** argv) {
-  ddp::train::beat_at_start(/*promises=*/true);
+  ddp::train::beat_at_start(ddp::train::promise_of_start(ddp::train::nvidia_device_visible()));
   ddp::train::prepare_process();
   return ddp::train::ended(ddp::train::guarded_main(argc, argv));
 }

@@ -126,6 +126,7 @@ ddp_torch_room(ddp_task
   SOURCES
     task/adapted_model.cc
     task/bert_task.cc
+    task/causal_cost.cc
     task/causal_lm.cc
     task/chat_data.cc
     task/choice_scores.cc
@@ -201,6 +202,7 @@ ddp_torch_room(ddp_trainer_app
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto
   SOURCES
     app/chosen_device.cc
+    app/costed_training.cc
     app/doctor.cc
     app/exit_report.cc
     app/machine_memory.cc

@@ -91,6 +91,22 @@ TEST_CASE("a rollback into the epoch before does not end an epoch") {
   CHECK_THAT(run.out, Contains("Step 17 | Eval") && !Contains("Step 15 | Eval"));
 }
 
+// The only update is made of good gradients, and leaves weights that no product of is finite.
+TEST_CASE("a float16 run whose last evaluation is not finite fails; another one is warned of") {
+  const Words ruin = {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e30"};
+  const Workspace half, single;
+  const auto fails = finish(
+      alone(half, joined(ruin, {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true"})));
+  INFO(fails.out << fails.err);
+  CHECK(fails.exit == 1);
+  REQUIRE(errors_of(fails.err).size() == 1);
+  CHECK_THAT(errors_of(fails.err)[0], Contains("the loss of the last evaluation is nan") &&
+                                          Contains("set trainer_config.amp_dtype=bfloat16") &&
+                                          Contains("start over"));
+  const auto ends = succeed(alone(single, ruin));
+  CHECK_THAT(ends.err, Contains("WARNING") && Contains("the loss of the last evaluation is nan"));
+}
+
 TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snapshot") {
   const Workspace place;
   const auto run =

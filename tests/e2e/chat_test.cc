@@ -181,6 +181,21 @@ TEST_CASE("conversations longer than the context are cut, and those without a ta
              Contains("unanswered.jsonl: no conversation has a target"));
 }
 
+TEST_CASE("conversations that cannot be used stop the run, or are left out and named") {
+  const ChatPlace place;
+  const std::string good =
+      R"({"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]})"
+      "\n";
+  std::string lines = good + "{\"messages\": \n" + R"({"messages": [{"role": "judge"}]})" + "\n";
+  for (int i = 0; i < 40; ++i) lines += good;
+  place.set_training(lines);
+  const Words one_step = {"trainer_config.max_steps=1"};
+  CHECK_THAT(chat_refusal(alone(place, one_step)), Contains("train.jsonl:2: "));
+  const auto run = succeed(alone(place, joined(one_step, {"data_config.on_bad_sample=skip"})));
+  CHECK_THAT(run.out, Contains("Left out: 2 unusable conversations; the first: ") &&
+                          Contains("train.jsonl:2: ") && Contains(": 41 conversations in "));
+}
+
 TEST_CASE("conversations are not read as plain text") {
   const ChatPlace place;
   CHECK_THAT(chat_refusal(alone(place, {"data_config.format=text", "trainer_config.max_steps=1"})),
@@ -207,7 +222,15 @@ TEST_CASE("a chat remembers what was said until it is reset or its context is fu
   CHECK(lines_of(full.out).size() == 12);
   CHECK_THAT(full.err, Contains("chat: the context of 128 tokens is full; the oldest 2 messages"));
   const std::string too_long(600, '7');
-  CHECK_THAT(finish(chatting(place, too_long + "\n")).err, Contains("this message makes 6"));
+  const auto goes_on = finish(chatting(place, "Hello\n" + too_long + "\nWhat is 2 + 2?\n"));
+  CHECK(goes_on.exit == 2);
+  CHECK_THAT(goes_on.err, Contains("this message makes 6") &&
+                              Contains("1 of the messages could not be answered"));
+  const auto replies = lines_of(goes_on.out);
+  REQUIRE(replies.size() == 3);
+  CHECK(Words{replies[0], replies[2]} == answers);  // as if the long one had not been said
+  CHECK_THAT(Json::parse(replies[1]).at("error").get<std::string>(),
+             Contains("this message makes 6"));
   const auto plain = succeed(with_input(
       trainer(place, {"generate", "--snapshot", "snapshot.pt", "--chat", "--greedy",
                       "--max_new_tokens", "12", "--system", "Answer in one short sentence."}),

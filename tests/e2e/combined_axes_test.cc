@@ -16,7 +16,8 @@ const Words kUntied = {"gpt_config.n_layer=4",        "gpt_config.n_head=4",
                        "trainer_config.max_steps=4",  "trainer_config.save_every_steps=2",
                        "trainer_config.batch_size=4", "trainer_config.global_batch_size=16",
                        "trainer_config.ema_decay=0.9"};
-const Words kFloat16 = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+const Words kFloat16 = {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                        "trainer_config.amp_dtype=fp16"};
 const Words kTied = kUntied + Words{"gpt_config.tie_weights=true"};
 
 Words shared_by(int ranks, bool by_sequence = false) {
@@ -44,9 +45,10 @@ TEST_CASE(
 }
 
 TEST_CASE("in 16 bits stages whose layers are shared learn the same, too") {
-  check_same({4, stages(2) + shared_by(2)}, {2, shared_by(2)},
-             kUntied + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-                             "gpt_config.activation_checkpointing=true"});
+  check_same(
+      {4, stages(2) + shared_by(2)}, {2, shared_by(2)},
+      kUntied + Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                      "trainer_config.amp_dtype=fp16", "gpt_config.activation_checkpointing=true"});
 }
 
 TEST_CASE("two copies of such a model learn bit for bit what two copies of shared layers do") {
@@ -62,8 +64,9 @@ TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and
   check_same(
       {4, stages(2) + under("zero1")}, {4, stages(2)},
       kUntied + kEvaluated +
-          Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-                "trainer_config.freeze=[\"transformer.wte.*\"]", "optimizer_config.name=muon"});
+          Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                "trainer_config.amp_dtype=fp16", "trainer_config.freeze=[\"transformer.wte.*\"]",
+                "optimizer_config.name=muon"});
 }
 
 TEST_CASE("zero1, stages and shared layers together learn what they learn without zero1") {

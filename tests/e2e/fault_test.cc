@@ -55,6 +55,20 @@ TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroke
 
 // What the ranks do about a bad step are collectives: a rank that entered them alone would wait in
 // one, and the other one in another.
+TEST_CASE("a run that is continued by hand counts ddp-run's restarts and the time of both jobs") {
+  const Workspace place;
+  succeed(launched(place, 2, {plan_of({"rank=1 step=3 kind=kill"}), "trainer_config.max_steps=5"},
+                   kTwentyRestarts));
+  const double first = summary_of(place).at("wall_seconds");
+  const auto run = succeed(launched(place, 2, {"trainer_config.max_steps=9"}));
+  const Json earlier = summary_of(place).at("earlier_jobs");
+  CHECK(earlier.at("jobs") == 1);
+  CHECK(earlier.at("seconds") == first);
+  CHECK(earlier.at("restarts") == 1);
+  CHECK(summary_of(place).at("restarts").empty());
+  CHECK_THAT(run.out, Contains(" in 2 jobs, 1 restart; this job:"));
+}
+
 TEST_CASE("ranks of which one alone finds NaN end in one line, and the job resumes exactly") {
   for (const char* backend : {"auto", "gloo"}) {
     const Workspace place;

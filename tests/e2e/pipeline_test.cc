@@ -56,9 +56,10 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
         Words{"trainer_config.freeze=[\"transformer.wte.*\",\"transformer.h.3.ln_1.*\"]"},
         Words{"gpt_config.activation_checkpointing=true"}, Words{"gpt_config.loss_chunk_size=7"},
         Words{"gpt_config.fused_cpu_kernels=false"},
-        Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=bf16"},
-        Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-              "trainer_config.max_steps=20"}})
+        Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+              "trainer_config.amp_dtype=bf16"},
+        Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+              "trainer_config.amp_dtype=fp16", "trainer_config.max_steps=20"}})
     check_like_one_process({pipeline(2), pipeline(2, "zero_bubble")}, 4, kUntied + option);
 }
 

@@ -163,4 +163,47 @@ TEST_CASE("plan accepts exactly what training accepts") {
   }
 }
 
+TEST_CASE("plan and estimate of a training on CPUs follow amp_on_cpu") {
+  const Workspace place;
+  const auto about = [&place](const char* on_cpu, const Words& mode) {
+    Words words = mode;
+    words.insert(words.end(), {"--json", "--config", "config.yaml", "trainer_config.device=cpu",
+                               "trainer_config.use_amp=true", on_cpu});
+    Json report = Json::parse(succeed(trainer(place, words)).out);
+    report.erase("available_bytes");
+    return report;
+  };
+  for (const Words& mode : {Words{"estimate"}, Words{"plan", "--gpus", "2", "--memory", "8"}}) {
+    const Json off = about("trainer_config.amp_on_cpu=false", mode);
+    CHECK(off == about("trainer_config.use_amp=false", mode));
+    CHECK(off != about("trainer_config.amp_on_cpu=true", mode));
+  }
+}
+
+TEST_CASE("plan and estimate need no data: a published model has its own vocabulary") {
+  const Workspace place;
+  const std::string with_data =
+      succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out;
+  const Json known = Json::parse(with_data);
+  const int64_t width = known["parameters"]["final_norm"].get<int64_t>() / 2;
+  const auto estimated = [&place](const Words& more) {
+    Words words = {"estimate", "--config", "config.yaml", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Json::parse(succeed(trainer(place, words)).out);
+  };
+  // The text is there, and not read.
+  const Json other = estimated({"--vocab_size", "1000"});
+  CHECK(other["parameters"]["token_embedding"] == 1000 * width);
+  CHECK_FALSE(other.contains("steps_per_epoch"));
+  std::filesystem::remove(place / "text.txt");
+  const std::string refused = finish(trainer(place, {"estimate", "--config", "config.yaml"})).err;
+  CHECK_THAT(refused, Contains("text.txt: No such file") && Contains("--vocab_size"));
+  const Words sizes = {"~gpt_config", "+gpt_config.model_type=gpt2"};
+  CHECK(estimated(sizes)["parameters"]["token_embedding"] == 50257 * 768);
+  CHECK_THAT(planned(place, sizes), Contains("50257 tokens (published with the model)"));
+  CHECK(finish(trainer(place, {"estimate", "--config", "config.yaml", "task=masked_lm",
+                               "--vocab_size", "9"}))
+            .exit == 2);
+}
+
 }  // namespace ddp::test

@@ -1,4 +1,6 @@
 // gpt_config.init_from: a new run begins with the weights of another one.
+#include <nlohmann/json.hpp>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -63,6 +65,16 @@ TEST_CASE("a folder of transformers generates and is exported as the snapshot th
   };
   succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "first"}));
   CHECK(text_of("first") == text_of("snapshot.pt"));
+  const auto metrics_of = [&place](const std::string& model) {
+    auto report =
+        nlohmann::json::parse(succeed(trainer(place, {"eval", "--snapshot", model, "--data",
+                                                      "text.txt", "--batch_size", "4", "--json"}))
+                                  .out);
+    for (const char* key : {"snapshot", "step"}) report.erase(key);
+    return report;
+  };
+  CHECK(metrics_of("first") == metrics_of("snapshot.pt"));
+  CHECK(metrics_of("first").contains("perplexity"));
   succeed(trainer(place, {"export", "--snapshot", "first", "--output", "second"}));
   for (const char* file : {"model.safetensors", "tokenizer.json"})
     CHECK(read_bytes(place / ("first/" + std::string(file))) ==

@@ -72,7 +72,8 @@ TEST_CASE("four ranks learn within 1e-6 by Gloo what one process learns from fou
 
 TEST_CASE("two ranks train in bfloat16 as one process with two micro-batches does") {
   const Words amp =
-      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bf16"});
+      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                       "trainer_config.amp_dtype=bf16"});
   const Workspace two, one;
   const auto job = succeed(launched(two, 2, amp));
   succeed(alone(one, with(amp, {accumulate(2)})));
@@ -82,7 +83,8 @@ TEST_CASE("two ranks train in bfloat16 as one process with two micro-batches doe
 
 TEST_CASE("two ranks train in float16 and save the state of the loss scaler") {
   const Words amp =
-      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"});
+      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                       "trainer_config.amp_dtype=fp16"});
   const Workspace place;
   const auto job = succeed(launched(place, 2, amp));
   CHECK_THAT(job.out, Catch::Contains("Half autocast") && Catch::Contains("loss scale"));
@@ -97,7 +99,8 @@ TEST_CASE("two ranks train in float16 and save the state of the loss scaler") {
 }
 
 TEST_CASE("a float16 run resumes with the loss scale it had") {
-  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                     "trainer_config.amp_dtype=fp16"};
   const Workspace unbroken, broken;
   succeed(launched(unbroken, 2, with(amp, {"trainer_config.max_steps=20"})));
   succeed(launched(broken, 2, with(amp, kTenSteps)));
@@ -105,9 +108,30 @@ TEST_CASE("a float16 run resumes with the loss scale it had") {
   CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
 }
 
+TEST_CASE("a run that continues on CPUs keeps the precision it has, whatever these compute in") {
+  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+  const Words on = {"trainer_config.amp_on_cpu=true"}, off = {"trainer_config.amp_on_cpu=false"};
+  const Words to_20 = {"trainer_config.max_steps=20"};
+  for (const Words& choice : {on, off}) {
+    INFO(choice.front());
+    const Workspace unbroken, broken;
+    succeed(launched(unbroken, 2, with(with(amp, choice), to_20)));
+    succeed(launched(broken, 2, with(with(amp, choice), kTenSteps)));
+    const auto resumed = succeed(launched(broken, 2, with(amp, to_20)));
+    CHECK_THAT(resumed.out, Catch::Contains(choice == on ? "Half autocast" : "precision float32") &&
+                                !Catch::Contains("Changed since the snapshot"));
+    CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
+  }
+  const Workspace changed;
+  succeed(alone(changed, with(with(amp, on), kTenSteps)));
+  CHECK_THAT(succeed(alone(changed, with(with(amp, off), to_20))).out,
+             Catch::Contains("Changed since the snapshot: trainer_config.use_amp true -> false\n"));
+}
+
 // The largest scale there is takes a hundred halvings to get to one that fits.
 TEST_CASE("a float16 run whose gradients overflow at every scale ends with one line") {
-  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                     "trainer_config.amp_dtype=fp16"};
   const Workspace place;
   succeed(alone(place, with(amp, kTenSteps)));
   rewrite_metadata(place.snapshot(), "grad_scaler", R"({"growth_tracker":0,"scale":3e38})");

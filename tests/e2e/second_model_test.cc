@@ -104,7 +104,7 @@ TEST_CASE("a model and its keys are refused where they do not belong") {
     return words;
   };
   CHECK_THAT(place.refused(with({"gpt_config.n_layer=2"})),
-             Contains("gpt_config.n_layer: does not apply to model=bigram; remove it, or set "
+             Contains("gpt_config.n_layer=2: does not apply to model=bigram; remove it, or set "
                       "model=gpt"));
   CHECK_THAT(place.refused(with({"model=bigramm"})), Contains("bigram_config.width"));
   place.run({"trainer_config.max_steps=5"});

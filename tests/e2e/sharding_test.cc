@@ -88,18 +88,20 @@ TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's wh
 }
 
 TEST_CASE("zero1 and zero3 skip the steps whose float16 gradients overflow on one rank only") {
-  check_like_ddp(kBoth, 2,
-                 kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-                                    "trainer_config.max_steps=20"});
+  check_like_ddp(
+      kBoth, 2,
+      kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                         "trainer_config.amp_dtype=fp16", "trainer_config.max_steps=20"});
 }
 
 // Few tokens: in float16 the gradient of the output layer, which one rank updates, is too large for
 // the first scales, and no other is.
 TEST_CASE("an overflow in the shard of one rank keeps all ranks from updating theirs") {
   const Words few_tokens =
-      kWideModel + Words{"trainer_config.use_amp=true",  "trainer_config.amp_dtype=fp16",
-                         "gpt_config.tie_weights=false", "trainer_config.batch_size=1",
-                         "data_config.block_size=3",     "trainer_config.max_steps=10"};
+      kWideModel + Words{"trainer_config.use_amp=true",   "trainer_config.amp_on_cpu=true",
+                         "trainer_config.amp_dtype=fp16", "gpt_config.tie_weights=false",
+                         "trainer_config.batch_size=1",   "data_config.block_size=3",
+                         "trainer_config.max_steps=10"};
   const Workspace ddp;
   const auto by_ddp = succeed(launched(ddp, 2, few_tokens));
   for (const char* name : {"zero1", "zero2", "zero3"}) {

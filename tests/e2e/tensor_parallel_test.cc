@@ -111,7 +111,7 @@ TEST_CASE("in 16 bits ranks that share layers learn about what one process learn
   for (const char* type : {"bf16", "fp16"}) {
     INFO(type);
     check_like_one({{2, 2}, {2, 2, true}},
-                   kModel + Words{"trainer_config.use_amp=true",
+                   kModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
                                   std::string("trainer_config.amp_dtype=") + type},
                    0.05);
   }

@@ -151,6 +151,12 @@ TEST_CASE("two ranks train the same vocabulary as one process") {
   CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
 }
 
+/// With the keys of the labels bad and good in a folder's id2label.
+std::string with_keys(std::vector<Review> reviews) {
+  for (Review& review : reviews) review.label = review.label == "bad" ? "0" : "1";
+  return as_csv(reviews);
+}
+
 TEST_CASE("fine-tuning starts from a masked language model, and from a classifier of its own") {
   const ReviewWorkspace place;
   place.write("lines.txt", as_csv(some_reviews(60)));
@@ -167,6 +173,15 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
     return succeed(trainer(place, {"predict", "--snapshot", model, "--input", "others.csv"})).out;
   };
   CHECK(table_of("exported") == table_of("snapshot.pt"));
+  const auto metrics_of = [&place](const std::string& model, const std::string& table) {
+    Json report = json_of(
+        place, {"eval", "--snapshot", model, "--data", table, "--batch_size", "4", "--json"});
+    for (const char* key : {"snapshot", "step", "data"}) report.erase(key);
+    return report;
+  };
+  place.write("keyed.csv", with_keys(some_reviews(40)));
+  CHECK(metrics_of("exported", "others.csv") == metrics_of("snapshot.pt", "others.csv"));
+  CHECK(metrics_of("exported", "keyed.csv") == metrics_of("exported", "others.csv"));
   const Words still =
       joined(sizes_there, {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30",
                            "optimizer_config.weight_decay=0"});
@@ -178,6 +193,12 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
     CHECK_THAT(run.out, Contains(from + "; initialized at random: none"));
     CHECK(answers_of(place, {"--input", "others.csv"}) == expected);
   }
+  const auto by_key = succeed(alone(
+      place,
+      joined(sizes_there, {"trainer_config.snapshot_path=keyed.pt", "trainer_config.max_steps=1",
+                           "data_config.path=keyed.csv", "bert_config.init_from=exported"})));
+  CHECK_THAT(by_key.out,
+             Contains("initialized at random: none") && Contains("Labels: 2: bad, good"));
   place.write("stars.csv", "text,label\nthe film,1\nthe cast,2\nso long,2\nso slow,1\ndull,10\n");
   const auto other = succeed(alone(
       place, joined(sizes_there, {"trainer_config.snapshot_path=stars.pt",

@@ -164,14 +164,26 @@ class ReportPage(ProbeTest):
         self.browser.key("Escape")
         self.assertEqual(self.range(), [10, 1000])
 
-    def test_restarts_are_marked_and_told(self):
+    def test_continuations_are_marked_and_told(self):
         self.attempt(script(0, 560))
         self.attempt(script(500, 1000))
         self.open_page(self.run_folder)
         x, y = self.chart("loss")
         self.browser.mouse("mouseMoved", x(500), y)
-        self.assertIn("went on from step 500", self.tip("loss"))
-        self.assertIn("restart", self.text("#legend"))
+        self.assertIn("continued from step 500", self.tip("loss"))
+        self.assertIn("continued", self.text("#legend"))
+
+    def test_a_run_of_several_jobs_has_one_account_and_its_best_is_by_its_own_metric(self):
+        lines = [f"train {step} {loss_at(step)}" for step in (10, 20)]
+        self.attempt("\n".join(["begin 0", lines[0], "eval 10 2.5 accuracy 0.75"]) + "\n")
+        self.attempt("\n".join(["begin 10", lines[1], "eval 20 2.25 accuracy 0.5", "eval 25 3 accuracy 0.25"]) + "\n")
+        self.info(self.run_folder, metric_for_best_model="accuracy")
+        (self.run_folder / "run_summary.json").write_text(json.dumps({
+            "outcome": "finished", "goodput": 0.5, "wall_seconds": 60.0, "restarts": [],
+            "earlier_jobs": {"jobs": 1, "seconds": 120.0, "useful_seconds": 105.0, "restarts": 2}}))
+        self.open_page(self.run_folder)
+        cells = self.browser.value("[...document.querySelectorAll('#overview tbody td')].map(cell => cell.innerText)")
+        self.assertEqual(cells, ["25", f"{loss_at(20):.6g} (step 20)", "accuracy 0.75 (step 10)", "–", "2", "3 min 0 s", "75.0 %", "finished"])
 
     def test_several_runs_are_compared_and_can_be_hidden(self):
         other = self.folder / "other"

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+
+#include "trainer/config/cpu_amp.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/process/cpu_flags.h"
 
 namespace ddp::train {
 
@@ -16,6 +20,11 @@ torch::Device chosen_device(DeviceChoice choice) {
   } catch (const UserError& error) {
     throw UserError(fmt::format("--device cuda: {}", error.what()));
   }
+}
+
+void settle_amp_here(TrainerConfig& config) {
+  const std::string warning = settle_amp(config, cpu_computes_in(config.amp_dtype, cpu_flags()));
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 }  // namespace ddp::train

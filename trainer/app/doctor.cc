@@ -25,6 +25,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/finish_stdout.h"
 #include "trainer/runtime/process/build_commit.h"
+#include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/host_name.h"
 
 namespace ddp::train {
@@ -126,16 +127,12 @@ std::string cpu_model() {
   return "unknown CPU";
 }
 
-std::string cpu_flags() {
-  std::ifstream file("/proc/cpuinfo");
+std::string vector_extensions() {
+  const std::string flags = cpu_flags();
   std::string found;
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("flags", 0) != 0) continue;
-    for (const char* flag : {"avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "amx_int8"}) {
-      if ((line + " ").find(std::string(" ") + flag + " ") != std::string::npos)
-        found += std::string(flag) + " ";
-    }
-    break;
+  for (const char* flag : {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
+                           "amx_fp16", "amx_int8"}) {
+    if (has_flag(flags, flag)) found += std::string(flag) + " ";
   }
   return found.empty() ? "no vector extensions listed" : found;
 }
@@ -156,7 +153,7 @@ void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) 
   report.section("Devices");
   report.item("CPU", fmt::format("{}, {} CPUs, torch kernels for {}", cpu_model(), cpus,
                                  at::get_cpu_capability()));
-  report.item("CPU features", cpu_flags());
+  report.item("CPU features", vector_extensions());
   report.item("threads per rank", std::to_string(torch::get_num_threads()));
   if (CudaModule* cuda = loaded_cuda_module()) {
     for (int i = 0; i < cuda->device_count(); ++i)

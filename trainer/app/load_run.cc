@@ -5,8 +5,8 @@
 namespace ddp::train {
 
 RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job) {
-  RunConfig run = read_run(source, overrides, sweep_job);
+                   std::optional<int64_t> sweep_job, DataFiles data) {
+  RunConfig run = read_run(source, overrides, sweep_job, data);
   complete_model(run.config, run.given);
   return run;
 }

@@ -12,7 +12,8 @@ namespace ddp::train {
 /// read_run() and complete_model(). `sweep_job` is the number of a job of a sweep. Throws
 /// UserError.
 RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job = std::nullopt);
+                   std::optional<int64_t> sweep_job = std::nullopt,
+                   DataFiles data = DataFiles::kChecked);
 
 /// The configuration alone.
 Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides);

@@ -13,9 +13,6 @@
 namespace ddp::train {
 namespace {
 
-/// Nearer than this, two estimates do not tell which one is faster.
-constexpr double kClearlyFaster = 0.95;
-
 /// What a rank holds besides the training. Measured on CPUs; assumed on GPUs: CUDA's context,
 /// NCCL's buffers, workspaces and the allocator's slack.
 MemoryItem program_item(bool cuda) {

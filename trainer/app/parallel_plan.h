@@ -35,6 +35,9 @@ struct ParallelPlan {
   std::string name() const;
 };
 
+/// Two times whose ratio is nearer to 1 than this do not tell which plan is faster.
+inline constexpr double kClearlyFaster = 0.95;
+
 /// Every plan with the batch and the model as they are configured, the simplest first.
 std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training, const Cluster& cluster);
 /// The plans that differ from the configuration in nothing but the strategy.

@@ -166,6 +166,20 @@ Json as_json(const ParallelPlan& plan, bool cuda) {
             {"update", plan.time.update_s}}}};
 }
 
+/// "" unless several plans fit and none of them is clearly faster than another.
+std::string noise_note(const std::vector<ParallelPlan>& plans) {
+  std::vector<double> times;
+  for (const ParallelPlan& plan : plans)
+    if (plan.fits) times.push_back(plan.time.total_s());
+  if (times.size() < 2) return "";
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  if (*least < kClearlyFaster * *most) return "";
+  return fmt::format(
+      "The {} plans that fit take equally long within 5 %, which such an estimate cannot tell "
+      "apart.\n",
+      times.size());
+}
+
 /// A plan and "overrides", which make a training follow it.
 Json as_json(const std::optional<ParallelPlan>& choice, bool cuda) {
   if (!choice) return nullptr;
@@ -203,11 +217,11 @@ std::string plan_text(const PlanAnswer& answer) {
     return text;
   }
   const ParallelPlan& choice = *answer.choice;
-  return text +
-         fmt::format(
-             "Choice: {} on {}, {} a step, {} on each.\n\n{}", choice.name(),
-             counted(choice.data * choice.division.tensor * choice.division.pipeline, "rank"),
-             in_seconds(choice.time.total_s()), in_bytes(choice.memory_bytes), plan_yaml(choice));
+  return text + fmt::format("Choice: {} on {}, {} a step, {} on each.\n{}\n{}", choice.name(),
+                            counted(choice.data * choice.division.tensor * choice.division.pipeline,
+                                    "rank"),
+                            in_seconds(choice.time.total_s()), in_bytes(choice.memory_bytes),
+                            noise_note(answer.plans), plan_yaml(choice));
 }
 
 std::string plan_json(const PlanAnswer& answer) {

@@ -48,8 +48,7 @@ std::string refusal(const Config& config, const TaskCost& task) {
     check_parallelism(config, Given({}, ""));
     task.check_division(config);
   } catch (const UserError& error) {
-    const std::string_view text = error.what();
-    return std::string(text.substr(text.starts_with(": ") ? 2 : 0));
+    return error.what();
   }
   return "";
 }

@@ -15,6 +15,7 @@
 #include "trainer/app/exit_report.h"
 #include "trainer/app/out_of_memory.h"
 #include "trainer/app/strategy_choice.h"
+#include "trainer/config/cpu_amp.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
@@ -33,6 +34,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/log/log.h"
+#include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/start_time.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
@@ -162,6 +164,18 @@ void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, 
                         choice.why));
 }
 
+/// From here on the run has a precision on CPUs, which its snapshots hold.
+void resolve_amp(TrainerConfig& config, const DevicePlan& plan,
+                 const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
+  if (plan.device.is_cuda() || !config.use_amp) return;
+  const auto can = group.gather_doubles(cpu_computes_in(config.amp_dtype, cpu_flags()) ? 1.0 : 0.0);
+  const bool all_can = *std::min_element(can.begin(), can.end()) == 1.0;
+  std::optional<Config> before;
+  if (meta) before = config_from_json(meta->config_json);
+  const std::string warning = settle_amp(config, all_can, before ? &before->trainer : nullptr);
+  if (!warning.empty() && group.is_main()) log.warning(warning);
+}
+
 /// Whether every rank saves its part of the state, which all ranks have to write to one folder.
 bool saves_shards(const Config& config, bool divided, const SnapshotFolder& folder,
                   ProcessGroup& group, Log& log) {
@@ -265,6 +279,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
                         "set trainer_config.snapshot_path to a new file to start from scratch");
   }
   hold_to_share(config.distributed, plan);
+  resolve_amp(config.trainer, plan, resume.meta, group, log);
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);

@@ -21,13 +21,15 @@ const Options kTrainOptions = {
     {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "cfg=job",
      "info=defaults", "help_config", "m,multirun", "resolve", "format=yaml", "p,package=A.B",
      "throw_on_missing", "h,help", "version"}};
-const Options kEstimateOptions = {"trainer estimate --help",
-                                  {"c,config=FILE", "config_name=NAME", "config_path=DIR",
-                                   "config_dir=DIR", "world_size=N", "json", "h,help"}};
+const Options kEstimateOptions = {
+    "trainer estimate --help",
+    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "world_size=N",
+     "vocab_size=N", "json", "h,help"}};
 const Options kPlanOptions = {
     "trainer plan --help",
     {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "gpus=N", "nodes=M",
-     "memory=G", "link=G", "doctor=FILE", "tflops=T", "efficiency=S", "json", "h,help"}};
+     "memory=G", "link=G", "doctor=FILE", "tflops=T", "efficiency=S", "vocab_size=N", "json",
+     "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
 const Options kDoctorOptions = {
     "trainer doctor --help",
@@ -216,6 +218,15 @@ void take_show_options(const Parsed& parsed, TrainerArgs& args) {
   if (parsed.has("cfg")) args.show = show_options(parsed);
 }
 
+void take_vocab_size(const Parsed& parsed, TrainerArgs& args) {
+  constexpr int64_t kMost = 100'000'000;
+  if (!parsed.has("vocab_size")) return;
+  args.vocab_size = parsed.whole_number("vocab_size", 1);
+  if (*args.vocab_size > kMost)
+    throw UserError(
+        fmt::format("--vocab_size: {} is more than {}; give fewer", *args.vocab_size, kMost));
+}
+
 TrainerArgs parse_estimate(const Words& words) {
   const Parsed parsed(words, kEstimateOptions);
   if (parsed.has("help")) return help_args(help_estimate());
@@ -226,6 +237,7 @@ TrainerArgs parse_estimate(const Words& words) {
   args.overrides = parsed.rest();
   args.estimate.json = parsed.has("json");
   if (parsed.has("world_size")) args.estimate.world_size = parsed.whole_number("world_size", 1);
+  take_vocab_size(parsed, args);
   return args;
 }
 
@@ -262,6 +274,7 @@ TrainerArgs parse_plan(const Words& words) {
   args.config = config_source(parsed);
   args.overrides = parsed.rest();
   args.plan = plan_options(parsed);
+  take_vocab_size(parsed, args);
   return args;
 }
 

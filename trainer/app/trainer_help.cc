@@ -133,16 +133,16 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer eval --snapshot snapshot.pt
 
 Options:
-      --snapshot FILE         Snapshot, or folder, of a run (required)
+      --snapshot FILE         Snapshot, or folder, of a run; with --data or --suite also the folder
+                              of a transformers model (required)
       --data FILE             Data to evaluate on, of the kind that the run was trained on: text
                               or token files, a table of texts, images (default: the evaluation
                               data of the run that wrote the snapshot)
       --suite FILE            Multiple-choice questions to a language model, rows of HellaSwag or
-                              ARC in a .jsonl file: acc and acc_norm as lm-eval computes them;
-                              --snapshot may be the folder of a transformers model
+                              ARC in a .jsonl file: acc and acc_norm as lm-eval computes them
       --base FOLDER           The model below the snapshot's adapters, if it has moved since
       --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run,
-                              16 with --suite)
+                              8 of a folder, 16 with --suite)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object
   -h, --help                  Show this help
@@ -219,7 +219,7 @@ Exit codes: 0 done, 1 the snapshot cannot be used or a file cannot be written, 2
 std::string help_estimate() {
   return R"(Estimate what a training run needs before it starts: parameters, memory, tokens, FLOPs.
 
-Usage: trainer estimate --config FILE [KEY=VALUE ...] [--world_size N] [--json]
+Usage: trainer estimate --config FILE [KEY=VALUE ...] [OPTIONS]
 
 Examples:
   trainer estimate --config configs/gpt2_train_cfg.yaml
@@ -228,6 +228,8 @@ Examples:
 Options:
   -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
       --world_size N    Number of ranks of the run (default: 1)
+      --vocab_size N    A language model's vocabulary, instead of reading the data. Without data the
+                        default is the one that model_type was published with
       --json            Print one JSON object
   -h, --help            Show this help
 
@@ -262,6 +264,8 @@ Speed (figures that are not given are an H100's, or one core's on CPUs; the outp
       --efficiency S  Share of the peak that computation attains, without communication
 
 Other:
+      --vocab_size N  A language model's vocabulary, instead of reading the data. Without data the
+                      default is the one that model_type was published with
       --json          Print one JSON object
   -h, --help          Show this help
 

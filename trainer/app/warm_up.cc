@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "trainer/app/load_run.h"
+#include "trainer/config/cpu_amp.h"
 #include "trainer/health/run_monitor.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_plan.h"
 #include "trainer/run/trainer.h"
+#include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/kept_memory.h"
 #include "trainer/task/task.h"
 
@@ -67,8 +69,10 @@ std::size_t train_one_step(const Config& run) {
 
 void warm_up(const TrainerArgs& args) noexcept {
   try {
-    const Config config = load_run(args.config, args.overrides).config;
-    if (computes_on_cpu(config)) keep_memory(std::min(kMostKept, train_one_step(config)));
+    Config config = load_run(args.config, args.overrides).config;
+    if (!computes_on_cpu(config)) return;
+    settle_amp(config.trainer, cpu_computes_in(config.trainer.amp_dtype, cpu_flags()));
+    keep_memory(std::min(kMostKept, train_one_step(config)));
   } catch (...) {  // the worker meets it again, and says it
   }
 }

@@ -17,7 +17,7 @@ enum class AmpDtype { kFloat16, kBFloat16 };
 inline Names names_of(AmpDtype) { return {"float16", "bfloat16", "fp16=float16", "bf16=bfloat16"}; }
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };
-inline Names names_of(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
+inline Names names_of(DeviceChoice) { return {"auto", "cpu", "cuda", "gpu=cuda"}; }
 
 enum class IfBusy { kSkip, kWait };
 inline Names names_of(IfBusy) { return {"skip", "wait"}; }
@@ -66,9 +66,10 @@ struct TrainerConfig {
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
-  bool fused_gpu_kernels = true;  ///< false: torch's operations.
-  bool tf32 = false;              ///< In float32 matrix products of a GPU.
-  bool deterministic = false;     ///< The same bits from the same run on a GPU, too.
+  AutoSwitch amp_on_cpu = AutoSwitch::kAuto;  ///< See settle_amp().
+  bool fused_gpu_kernels = true;              ///< false: torch's operations.
+  bool tf32 = false;                          ///< In float32 matrix products of a GPU.
+  bool deterministic = false;                 ///< The same bits from the same run on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.

@@ -12,11 +12,11 @@
 
 namespace ddp::train {
 
-void beat_at_start(bool promises) {
+void beat_at_start(double promise) {
   const char* path = std::getenv(launch::kHeartbeatFile);
   HeartbeatFile(path != nullptr ? path : "")
       .beat(fmt::format("step=0 phase=start collective=none {}{}",
-                        promises ? fmt::format("timeout={:.1f} ", kPromiseOfStart) : "",
+                        promise > 0.0 ? fmt::format("timeout={:.1f} ", promise) : "",
                         launch::kEveryRankWord));
 }
 

@@ -7,12 +7,15 @@
 
 namespace ddp::train {
 
-/// Seconds for each part of a start: libraries, connections, snapshot, data, model, first step.
-inline constexpr double kPromiseOfStart = 300.0;
+/// Seconds until the group is formed: for the program, and again for the connections. With
+/// `gpu`, which has gigabytes of libraries to load, longer.
+constexpr double promise_of_start(bool gpu) { return gpu ? 300.0 : 60.0; }
+/// Seconds for each later part of a start, which may be large: snapshot, data, model, first step.
+inline constexpr double kPromiseOfLoading = 300.0;
 
 /// Writes the first heartbeat of a process, before anything that may hang: libraries are loaded,
-/// data and other ranks come later. `promises`: another one follows within kPromiseOfStart.
-void beat_at_start(bool promises);
+/// data and other ranks come later. `promise`: seconds until the next one, 0: none is promised.
+void beat_at_start(double promise);
 
 /// Costs one system call each; does nothing when the launcher named no file.
 class HeartbeatFile {

@@ -30,7 +30,7 @@ double seconds_since(RunMonitor::Clock::time_point start) {
 }  // namespace
 
 double automatic_promise(const StepTimes& times, bool on_gpu) {
-  if (times.count() == 0) return kPromiseOfStart;
+  if (times.count() == 0) return kPromiseOfLoading;
   if (times.count() < kFewSteps)
     return std::max(kPromiseOfFewSteps, kStepsOfPatience * times.longest());
   return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
@@ -45,19 +45,19 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
               std::atoi(environment(launch::kRestartCount).c_str())),
       file_(environment(launch::kHeartbeatFile)),
       start_(std::move(start)) {
-  beat(Phase::kStart, "", kPromiseOfStart);
+  beat(Phase::kStart, "", promise_of_start(on_gpu_));
 }
 
 void RunMonitor::joining() {
-  const double limit =
-      hang_timeout_.automatic ? kPromiseOfStart : std::max(kShortestStart, hang_timeout_.value);
+  const double limit = hang_timeout_.automatic ? promise_of_start(on_gpu_)
+                                               : std::max(kShortestStart, hang_timeout_.value);
   enter_for(Phase::kStart, limit);
   beat(Phase::kStart, alone_ ? "" : "group", limit);
 }
 
 void RunMonitor::started(std::string part) {
   start_.end_of(std::move(part));
-  beat(Phase::kStart, "", kPromiseOfStart);
+  beat(Phase::kStart, "", kPromiseOfLoading);
 }
 
 RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
@@ -65,7 +65,7 @@ RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
       before_(std::exchange(monitor.least_promise_, std::max(monitor.least_promise_, seconds))) {}
 
 void RunMonitor::starting(bool unlimited) {
-  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfStart);
+  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfLoading);
 }
 
 double RunMonitor::promise() const {

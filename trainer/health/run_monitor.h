@@ -19,7 +19,7 @@ namespace ddp::train {
 
 /// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
 /// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
-/// made kPromiseOfStart, before the fifth max(20 s, 5 of the longest).
+/// made kPromiseOfLoading, before the fifth max(20 s, 5 of the longest).
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
 /// What a rank does in a step without waiting for others, seconds. On a GPU the host's time: it
@@ -43,10 +43,10 @@ class RunMonitor {
   RunMonitor(const RunMonitor&) = delete;
   RunMonitor& operator=(const RunMonitor&) = delete;
 
-  /// Before the ranks meet for the first time. kPromiseOfStart, or where the user has set a limit
-  /// that one, but 30 s at least.
+  /// Before the ranks meet for the first time. promise_of_start(), or where the user has set a
+  /// limit that one, but 30 s at least.
   void joining();
-  /// Before the group's first step: snapshot, data. kPromiseOfStart, or without a limit where
+  /// Before the group's first step: snapshot, data. kPromiseOfLoading, or without a limit where
   /// `unlimited`: how long that takes is decided elsewhere.
   void starting(bool unlimited);
   /// A part of the start is over, and the next one has a promise of its own.

@@ -56,6 +56,8 @@ class CausalArchitecture {
   virtual double recomputed_share(const Config& /*config*/) const { return 0.0; }
   virtual std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                                const ComputePlace& place) const = 0;
+  /// Size of the vocabulary that the model of this name was published with; 0: unknown.
+  virtual int64_t published_vocabulary(const Config& /*config*/) const { return 0; }
   virtual std::vector<MemorySaver> memory_savers() const { return {}; }
 
   /// The linear layers that `lora.targets` chooses by default, as in peft; empty: the network has

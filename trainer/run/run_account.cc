@@ -13,6 +13,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/files/atomic_file.h"
+#include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/files/xxh3.h"
 #include "trainer/runtime/process/start_time.h"
 
@@ -90,14 +91,15 @@ std::string seconds_or_none(const std::optional<double>& seconds) {
 
 }  // namespace
 
-RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
+RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step,
+                       const std::string& summary)
     : began_(job_start()) {
   totals_.job_began = began_;
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
   if (!file.empty()) fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd_ < 0) return;
-  read_earlier_attempts(resumed_step);
+  if (fd_ >= 0) read_earlier_attempts(resumed_step);
+  if (totals_.first_step > 0) read_earlier_jobs(summary);
   write_totals();  // an attempt that ends before its first step counts, too
 }
 
@@ -150,6 +152,26 @@ void RunAccount::add_restart(int64_t resumed_step) {
   totals_.last_step = resumed_step;
   totals_.restarts.push_back(restart);
   if (totals_.restarts.size() > kMostRestarts) totals_.restarts.erase(totals_.restarts.begin());
+}
+
+// Attempts of this job that ended with their state saved have written the file as well.
+void RunAccount::read_earlier_jobs(const std::string& summary) {
+  try {
+    const auto before = OrderedJson::parse(read_small_file(summary).value_or("{}"));
+    const auto earlier = before.value("earlier_jobs", OrderedJson::object());
+    EarlierJobs all = {earlier.value("jobs", int64_t{0}), earlier.value("seconds", 0.0),
+                       earlier.value("useful_seconds", 0.0),
+                       earlier.value("restarts", int64_t{0})};
+    if (before.at("job_began").get<double>() != totals_.job_began) {
+      const double wall = before.at("wall_seconds").get<double>();
+      ++all.jobs;
+      all.seconds += wall;
+      all.useful_seconds += wall * seconds_at(before, "goodput").value_or(0.0);
+      all.restarts += static_cast<int64_t>(before.at("restarts").size());
+    }
+    earlier_ = all;
+  } catch (const std::exception&) {  // no such account, or none of this version
+  }
 }
 
 void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
@@ -212,6 +234,13 @@ std::vector<std::string> RunAccount::text() const {
   std::vector<std::string> lines;
   const SaveCounts saves = all_saves();
   const auto share = goodput();
+  if (earlier_.jobs > 0) {
+    const double wall = unix_seconds() - totals_.job_began;
+    const auto restarts = static_cast<int64_t>(totals_.restarts.size()) + earlier_.restarts;
+    lines.push_back(fmt::format("The whole run: {:.1f} s in {}, {}; this job:",
+                                earlier_.seconds + wall, counted(earlier_.jobs + 1, "job"),
+                                counted(restarts, "restart")));
+  }
   lines.push_back(fmt::format(
       "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
@@ -242,6 +271,12 @@ void RunAccount::write_json(const std::string& path, const RunEnding& ending) co
                          {"useful_steps", totals_.last_step - totals_.first_step},
                          {"median_step_seconds", median_step()},
                          {"wall_seconds", unix_seconds() - totals_.job_began}};
+  if (earlier_.jobs > 0) {
+    summary["earlier_jobs"] = {{"jobs", earlier_.jobs},
+                               {"seconds", earlier_.seconds},
+                               {"useful_seconds", earlier_.useful_seconds},
+                               {"restarts", earlier_.restarts}};
+  }
   summary.update(json);
   for (const auto& [part, seconds] : ending.start_parts) summary["start_seconds"][part] = seconds;
   for (const double peak : ending.peak_memory.host)

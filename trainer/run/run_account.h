@@ -37,12 +37,22 @@ struct RunEnding {
   PeakMemory peak_memory{};
 };
 
+/// The jobs that trained the run before this one continued it: those whose end write_json() wrote.
+struct EarlierJobs {
+  int64_t jobs = 0;
+  double seconds = 0.0;
+  double useful_seconds = 0.0;  ///< Goodput x seconds.
+  int64_t restarts = 0;         ///< By ddp-run.
+};
+
 /// Kept by global rank 0. Survives a restart by ddp-run in the folder that DDP_SHM_DIR names;
 /// without one it is the account of this process.
 class RunAccount {
  public:
-  /// Reads what earlier attempts of the job have left, and DDP_LAST_FAILURE.
-  RunAccount(const std::string& snapshot_path, int64_t resumed_step);
+  /// Reads what earlier attempts of the job have left, DDP_LAST_FAILURE, and of a run that is
+  /// continued `summary`, the file that write_json() wrote for the job before.
+  RunAccount(const std::string& snapshot_path, int64_t resumed_step,
+             const std::string& summary = "");
   ~RunAccount();
   RunAccount(const RunAccount&) = delete;
   RunAccount& operator=(const RunAccount&) = delete;
@@ -74,12 +84,14 @@ class RunAccount {
   };
   void read_earlier_attempts(int64_t resumed_step);
   void add_restart(int64_t resumed_step);
+  void read_earlier_jobs(const std::string& summary);
   void write_totals();
   double median_step() const;
   std::string totals_json() const;
   SaveCounts all_saves() const;
 
   Totals totals_;
+  EarlierJobs earlier_;
   SaveCounts own_saves_;
   StepTimes times_;
   double began_ = 0.0;  // this attempt of this job, Unix seconds

@@ -60,7 +60,7 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
                                          shard, [this] { records_->flush(); });
   }
   if (!group.is_main()) return;
-  account_ = std::make_unique<RunAccount>(folder.path(), trainer.step());
+  account_ = std::make_unique<RunAccount>(folder.path(), trainer.step(), summary_file());
   // Training that goes on from a copy in memory has not saved that step.
   if (resumed_from == folder.path()) saved_step_ = trainer.step();
 }

@@ -127,6 +127,7 @@ class TrainingRun {
   template <typename Work>
   void profiling(const Work& work);
   RunFacts facts() const;
+  std::string summary_file() const { return config_.hydra.run_dir + "/run_summary.json"; }
   double epochs_done() const;
   std::string samples_of(const DataCursor& at) const;
 
@@ -157,7 +158,8 @@ class TrainingRun {
   RollbackLimit rollback_limit_;
   int64_t overflows_ = 0;      // in a row
   int64_t all_overflows_ = 0;  // of this process
-  double last_loss_ = 0.0;
+  double last_loss_ = 0.0;     // the last logged one
+  int64_t last_loss_step_ = 0;
   double before_backward_ = 0.0;  // seconds since the last log line, this rank's
   int64_t steps_since_log_ = 0;
   Throughput throughput_;

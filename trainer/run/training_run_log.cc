@@ -70,6 +70,7 @@ void TrainingRun::say_where_time_goes() {
 void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   monitor_.enter(Phase::kAllReduce, "all_reduce");
   last_loss_ = trainer_.global_mean_loss(output);
+  last_loss_step_ = trainer_.step();
   const auto seconds =
       group_.gather_doubles(before_backward_ / static_cast<double>(steps_since_log_));
   before_backward_ = 0.0;
@@ -269,10 +270,13 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
         "(trainer_config.early_stopping_patience, early_stopping_min_delta)",
         c.metric_for_best_model, *c.early_stopping_patience, c.early_stopping_min_delta));
   }
-  if (trainer_.step() > first_step_)
-    log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
-                                                 last_loss_, trainer_.last_eval()->loss)
-                                   : fmt::format("Last train loss {:.6f}", last_loss_));
+  if (trainer_.step() > first_step_) {
+    const auto& eval = trainer_.last_eval();
+    log_.info(fmt::format(
+        "{}Last train loss {:.6f}{}",
+        last_loss_step_ == trainer_.step() ? "" : fmt::format("Step {}: ", last_loss_step_),
+        last_loss_, eval ? fmt::format(", eval loss {:.6f}", eval->loss) : ""));
+  }
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   if (const int64_t steps = trainer_.step() - first_step_; 2 * all_overflows_ > steps) {
@@ -288,7 +292,7 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
   if (!gpu::load_failure().empty())
     log_.warning("This run was slower than it could be: trainer's GPU kernels were not loaded (" +
                  gpu::load_failure() + ")");
-  const std::string summary = config_.hydra.run_dir + "/run_summary.json";
+  const std::string summary = summary_file();
   account_->count_saves(keeper_->counts());
   say_where_time_goes();
   try {

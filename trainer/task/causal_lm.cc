@@ -177,14 +177,6 @@ void CausalLm::divide(Mesh& mesh) {
   tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
 }
 
-WeightsLayout CausalLm::layout() const {
-  return architecture_.layout(config_, data_->tokenizer().size());
-}
-
-void CausalLm::check_division(const Config& config) const {
-  train::check_division(config, architecture_, data_->tokenizer().size());
-}
-
 std::vector<int64_t> CausalLm::activation_shape(const Batch& batch) const {
   const auto& tokens_BT = batch[kInputs];
   return {tokens_BT.size(0), model_->rows_handed_on(tokens_BT.size(1)), model_->width()};
@@ -334,28 +326,6 @@ std::vector<std::string> CausalLm::metric_names() const {
     for (const std::string& name : names) all.push_back(name_in_set(set.name, name));
   }
   return all;
-}
-
-std::vector<ParameterPart> CausalLm::parameter_parts() const {
-  auto parts = architecture_.parameter_parts(config_, data_->tokenizer().size());
-  if (config_.lora.enabled()) {
-    const auto layout = architecture_.layout(config_, data_->tokenizer().size());
-    parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout))});
-  }
-  return parts;
-}
-
-double CausalLm::flops_per_unit() const {
-  const int64_t vocab_size = data_->tokenizer().size();
-  return config_.lora.enabled() ? flops_per_token_with_adapters(config_, architecture_, vocab_size)
-                                : architecture_.flops_per_token(config_, vocab_size);
-}
-
-std::string_view CausalLm::flops_formula() const { return architecture_.flops_formula(); }
-
-std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
-                                               const ComputePlace& place) const {
-  return architecture_.memory_items(config, data_->tokenizer().size(), place);
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {

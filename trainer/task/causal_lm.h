@@ -12,6 +12,7 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/model_part.h"
+#include "trainer/task/causal_cost.h"
 #include "trainer/task/causal_data.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
@@ -32,8 +33,8 @@ class CausalLm : public Task, private StageModel {
   const SampleSource* test() const override;
 
   void divide(Mesh& mesh) override;
-  WeightsLayout layout() const override;
-  void check_division(const Config& config) const override;
+  WeightsLayout layout() const override { return cost().layout(); }
+  void check_division(const Config& config) const override { cost().check_division(config); }
   std::vector<std::string> partial_gradients() const override {
     return model_->partial_gradients();
   }
@@ -61,13 +62,15 @@ class CausalLm : public Task, private StageModel {
   /// trainer_config.sample_prompt and its continuation.
   std::optional<std::string> sample(uint64_t seed, const std::function<bool()>& go_on) override;
 
-  int64_t units_per_sample() const override { return config_.data.block_size; }
-  std::string_view unit() const override { return "tokens"; }
-  std::vector<ParameterPart> parameter_parts() const override;
-  double flops_per_unit() const override;
-  std::string_view flops_formula() const override;
+  int64_t units_per_sample() const override { return cost().units_per_sample(); }
+  std::string_view unit() const override { return cost().unit(); }
+  std::vector<ParameterPart> parameter_parts() const override { return cost().parameter_parts(); }
+  double flops_per_unit() const override { return cost().flops_per_unit(); }
+  std::string_view flops_formula() const override { return cost().flops_formula(); }
   std::vector<MemoryItem> memory_items(const Config& config,
-                                       const ComputePlace& place) const override;
+                                       const ComputePlace& place) const override {
+    return cost().memory_items(config, place);
+  }
 
   std::map<std::string, std::string> metadata() const override;
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -85,6 +88,7 @@ class CausalLm : public Task, private StageModel {
   torch::Tensor shared_table() const override { return model_->shared_table(); }
   void set_links(StageLinks* links) override { model_->set_links(links); }
 
+  CausalCost cost() const { return {config_, data_->tokenizer().size()}; }
   void cut_model(std::optional<uint64_t> seed);
   static torch::Tensor countable_targets(const Batch& batch);
   std::vector<NamedTensor> weights() const;

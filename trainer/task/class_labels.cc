@@ -47,6 +47,16 @@ Labels sorted_labels(const Labels& names) {
   return labels;
 }
 
+std::unordered_map<std::string, int64_t> numbers_of(const Labels& labels) {
+  std::unordered_map<std::string, int64_t> numbers;
+  const bool by_key = std::none_of(labels.begin(), labels.end(), is_whole_number);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    numbers.emplace(labels[i], static_cast<int64_t>(i));
+    if (by_key) numbers.emplace(std::to_string(i), static_cast<int64_t>(i));
+  }
+  return numbers;
+}
+
 std::string describe_labels(const Labels& labels) {
   constexpr std::size_t kMostShown = 20;
   const Labels shown_ones(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(std::min(

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "trainer/task/predictor.h"
@@ -22,6 +23,9 @@ Labels labels_of(const std::map<std::string, std::string>& metadata);
 
 /// Each of `names` once: by value where all are whole numbers, else by their bytes.
 Labels sorted_labels(const Labels& names);
+
+/// The class of each name; where no name is a number, also by its key, as in id2label: "0", "1".
+std::unordered_map<std::string, int64_t> numbers_of(const Labels& labels);
 
 /// "Labels: 2: ham, spam"; of many the first ones.
 std::string describe_labels(const Labels& labels);

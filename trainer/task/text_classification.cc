@@ -7,7 +7,6 @@
 #include <charconv>
 #include <map>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "trainer/data/text/stratified_split.h"
@@ -81,6 +80,14 @@ bool are_generic(const Labels& labels) {
   return true;
 }
 
+/// Whether `labels` are the keys of names: 0, 1 of NEGATIVE, POSITIVE.
+bool are_keys_of(const Labels& names, const Labels& labels) {
+  const auto numbers = numbers_of(names);
+  return names.size() == labels.size() && !are_generic(names) &&
+         std::all_of(labels.begin(), labels.end(),
+                     [&](const std::string& label) { return numbers.contains(label); });
+}
+
 torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& targets_B,
                           const torch::Tensor& weights_K) {
   const auto loss_B =
@@ -136,9 +143,7 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
 
 std::vector<int64_t> TextClassification::label_numbers(const char* key, const std::string& path,
                                                        const std::vector<TableRow>& rows) const {
-  std::unordered_map<std::string_view, int64_t> numbers;
-  for (std::size_t i = 0; i < labels_.size(); ++i)
-    numbers.emplace(labels_[i], static_cast<int64_t>(i));
+  const auto numbers = numbers_of(labels_);
   std::vector<int64_t> labels;
   for (const TableRow& row : rows) {
     const auto found = numbers.find(row.label);
@@ -173,7 +178,7 @@ void TextClassification::take_labels(const std::vector<TableRow>& rows) {
   // Weights with the same classes determine the order.
   if (config_.bert.init_from.empty()) return;
   const Labels theirs = read_pretrained_bert(config_.bert.init_from).labels;
-  if (sorted_labels(theirs) == labels_) labels_ = theirs;
+  if (sorted_labels(theirs) == labels_ || are_keys_of(theirs, labels_)) labels_ = theirs;
 }
 
 void TextClassification::open_training() {

@@ -261,6 +261,25 @@ TEST_CASE("who wrote its error file first has failed first, whoever is gone firs
   CHECK(result.stopped == 1);
 }
 
+TEST_CASE("an exit code in an error file that no process can have is taken for 1") {
+  for (const auto& [written, code] : {std::pair{7, 7}, {255, 255}, {256, 1}, {0, 1}}) {
+    INFO(written);
+    PhaseScene scene;
+    scene.os.script.emplace_back([number = written](FakeRunner& os) {
+      namespace fs = std::filesystem;
+      const std::string file = os.rounds[0][0].environment.at("TORCHELASTIC_ERROR_FILE");
+      std::ofstream(file) << R"({"message":{"message":"m","errorCode":)" << number << "}}";
+      fs::last_write_time(file, fs::file_time_type::clock::now() - seconds(3));
+      return std::vector{FakeRunner::exited(os.pid(1), {3, 0})};
+    });
+    scene.os.exits(0, {0, SIGTERM});  // stopped, as the other one has failed
+    const RunResult result = scene.run(2);
+    REQUIRE(!result.failures.empty());
+    CHECK(result.failures[0].rank == 0);
+    CHECK(exit_code(result) == code);
+  }
+}
+
 TEST_CASE("a job that is suspended does not restart before it is woken") {
   PhaseScene scene;
   scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});

@@ -99,6 +99,16 @@ TEST_CASE("the table adds up a rank's memory by kind, the CPU's only where it li
   CHECK_THAT(plan_text(on_gpus), Contains(" 50.00kB "));
 }
 
+TEST_CASE("the choice says so where the plans that fit are too near to each other to tell") {
+  PlanAnswer near = answer(true);
+  CHECK_THAT(plan_text(near), !Contains("cannot tell"));  // of two only one fits
+  near.plans[0].fits = true;
+  CHECK_THAT(plan_text(near), Contains("on each.\nThe 2 plans that fit take equally long within 5 "
+                                       "%, which such an estimate cannot tell apart.\n\n"));
+  near.plans[0].time.compute_s *= 0.85;
+  CHECK_THAT(plan_text(near), !Contains("cannot tell"));
+}
+
 TEST_CASE("where nothing fits, the text ends with what would") {
   const std::string text = plan_text(answer(false));
   CHECK_THAT(text, Catch::EndsWith("\nNothing fits.\nBuy more.\n"));

@@ -39,7 +39,8 @@ TEST_CASE("tokens that do not fit are refused in one line") {
     return in_process(alone(place, {"data_config.path=bpe", further}));
   };
   check_refused(on_bpe("data_config.tokenizer=byte"), {"its vocabulary has 300 tokens"});
-  check_refused(on_bpe("data_config.tokenizer=none"), {"data_config.tokenizer: none: No such"});
+  check_refused(on_bpe("data_config.tokenizer=none"),
+                {"data_config.tokenizer=none: none: No such"});
   check_refused(on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"),
                 {"is incomplete or malformed JSON"});
   check_refused(on_bpe("data_config.eval_path=bytes"), {"was written with another tokenizer"});
@@ -106,13 +107,12 @@ TEST_CASE("sources, sets and masks that cannot be used are refused in one line")
     return with({"~data_config.path", "data_config.sources=" + list, "data_config.tokenizer=byte"});
   };
   CHECK_THAT(sources("[{path: web.txt, weight: 0}, {path: code.txt, weight: 0}]"),
-             Contains("data_config.sources: the weights sum to 0; give"));
+             Contains("}]: the weights sum to 0; give"));
   CHECK_THAT(sources("[{path: web.txt, weight: -1}]"), Contains("entry 0: weight: -1"));
   CHECK_THAT(sources("[{path: web.txt, wait: 1}]"),
              Contains("'wait' is not a key of a source; known: path, weight"));
   CHECK_THAT(sources("[{weight: 1}]"), Contains("entry 0: has no path"));
-  CHECK_THAT(sources("[{path: gone.txt}]"),
-             Contains("data_config.sources: gone.txt: No such file"));
+  CHECK_THAT(sources("[{path: gone.txt}]"), Contains("}]: gone.txt: No such file"));
   CHECK_THAT(with({"data_config.sources=[{path: web.txt}]"}),
              Contains("conflicts with data_config.path"));
   CHECK_THAT(with({"~data_config.path", "data_config.sources=[{path: web.txt}, {path: code.txt}]"}),
@@ -136,14 +136,14 @@ TEST_CASE("conversations that cannot be used are refused in one line") {
   };
   CHECK_THAT(of_sources("{path: chats/train.jsonl, weight: 0}"), Contains("the weights sum to 0"));
   CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: none.jsonl}"),
-             Contains("data_config.sources: ") && Contains("none.jsonl: No such file"));
+             Contains("}]: none.jsonl: No such file"));
   place.write("unanswered.jsonl", R"({"messages": [{"role": "user", "content": "x"}]})");
   CHECK_THAT(of_sources("{path: chats/train.jsonl}, {path: unanswered.jsonl}"),
              Contains("data_config.sources: ") &&
                  Contains("unanswered.jsonl: none of 1 conversations has a target"));
   fs::remove(place / "unanswered.jsonl");
   CHECK_THAT(refused({"data_config.format=text", "data_config.loss_on=all"}),
-             Contains("data_config.loss_on: is for data_config.format=chat"));
+             Contains("data_config.loss_on=all: is for data_config.format=chat"));
   CHECK_THAT(refused({"data_config.mask_documents=true"}), Contains("data_config.mask_documents"));
   CHECK_THAT(refused({"trainer_config.batch_size=500"}),
              Contains("200 training conversations make ") && Contains("fewer than"));

@@ -70,8 +70,9 @@ TEST_CASE("a Llama's snapshot that does not fit is refused in one line") {
                       "data_config.tokenizer=byte", "trainer_config.snapshot_path=other.pt"}),
              Contains("the tokenizer has 257 tokens, the table there ") &&
                  Contains("as data_config.tokenizer, or drop the tokens that were added to it"));
-  CHECK_THAT(refusal_of(trainer(place, {"eval", "--snapshot", "folder"})),
-             Contains("--snapshot: folder: is a folder, which --suite FILE evaluates"));
+  CHECK_THAT(
+      refusal_of(trainer(place, {"eval", "--snapshot", "folder"})),
+      Contains("--snapshot: folder: is the folder of a model, which has no evaluation data; name"));
 }
 
 TEST_CASE("adapters whose model is missing or another one are refused in one line") {
@@ -101,9 +102,11 @@ TEST_CASE("adapters whose model is missing or another one are refused in one lin
 
 TEST_CASE("what adapters cannot be is refused in one line") {
   const AdapterPlace place("llama");
-  CHECK_THAT(refusal_of(alone(place, {"lora.targets=[c_attn]"})),
-             Contains("lora.targets: 'c_attn' matches no linear layer; those of this model end in "
-                      "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
+  CHECK_THAT(
+      refusal_of(alone(place, {"lora.targets=[c_attn]"})),
+      Contains(
+          "lora.targets=[c_attn]: 'c_attn' matches no linear layer; those of this model end in "
+          "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
   CHECK_THAT(refusal_of(alone(place, {"lora.rank=0"})),
              Contains("has no effect without lora.rank"));
   CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=null", "llama_config.n_layer=2",

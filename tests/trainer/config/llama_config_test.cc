@@ -97,7 +97,9 @@ TEST_CASE("presets of llama_config have the published numbers of parameters") {
     INFO(name);
     const LlamaConfig llama = llama_with({std::string("llama_config.model_type=") + name});
     CHECK(total_of(llama_parts(llama, vocab_size)) == parameters);
+    CHECK(published_vocabulary(name) == vocab_size);
   }
+  CHECK(published_vocabulary("llama-mini") == 0);
 }
 
 TEST_CASE("a preset of llama_config gives what is not given, sizes give what follows from them") {
@@ -130,7 +132,7 @@ TEST_CASE("values of llama_config that do not fit each other are refused in one 
       {sizes_and({"llama_config.rope_scaling.rope_type=llama3",
                   "llama_config.rope_scaling.high_freq_factor=1"}),
        "1 is not above low_freq_factor=1"},
-      {sizes_and({"gpt_config.n_layer=2"}), "gpt_config.n_layer: does not apply to model=llama"},
+      {sizes_and({"gpt_config.n_layer=2"}), "gpt_config.n_layer=2: does not apply to model=llama"},
       {sizes_and({"model=lama"}),
        "does not apply to model=lama, which is none of gpt, llama; remove it, or set model=llama"}};
   for (const auto& [overrides, part] : cases) {

@@ -95,7 +95,7 @@ TEST_CASE("null switches off what can be off") {
   CHECK_FALSE(config.trainer.max_steps.has_value());
   CHECK(config.gpt.model_type == "gpt2");
   CHECK(loading.error_with({"trainer_config.batch_size=null"}) ==
-        "command line: trainer_config.batch_size=null: trainer_config.batch_size: cannot be null; "
+        "command line: trainer_config.batch_size=null: cannot be null; "
         "give a value or omit the key");
 }
 
@@ -107,8 +107,9 @@ TEST_CASE("choices are taken under all their names") {
   CHECK(loading.with({"gpt_config.activation=gelu_tanh"}).gpt.activation == Activation::kGeluTanh);
   CHECK(loading.with({"distributed_config.backend=gloo"}).distributed.backend == Backend::kGloo);
   CHECK(loading.with({"trainer_config.device=cpu"}).trainer.device == DeviceChoice::kCpu);
+  CHECK(loading.with({"trainer_config.device=gpu"}).trainer.device == DeviceChoice::kCuda);
   CHECK(loading.error_with({"distributed_config.backend=glo"}) ==
-        "command line: distributed_config.backend=glo: distributed_config.backend: 'glo' is not "
+        "command line: distributed_config.backend=glo: 'glo' is not "
         "one of auto | gloo | nccl; did you mean 'gloo'?");
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
   Config config;
   RunMonitor automatic(config, 0, 2, false);
-  CHECK(promise_in(file) == "300.0");
+  CHECK(promise_in(file) == "60.0");
   for (int step = 1; step <= 5; ++step) {
     automatic.begin_step(step);
     automatic.enter(Phase::kForward);
@@ -135,10 +135,10 @@ TEST_CASE("a start is promised more time than a step, and every rank promises it
   const test::TempDir dir;
   const std::string file = dir.file("beat");
   ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
-  beat_at_start(true);
-  CHECK(test::read_file(file).starts_with("step=0 phase=start collective=none timeout=300.0 "));
+  beat_at_start(promise_of_start(/*gpu=*/false));
+  CHECK(test::read_file(file).starts_with("step=0 phase=start collective=none timeout=60.0 "));
   CHECK_THAT(test::read_file(file), Catch::Contains(" ranks=all"));
-  beat_at_start(false);
+  beat_at_start(0.0);
   CHECK(promise_in(file) == "");
   Config config;
   const auto joining = [&](double limit) {
@@ -151,6 +151,13 @@ TEST_CASE("a start is promised more time than a step, and every rank promises it
   CHECK(joining(1.0) == "30.0");
   CHECK(joining(50.0) == "50.0");
   CHECK(joining(0.0) == "");
+  for (const bool gpu : {false, true}) {
+    RunMonitor monitor(Config(), 0, 2, gpu);
+    monitor.joining();
+    CHECK(promise_in(file) == (gpu ? "300.0" : "60.0"));
+    monitor.started("group");
+    CHECK(promise_in(file) == "300.0");
+  }
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 

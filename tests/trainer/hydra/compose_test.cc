@@ -93,7 +93,7 @@ TEST_CASE("hydra.mode asks for a sweep, in the file or on the command line") {
   CHECK(asks("{}", {"hydra.mode=MULTIRUN", "section.seed=1,2"}));
   CHECK_FALSE(asks(sweeps, {"hydra.mode=RUN"}));
   CHECK(test::error_of<UserError>([&] { asks("{}", {"hydra.mode=FOO"}); }) ==
-        "command line: hydra.mode=FOO: hydra.mode: 'FOO' is not a mode; give RUN or MULTIRUN");
+        "command line: hydra.mode=FOO: 'FOO' is not a mode; give RUN or MULTIRUN");
 }
 
 TEST_CASE("a key that Hydra does not have is refused with the nearest one") {

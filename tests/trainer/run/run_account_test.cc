@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
@@ -64,6 +65,42 @@ TEST_CASE("an account that is full drops its oldest restarts and keeps its sums"
   CHECK(summary.at("restarts").back().at("cause") == "nodes joined or left");
   const std::size_t last_but_one = summary.at("restarts").size() - 2;
   CHECK(summary.at("restarts")[last_but_one].at("rank") == kAttempts - 1);
+}
+
+TEST_CASE("a run that several jobs trained has the account of all of them in the last one's") {
+  const TempDir dir;
+  const std::string file = dir.file("summary.json");
+  const auto end_of = [&](const RunAccount& account) {
+    account.write_json(file, {"finished"});
+    return Json::parse(test::read_file(file));
+  };
+  Json first;
+  {
+    const TempDir shm;
+    const Variable folder(launch::kShmDir, shm.path());
+    { RunAccount killed("/x/s.pt", 0, file); }
+    RunAccount account("/x/s.pt", 0, file);
+    account.step_done(1, {});
+    account.step_done(2, {});
+    first = end_of(account);
+    CHECK_FALSE(first.contains("earlier_jobs"));
+    // An attempt of the same job that continues from what it saved counts once.
+    CHECK_FALSE(end_of(RunAccount("/x/s.pt", 2, file)).contains("earlier_jobs"));
+  }
+  const Json before = end_of(RunAccount("/y/other.pt", 0, file));  // from scratch: another run
+  CHECK_FALSE(before.contains("earlier_jobs"));
+  { std::ofstream(file) << first.dump(); }
+  Json second = end_of(RunAccount("/x/s.pt", 2, file));
+  CHECK(second.at("restarts").empty());
+  const Json earlier = second.at("earlier_jobs");
+  CHECK(earlier.at("jobs") == 1);
+  CHECK(earlier.at("seconds") == first.at("wall_seconds"));
+  CHECK(earlier.at("restarts") == 1);
+  CHECK(earlier.at("useful_seconds") ==
+        first.at("goodput").get<double>() * first.at("wall_seconds").get<double>());
+  const RunAccount third("/x/s.pt", 4, file);
+  CHECK_THAT(third.text().front(), Catch::Contains("in 3 jobs, 1 restart"));
+  CHECK(end_of(third).at("earlier_jobs").at("jobs") == 2);
 }
 
 }  // namespace ddp::train

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/load_run.h"
+#include "trainer/app/chosen_device.h"
+#include "trainer/app/costed_training.h"
 #include "trainer/app/memory_estimate.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
@@ -28,45 +30,37 @@ struct Estimate {
   MemoryEstimate memory;
   std::string unit;  ///< "tokens", "lines"
   int64_t units_per_step = 0;
-  int64_t steps_per_epoch = 0;
+  std::optional<int64_t> steps_per_epoch;  ///< None without data.
   double flops_per_step = 0.0;
   std::string flops_formula;
 };
 
-/// A task with its data and without a model, and where it would be trained.
+/// What is trained, without a model, and where.
 struct Job {
-  const Config& config;
-  std::unique_ptr<Task> task;
+  const CostedTraining& training;
   ComputePlace place;
   int device_index = 0;
 
+  const Config& config() const { return training.config; }
   MemoryModel memory_model() const {
     return [this](const Config& changed, const ComputePlace& where) {
-      return task->memory_items(changed, where);
+      return training.cost().memory_items(changed, where);
     };
   }
 };
 
-Job job_of(const Config& config, const Config& of_data, int64_t world_size) {
-  const DevicePlan plan = plan_device(config, DistEnv{});
-  return {config,
-          make_task(of_data, nullptr),
-          {plan.device.is_cuda(), world_size},
-          plan.device.is_cuda() ? plan.device.index() : 0};
-}
-
 Estimate estimate(const Job& job) {
-  const Task& task = *job.task;
-  const TrainerConfig& trainer = job.config.trainer;
+  const TaskCost& task = job.training.cost();
+  const TrainerConfig& trainer = job.config().trainer;
   Estimate result;
   result.parameters = task.parameter_parts();
-  result.memory = estimate_memory(job.config, job.memory_model(), job.place, job.device_index);
-  const int64_t copies = copies_of_model(job.config.distributed, job.place.world_size);
+  result.memory = estimate_memory(job.config(), job.memory_model(), job.place, job.device_index);
+  const int64_t copies = copies_of_model(job.config().distributed, job.place.world_size);
   const BatchPlan batches = plan_batches(trainer, static_cast<int>(copies), std::nullopt);
   const int64_t samples = batches.micro_batches * trainer.batch_size;
   result.unit = task.unit();
   result.units_per_step = samples * task.units_per_sample();
-  result.steps_per_epoch = task.training().size() / samples;
+  if (job.training.task) result.steps_per_epoch = job.training.task->training().size() / samples;
   result.flops_per_step = static_cast<double>(result.units_per_step) * task.flops_per_unit();
   result.flops_formula = task.flops_formula();
   return result;
@@ -77,23 +71,26 @@ Json as_json(const Estimate& e) {
   for (const MemoryItem& item : e.memory.items) memory[item.name] = item.bytes;
   Json parameters = {{"total", total_of(e.parameters)}};
   for (const ParameterPart& part : e.parameters) parameters[part.name] = part.count;
-  return {{"parameters", parameters},
-          {"memory_per_rank_bytes", memory},
-          {"device", e.memory.cuda ? "cuda" : "cpu"},
-          {"needed_bytes", e.memory.needed_bytes()},
-          {"available_bytes", e.memory.available_bytes},
-          {"fits", e.memory.fits()},
-          {e.unit + "_per_step", e.units_per_step},
-          {"steps_per_epoch", e.steps_per_epoch},
-          {e.unit + "_per_epoch", e.units_per_step * e.steps_per_epoch},
-          {"flops_per_step", e.flops_per_step}};
+  Json json = {{"parameters", parameters},
+               {"memory_per_rank_bytes", memory},
+               {"device", e.memory.cuda ? "cuda" : "cpu"},
+               {"needed_bytes", e.memory.needed_bytes()},
+               {"available_bytes", e.memory.available_bytes},
+               {"fits", e.memory.fits()},
+               {e.unit + "_per_step", e.units_per_step}};
+  if (e.steps_per_epoch) {
+    json["steps_per_epoch"] = *e.steps_per_epoch;
+    json[e.unit + "_per_epoch"] = e.units_per_step * *e.steps_per_epoch;
+  }
+  json["flops_per_step"] = e.flops_per_step;
+  return json;
 }
 
 /// What to change, with numbers, when it does not fit.
 std::string advice(const Job& job) {
   std::string text;
   for (const auto& [change, then] :
-       memory_savings(job.config, job.memory_model(), job.place, job.device_index)) {
+       memory_savings(job.config(), job.memory_model(), job.place, job.device_index)) {
     text += fmt::format("  {}: {}{}\n", change, in_bytes(then.needed_bytes()),
                         then.fits() ? ", which fits" : "");
   }
@@ -123,9 +120,11 @@ std::string as_table(const Estimate& e) {
                              (item.main_rank_only ? " (rank 0 alone)" : "");
     text += fmt::format("  {:<16} {}{}\n", item.name, in_bytes(item.bytes), note);
   }
-  text += fmt::format("Steps              {0} {1} each, {2} in an epoch of {3} {1}\n",
-                      in_short(e.units_per_step), e.unit, e.steps_per_epoch,
-                      in_short(e.units_per_step * e.steps_per_epoch));
+  text += fmt::format("Steps              {} {} each", in_short(e.units_per_step), e.unit);
+  if (e.steps_per_epoch)
+    text += fmt::format(", {} in an epoch of {} {}", *e.steps_per_epoch,
+                        in_short(e.units_per_step * *e.steps_per_epoch), e.unit);
+  text += "\n";
   if (e.steps_per_epoch == 0)
     text += "                   the data are too few for one step: training would refuse them\n";
   text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, e.flops_formula);
@@ -139,16 +138,19 @@ std::string as_table(const Estimate& e) {
 }  // namespace
 
 int run_estimate(const TrainerArgs& args) {
-  const Config config = load_config(args.config, args.overrides);
-  Config of_data = config;
-  of_data.trainer.batch_size = 1;  // data that are too few for training can be estimated
-  const Job job = job_of(config, of_data, args.estimate.world_size);
-  job.task->check_division(config);
+  CostedTraining training = costed_training(args);
+  const DevicePlan plan = plan_device(training.config, DistEnv{});
+  if (!plan.device.is_cuda()) settle_amp_here(training.config.trainer);
+  const Job job{training,
+                {plan.device.is_cuda(), args.estimate.world_size},
+                plan.device.is_cuda() ? plan.device.index() : 0};
+  training.cost().check_division(training.config);
   const Estimate result = estimate(job);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");
     return launch::kExitDone;
   }
+  if (!training.note.empty()) print(fmt::format("Vocabulary         {}\n", training.note));
   print(as_table(result));
   if (!result.memory.fits()) print("To make it fit:\n" + advice(job));
   return launch::kExitDone;

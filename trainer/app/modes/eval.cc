@@ -1,10 +1,18 @@
 // trainer eval: a snapshot's metrics on the evaluation part of its run, or on another text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/chosen_device.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/out_of_memory.h"
 #include "trainer/app/standard_output.h"
@@ -27,6 +35,16 @@
 namespace ddp::train {
 namespace {
 
+/// On all of `data` alone.
+void evaluate_on(Config& config, const std::string& data) {
+  config.data.path = absolute_path(data);
+  config.data.sources.clear();
+  config.data.eval_sets.clear();
+  config.data.eval_path.clear();
+  config.data.truncate = 1.0;
+  config.data.train_split = 0.0;
+}
+
 /// The configuration of the snapshot's run, for evaluation.
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
@@ -39,30 +57,64 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   config.data.test_path.clear();
   config.data.tokenizer.clear();  // the snapshot's own
   config.trainer.device = options.device;
-  if (options.data.empty()) return config;
-  config.data.path = absolute_path(options.data);
-  config.data.sources.clear();
-  config.data.eval_sets.clear();
-  config.data.eval_path.clear();
-  config.data.truncate = 1.0;
-  config.data.train_split = 0.0;
+  if (!options.data.empty()) evaluate_on(config, options.data);
   return config;
 }
 
-std::unique_ptr<Task> open_task(const Config& config, const EvalArgs& options,
-                                const SnapshotMeta& meta) {
+/// What is evaluated: a snapshot, or the model of a folder.
+struct Subject {
+  std::string path;
+  std::optional<int64_t> step;  ///< Of a snapshot.
+  Config config;
+  std::map<std::string, std::string> metadata;
+  std::function<void(Task&)> load;  ///< Gives the task's model the weights.
+};
+
+Subject subject_of_snapshot(const EvalArgs& options) {
+  const auto fetched = std::make_shared<FetchedSnapshot>(options.snapshot);
+  const auto snapshot = std::make_shared<OpenedSnapshot>(open_snapshot(fetched->file()));
+  return {snapshot->path, snapshot->meta.step, eval_config(snapshot->meta, options),
+          snapshot->meta.task, [fetched, snapshot](Task& task) {
+            for (const auto& p : task.parameters())
+              snapshot->load_into(evaluated_tensor(*snapshot->file, p.name), p.tensor);
+            for (const auto& each : task.buffers())
+              snapshot->load_into("buffer." + each.name, each.tensor);
+          }};
+}
+
+/// A folder has no run, whose settings would count: windows of the model's context, but no longer
+/// than people evaluate on, and few at a time.
+Subject subject_of_folder(const EvalArgs& options) {
+  constexpr int64_t kLongestWindow = 2048;
+  constexpr int64_t kRows = 8;
+  if (options.data.empty()) {
+    throw UserError(fmt::format(
+        "--snapshot: {}: is the folder of a model, which has no evaluation data; name a text or a "
+        "table with --data, or questions with --suite",
+        options.snapshot));
+  }
+  const auto bundle = std::make_shared<ModelBundle>(open_model(options.snapshot, torch::kCPU));
+  Config config = bundle->config;
+  config.trainer.device = options.device;
+  config.trainer.batch_size = kRows;
+  evaluate_on(config, options.data);
+  const bool positions = config.task != TaskKind::kCausalLm || config.model == "gpt";
+  if (!positions) config.data.block_size = std::min(config.data.block_size, kLongestWindow);
+  return {options.snapshot, std::nullopt, config, bundle->metadata, [bundle](Task& task) {
+            const torch::NoGradGuard no_grad;
+            const auto parameters = task.parameters();
+            for (std::size_t i = 0; i < parameters.size(); ++i)
+              parameters[i].tensor.copy_(bundle->weights[i].tensor);
+          }};
+}
+
+std::unique_ptr<Task> open_task(const Subject& subject, const EvalArgs& options) {
   try {
-    return make_task(config, &meta.task);
+    return make_task(subject.config, &subject.metadata);
   } catch (const UserError& error) {
     if (options.data.empty()) throw;
     throw named_as(error, "data_config.path", "--data");
   }
-}
-
-void load_weights(const OpenedSnapshot& snapshot, Task& task) {
-  for (const auto& p : task.parameters())
-    snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
-  for (const auto& each : task.buffers()) snapshot.load_into("buffer." + each.name, each.tensor);
 }
 
 std::string eval_table(const Evaluation& evaluation) {
@@ -78,10 +130,10 @@ nlohmann::ordered_json confusion_json(const ConfusionMatrix& matrix) {
   return nlohmann::ordered_json::parse(fmt::format("{{{}}}", confusion_members(matrix)));
 }
 
-std::string eval_json(const Evaluation& evaluation, const OpenedSnapshot& snapshot,
-                      const Config& config) {
-  nlohmann::ordered_json report = {
-      {"snapshot", snapshot.path}, {"step", snapshot.meta.step}, {"data", config.data.path}};
+std::string eval_json(const Evaluation& evaluation, const Subject& subject) {
+  nlohmann::ordered_json report = {{"snapshot", subject.path}};
+  if (subject.step) report["step"] = *subject.step;
+  report["data"] = subject.config.data.path;
   for (const auto& [name, value] : evaluation.metrics) report[name] = value;
   if (!evaluation.confusion.empty())
     report["confusion_matrix"] = confusion_json(evaluation.confusion);
@@ -92,17 +144,17 @@ int64_t batch_size_of(const Config& config, const EvalArgs& options) {
   return options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
 }
 
-void evaluate_snapshot(const Config& config, const EvalArgs& options,
-                       const OpenedSnapshot& snapshot, ProcessGroup& group,
-                       const DevicePlan& plan) {
-  const auto task = open_task(config, options, snapshot.meta);
+void evaluate_subject(const Subject& subject, const EvalArgs& options, ProcessGroup& group,
+                      const DevicePlan& plan) {
+  const Config& config = subject.config;
+  const auto task = open_task(subject, options);
   if (task->evaluation() == nullptr) {
     throw UserError(
         fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
                     config.data.path, config.data.train_split));
   }
   task->build_model(plan.device, std::nullopt);
-  load_weights(snapshot, *task);
+  subject.load(*task);
   const auto on = [&](const SampleSource& samples) {
     return evaluate(*task, samples, batch_size_of(config, options), group, plan.device,
                     autocast_dtype(config.trainer));
@@ -111,7 +163,7 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
   for (const auto& [name, samples] : task->evaluation_sets())
     add_set(evaluation, name, on(*samples));
   if (group.is_main())
-    print(options.json ? eval_json(*evaluation, snapshot, config) : eval_table(*evaluation));
+    print(options.json ? eval_json(*evaluation, subject) : eval_table(*evaluation));
 }
 
 }  // namespace
@@ -121,21 +173,17 @@ int run_eval(const TrainerArgs& args) {
   const auto& options = args.eval;
   if (!options.suite.empty()) return run_eval_suite(options);
   std::error_code ignored;
-  if (std::filesystem::is_directory(options.snapshot, ignored) &&
-      !is_run_folder(options.snapshot)) {
-    throw UserError(fmt::format(
-        "--snapshot: {}: is a folder, which --suite FILE evaluates; the loss needs a snapshot",
-        options.snapshot));
-  }
-  const FetchedSnapshot fetched(options.snapshot);
-  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
-  const Config config = eval_config(snapshot.meta, options);
+  const bool folder = std::filesystem::is_directory(options.snapshot, ignored) &&
+                      !is_run_folder(options.snapshot);
+  Subject subject = folder ? subject_of_folder(options) : subject_of_snapshot(options);
+  Config& config = subject.config;
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
+  if (!plan.device.is_cuda()) settle_amp_here(config.trainer);
   ProcessGroup group(env, config.distributed, plan);
   hold_to_share(config.distributed, plan);  // after the group, whose threads do not count
   try {
-    evaluate_snapshot(config, options, snapshot, group, plan);
+    evaluate_subject(subject, options, group, plan);
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     hold_to_share({}, plan);  // the words need memory, too

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/load_run.h"
+#include "trainer/app/chosen_device.h"
+#include "trainer/app/costed_training.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/parallel_plan.h"
 #include "trainer/app/plan_cluster.h"
@@ -36,16 +37,16 @@ std::string step_fact(const Config& config, const TaskCost& task, int64_t ranks)
 }  // namespace
 
 int run_plan(const TrainerArgs& args) {
-  const Config config = load_config(args.config, args.overrides);
+  CostedTraining costed = costed_training(args);
+  Config& config = costed.config;
+  if (config.trainer.device == DeviceChoice::kCpu) settle_amp_here(config.trainer);
   const PlanCluster described = plan_cluster(args.plan, config);
-  Config of_data = config;
-  of_data.trainer.batch_size = 1;  // data that are too few for training can be planned with
-  const std::unique_ptr<Task> task = make_task(of_data, nullptr);
-  const PlannedTraining training = planned_training(config, *task);
+  const PlannedTraining training = planned_training(config, costed.cost());
   PlanAnswer answer;
   answer.cuda = described.cluster.cuda;
   answer.facts = described.facts;
-  answer.facts.push_back(step_fact(config, *task, args.plan.gpus));
+  answer.facts.push_back(step_fact(config, costed.cost(), args.plan.gpus));
+  if (!costed.note.empty()) answer.facts.push_back("Vocabulary   " + costed.note);
   answer.plans = parallel_plans(training, described.cluster);
   answer.choice = chosen_plan(answer.plans, training, described.cluster);
   if (!answer.choice) answer.ways_out = ways_out(training, described.cluster);

@@ -9,6 +9,7 @@
 #include "trainer/config/keys/trainer_keys.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/hydra/compose/sweep_plan.h"
+#include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/process/warm_spare.h"
 
@@ -21,7 +22,7 @@ int run_train(const TrainerArgs& args) {
   if (is_warm_spare()) {
     warm_up(args);
     if (!become_worker()) return launch::kExitDone;
-    beat_at_start(/*promises=*/true);
+    beat_at_start(promise_of_start(nvidia_device_visible()));
   }
   if (args.multirun || asks_for_sweep(args.config, args.overrides, trainer_keys()))
     return run_multirun(args);

@@ -98,19 +98,17 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   }
 }
 
-void resolve_data_path(const char* key, std::string& path, const Given& given) {
-  if (path.empty()) return;
-  const std::string as_given = std::exchange(path, absolute_path(path));
-  check_data_files(key, path, as_given, given);
-}
-
-void resolve_data_paths(DataConfig& data, const Given& given) {
-  resolve_data_path("data_config.path", data.path, given);
-  for (WeightedSource& source : data.sources)
-    resolve_data_path("data_config.sources", source.path, given);
-  for (NamedSet& set : data.eval_sets) resolve_data_path("data_config.eval_sets", set.path, given);
-  resolve_data_path("data_config.eval_path", data.eval_path, given);
-  resolve_data_path("data_config.test_path", data.test_path, given);
+void resolve_data_paths(DataConfig& data, const Given& given, DataFiles files) {
+  const auto resolve = [&](const char* key, std::string& path) {
+    if (path.empty()) return;
+    const std::string as_given = std::exchange(path, absolute_path(path));
+    if (files == DataFiles::kChecked) check_data_files(key, path, as_given, given);
+  };
+  resolve("data_config.path", data.path);
+  for (WeightedSource& source : data.sources) resolve("data_config.sources", source.path);
+  for (NamedSet& set : data.eval_sets) resolve("data_config.eval_sets", set.path);
+  resolve("data_config.eval_path", data.eval_path);
+  resolve("data_config.test_path", data.test_path);
   if (data.tokenizer == "char" || data.tokenizer == "byte") return;
   if (data.tokenizer == "bpe" || data.tokenizer == "wordpiece") {
     given.refuse("data_config.tokenizer",
@@ -118,7 +116,7 @@ void resolve_data_paths(DataConfig& data, const Given& given) {
                              "--train ..., and give the folder that it writes",
                              data.tokenizer));
   }
-  resolve_data_path("data_config.tokenizer", data.tokenizer, given);
+  resolve("data_config.tokenizer", data.tokenizer);
 }
 
 /// An object in a store stays as it is; file:// and everything else becomes an absolute path.
@@ -372,8 +370,9 @@ bool Given::has(const std::string& key) const {
 
 void Given::refuse(const std::string& key, const std::string& what) const {
   const auto found = values_.find(key);
-  const std::string where = found == values_.end() ? file_ : found->second.place.str();
-  throw UserError(fmt::format("{}: {}: {}", where, key, what));
+  fail_at(found == values_.end() ? Place{std::make_shared<const std::string>(file_)}
+                                 : found->second.place,
+          "{}: {}", key, what);
 }
 
 void check_parallelism(const Config& config, const Given& given) {
@@ -399,7 +398,7 @@ void complete_config(Config& config, const Given& given) {
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }
 
-void resolve_paths(Config& config, const Given& given, bool own_folder) {
+void resolve_paths(Config& config, const Given& given, bool own_folder, DataFiles data) {
   std::string& snapshot = config.trainer.snapshot_path;
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder =
@@ -409,7 +408,7 @@ void resolve_paths(Config& config, const Given& given, bool own_folder) {
   if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
   config.trainer.snapshot_cache = absolute_path(config.trainer.snapshot_cache);
   resolve_snapshot_path(snapshot, given);
-  resolve_data_paths(config.data, given);
+  resolve_data_paths(config.data, given, data);
 }
 
 }  // namespace ddp::train

@@ -98,6 +98,10 @@ std::vector<Field> trainer_fields() {
        .meaning = "Train in mixed precision, in amp_dtype."},
       {DDP_KEY(trainer, amp_dtype), .meaning = "Mixed-precision type; float16 (fp16) uses loss "
                                                "scaling, bfloat16 (bf16) does not need it."},
+      {DDP_KEY(trainer, amp_on_cpu),
+       .meaning = "Whether use_amp holds on CPUs. auto: where the CPUs of all ranks compute in "
+                  "amp_dtype (avx512_bf16 or amx_bf16, avx512_fp16 or amx_fp16), else they train "
+                  "in float32, which is faster there."},
       {DDP_KEY(trainer, fused_gpu_kernels),
        .meaning =
            "On GPUs in bfloat16, use trainer's own kernels, compiled when the run starts and "

@@ -33,6 +33,6 @@ struct RunConfig {
 /// are resolved against the current directory, snapshot_path of a job of a sweep (or with
 /// hydra.job.chdir) against the folder of that run.
 RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job);
+                   std::optional<int64_t> sweep_job, DataFiles data = DataFiles::kChecked);
 
 }  // namespace ddp::train

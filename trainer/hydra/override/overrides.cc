@@ -50,7 +50,7 @@ OverrideType take_prefix(std::string_view& rest) {
 }  // namespace
 
 Override parse_override(const std::string& text) {
-  const Place place{std::make_shared<const std::string>("command line: " + text), 0, 0};
+  const Place place = Place::of_override(text);
   Override result;
   result.text = text;
   std::string_view rest = text;

@@ -16,11 +16,14 @@ struct Place {
   int line = 0;
   int column = 0;
 
+  static Place of_override(const std::string& text);
+
   /// "cfg.yaml:12:3", "command line: a.b=1", or "" when unknown.
   std::string str() const;
 };
 
-/// Throws UserError: the place, where there is one, and the text.
+/// Throws UserError: the place, where there is one, and the text, without the key that it begins
+/// with ("a.b: is ...") where that stands in the override already.
 [[noreturn]] void fail_with(const Place& place, const std::string& text);
 
 template <class... Args>

@@ -148,6 +148,11 @@ class GptArchitecture : public CausalArchitecture {
 
   std::vector<std::string> lora_targets() const override { return {"c_attn"}; }
 
+  int64_t published_vocabulary(const Config& config) const override {
+    const std::string& name = config.gpt.model_type;
+    return name.starts_with("gpt2") ? 50257 : name == "openai-gpt" ? 40478 : 0;
+  }
+
   std::string pretrained(const Config& config) const override { return config.gpt.init_from; }
   void start_from(Config& config, const std::string& path) const override {
     config.gpt.init_from = path;

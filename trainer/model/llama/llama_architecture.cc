@@ -26,6 +26,10 @@ class LlamaArchitecture : public CausalArchitecture {
             "data_config.block_size"};
   }
 
+  int64_t published_vocabulary(const Config& config) const override {
+    return train::published_vocabulary(llama_of(config).model_type);
+  }
+
   std::string describe(const Config& config) const override {
     const LlamaConfig& llama = llama_of(config);
     return fmt::format("Llama of {} layers, {} heads, {} key-value heads, {} channels",

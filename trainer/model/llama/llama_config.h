@@ -55,6 +55,9 @@ struct LlamaPreset : LlamaShape {
 
 /// The sizes that llama_config.model_type names.
 const std::vector<LlamaPreset>& llama_presets();
+/// vocab_size in the config.json that the weights of a preset were published with; 0: there is
+/// none.
+int64_t published_vocabulary(std::string_view model_type);
 
 /// The section of `config`. Throws std::out_of_range before add_model_keys().
 inline LlamaConfig& llama_of(Config& config) { return config.models.of<LlamaConfig>(); }

@@ -1,4 +1,7 @@
 // Shapes as in the published config.json files.
+#include <algorithm>
+#include <utility>
+
 #include "trainer/model/llama/llama_config.h"
 
 namespace ddp::train {
@@ -105,6 +108,16 @@ const std::vector<LlamaPreset>& llama_presets() {
         .intermediate = 512,
         .tie_weights = kTied}}};
   return presets;
+}
+
+int64_t published_vocabulary(std::string_view model_type) {
+  static const std::vector<std::pair<std::string_view, int64_t>> sizes = {
+      {"llama-2-", 32000},    {"llama-3", 128256},  {"tinyllama-", 32000}, {"smollm2-", 49152},
+      {"qwen2.5-7b", 152064}, {"qwen2.5-", 151936}, {"qwen3-", 151936}};
+  const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) {
+    return model_type.starts_with(size.first);
+  });
+  return found == sizes.end() ? 0 : found->second;
 }
 
 }  // namespace ddp::train

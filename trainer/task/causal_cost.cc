@@ -1,0 +1,31 @@
+#include "trainer/task/causal_cost.h"
+
+#include "trainer/model/lora.h"
+#include "trainer/model/model_division.h"
+
+namespace ddp::train {
+
+std::vector<ParameterPart> CausalCost::parameter_parts() const {
+  auto parts = architecture_.parameter_parts(config_, vocab_size_);
+  if (config_.lora.enabled())
+    parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout()))});
+  return parts;
+}
+
+double CausalCost::flops_per_unit() const {
+  return config_.lora.enabled() ? flops_per_token_with_adapters(config_, architecture_, vocab_size_)
+                                : architecture_.flops_per_token(config_, vocab_size_);
+}
+
+WeightsLayout CausalCost::layout() const { return architecture_.layout(config_, vocab_size_); }
+
+void CausalCost::check_division(const Config& config) const {
+  train::check_division(config, architecture_, vocab_size_);
+}
+
+std::vector<MemoryItem> CausalCost::memory_items(const Config& config,
+                                                 const ComputePlace& place) const {
+  return architecture_.memory_items(config, vocab_size_, place);
+}
+
+}  // namespace ddp::train
