@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/pretrained_json.h"
@@ -42,6 +44,14 @@ bool has_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   } catch (const UserError&) {
     return false;  // of a kind that cannot be read, so that another one was named
   }
+}
+
+/// A snapshot's author chooses the names in it, and export writes files of these names.
+bool is_known(std::string_view name) {
+  const auto among = [name](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  return among(kOfModel) || among(kOfTokenizer) || among(kLargeFiles);
 }
 
 std::string state_of_folder(const std::string& path, bool same_tokenizer) {
@@ -107,6 +117,7 @@ std::optional<BaseSettings> base_settings_of(const std::map<std::string, std::st
     const SettingsJson json = SettingsJson::parse(state->second);
     BaseSettings base{json.at("folder"), json.at("same_tokenizer"), {}, {}};
     for (const auto& [name, text] : json.at("files").items()) {
+      if (!is_known(name)) throw RunError("damaged settings of the pretrained model in the snapshot");
       if (text.is_null()) {
         base.large.push_back(name);
       } else {

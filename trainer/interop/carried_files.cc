@@ -39,7 +39,9 @@ void check_base_sizes(const CarriedJson& theirs, const CarriedJson& own,
   for (const char* key :
        {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads",
         "num_key_value_heads", "intermediate_size", "n_embd", "n_layer", "n_head"}) {
-    if (!theirs.contains(key) || !own.contains(key) || theirs[key] == own[key]) continue;
+    if (!theirs.contains(key) || theirs[key].is_null() || !own.contains(key) ||
+        theirs[key] == own[key])
+      continue;
     throw UserError(fmt::format(
         "export: {}/config.json: {} is {} there, {} in the snapshot; put the model that the run "
         "started from there, or name its folder with --base",

@@ -121,7 +121,9 @@ std::string with_dtype(const std::string& text, torch::ScalarType dtype) {
   const char* const name = dtype == torch::kFloat32    ? "float32"
                            : dtype == torch::kBFloat16 ? "bfloat16"
                                                        : "float16";
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  const bool of_transformers_5 = config.contains("dtype");
+  config[of_transformers_5 ? "dtype" : "torch_dtype"] = name;
+  if (of_transformers_5) config.erase("torch_dtype");
   return config.dump(2) + "\n";
 }
 

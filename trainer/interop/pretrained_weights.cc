@@ -238,8 +238,8 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
   if (words == nullptr) return there.add(table->name, head);
   if (words->size == head->size && std::memcmp(words->data, head->data, head->size) == 0) return;
   throw UserError(fmt::format(
-      "{}: {}: {} differs from {}, and tie_word_embeddings is true in config.json; set it to false "
-      "there to use both, or remove {} from the file",
+      "{}: {}: {} differs from {}, and tie_word_embeddings is true in config.json (true is BERT's "
+      "default); set it to false there to use both, as a Llama can, or remove {} from the file",
       layout.key, there.file_of(head), head->name, words->name, head->name));
 }
 

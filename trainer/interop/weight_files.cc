@@ -16,8 +16,8 @@ std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::Scala
                                         torch::isinf(given).sum().item<int64_t>())
       continue;
     throw UserError(
-        fmt::format("export: {} has numbers beyond the range of {}; use --dtype bf16 or fp32",
-                    weight.name, c10::toString(dtype)));
+        fmt::format("export: {} has numbers beyond the range of {}; use --dtype {}fp32",
+                    weight.name, c10::toString(dtype), dtype == torch::kHalf ? "bf16 or " : ""));
   }
   return weights;
 }

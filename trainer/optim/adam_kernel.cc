@@ -11,11 +11,10 @@ using Kernel = void(at::TensorList, at::TensorList, at::TensorList, at::TensorLi
                     double, double, bool);
 
 const std::optional<c10::TypedOperatorHandle<Kernel>>& kernel() {
-  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<Kernel>> {
-    const auto op = c10::Dispatcher::singleton().findSchema({"ddp_run::adam_", ""});
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) return std::nullopt;
-    return op->typed<Kernel>();
-  }();
+  static std::optional<c10::TypedOperatorHandle<Kernel>> found;
+  if (found) return found;  // a later job of a sweep may load it
+  const auto op = c10::Dispatcher::singleton().findSchema({"ddp_run::adam_", ""});
+  if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) found = op->typed<Kernel>();
   return found;
 }
 

@@ -78,11 +78,11 @@ torch::Tensor sums_on_cpu(const std::vector<torch::Tensor>& flat) {
 /// Trainer's own kernel (model/cuda/kernels.cu), if it is loaded.
 const auto& sums_kernel() {
   using Operator = c10::TypedOperatorHandle<torch::Tensor(at::TensorList)>;
-  static const auto found = []() -> std::optional<Operator> {
-    const auto op = c10::Dispatcher::singleton().findSchema({"ddp_run::sums_of_squares", ""});
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) return std::nullopt;
-    return op->typed<torch::Tensor(at::TensorList)>();
-  }();
+  static std::optional<Operator> found;
+  if (found) return found;  // a later job of a sweep may load it
+  const auto op = c10::Dispatcher::singleton().findSchema({"ddp_run::sums_of_squares", ""});
+  if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA))
+    found = op->typed<torch::Tensor(at::TensorList)>();
   return found;
 }
 

@@ -309,7 +309,11 @@ void Trainer::apply(StepOutput& output) {
 
 void Trainer::update_weights(const StepOutput& output) {
   const auto copy_of = [this](const torch::Tensor& weight) { return weight_copies_.of(weight); };
-  const auto clip = clip_coefficient(output.grad_norm, config_.trainer.grad_norm_clip);
+  auto clip = clip_coefficient(output.grad_norm, config_.trainer.grad_norm_clip);
+  if (clip.defined() && config_.logging.histogram_every_steps) {  // of clipped gradients
+    const torch::NoGradGuard no_grad;
+    at::_foreach_mul_(optimizer_->gradients(), std::exchange(clip, {}));
+  }
   if (!optimizer_->step(output.learning_rate, output.not_finite, clip, copy_of)) return;
   std::vector<torch::Tensor> weights;
   for (const Parameter& parameter : optimizer_->parameters()) weights.push_back(parameter.tensor);

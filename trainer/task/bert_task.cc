@@ -127,7 +127,7 @@ BertTask::BertTask(const Config& config, const std::map<std::string, std::string
       tokenizer_(open_bert_tokenizer(config, metadata)) {
   if (metadata != nullptr && metadata->contains(kBaseSettings)) {
     base_settings_ = metadata->at(kBaseSettings);
-  } else if (tokenizer_ != nullptr && !config.bert.init_from.empty()) {
+  } else if (metadata == nullptr && tokenizer_ != nullptr && !config.bert.init_from.empty()) {
     base_settings_ = base_settings_state(config.bert.init_from, tokenizer_.get());
   }
 }

@@ -62,9 +62,9 @@ std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
 std::string base_settings(const Config& config, const SnapshotMetadata* resumed,
                           const Tokenizer& tokenizer) {
   if (resumed != nullptr && resumed->contains(kBaseSettings)) return resumed->at(kBaseSettings);
-  const bool same = resumed == nullptr && takes_folders_tokenizer(config);
+  if (resumed != nullptr) return "";  // of an older version: export looks at the folder itself
   return base_settings_state(causal_architecture(config).pretrained(config),
-                             same ? nullptr : &tokenizer);
+                             takes_folders_tokenizer(config) ? nullptr : &tokenizer);
 }
 
 /// Throws UserError if no data have the column: the key would have no effect.

@@ -23,6 +23,12 @@
 namespace ddp::train {
 namespace {
 
+void check_whole_snapshot(const ExportArgs& options) {
+  if (!options.dtype && options.base.empty()) return;
+  throw UserError(fmt::format("{}: a --format snapshot is a copy of the snapshot; leave it out",
+                              options.dtype ? "--dtype" : "--base"));
+}
+
 /// Adapters alone are files of peft's, and whole models of all other formats.
 void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
   const bool to_peft = options.format == ExportFormat::kPeft;
@@ -76,13 +82,14 @@ std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const std::st
 
 /// What has moved away is named in one line.
 std::optional<BaseSettings> carried_settings(const ModelBundle& bundle, const ExportArgs& options) {
-  const std::string folder =
+  std::string folder =
       options.base.empty() ? started_from(bundle, base_settings_of(bundle.metadata)) : options.base;
   std::error_code ignored;
-  const bool there = folder.empty() || std::filesystem::exists(folder, ignored);
-  if (!there && !options.base.empty())
+  if (!options.base.empty() && !std::filesystem::exists(folder, ignored))
     throw UserError(fmt::format("--base: {}: no such folder or snapshot", folder));
   auto settings = settings_of(bundle, folder, options);
+  if (settings && !std::filesystem::is_directory(folder, ignored)) folder = settings->folder;
+  const bool there = folder.empty() || std::filesystem::exists(folder, ignored);
   std::vector<std::string> missing;
   if (settings) {
     missing = take_large_files(*settings, folder, *bundle.tokenizer);
@@ -150,7 +157,10 @@ int export_snapshot(const ExportArgs& options) {
 
 int run_export(const TrainerArgs& args) {
   const ExportArgs& options = args.exporting;
-  if (options.whole_snapshot) return export_snapshot(options);
+  if (options.whole_snapshot) {
+    check_whole_snapshot(options);
+    return export_snapshot(options);
+  }
   const ModelBundle bundle = open_model(options.snapshot, torch::kCPU, options.base);
   for (const auto& name : export_bundle(bundle, options))
     print(fmt::format("{}/{}\n", options.output, name));
