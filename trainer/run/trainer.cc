@@ -1,6 +1,7 @@
 #include "trainer/run/trainer.h"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
