@@ -49,9 +49,9 @@ void ConsoleLines::catch_up() {
   if (is_done()) finish();
 }
 
-// Number of bytes behind that the log file holds by now.
+// Number of bytes behind that the log file holds by now. What was shown may not be there yet.
 std::uint64_t ConsoleLines::readable() const {
-  return std::min(written_, files_.written(*log_)) - shown_;
+  return std::max(shown_, std::min(written_, files_.written(*log_))) - shown_;
 }
 
 void ConsoleLines::read_part() {

@@ -62,6 +62,13 @@ TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardi
   ChildProgram job(stub_job(tmp, {"--tee=1"}, {"parent", "print=before", "wait"}));
   const std::string line = job.wait_for("parent ");
   job.wait_for("waiting");
+  const auto log = [&] {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(tmp.path())) {
+      if (entry.path().filename() == "stdout.log") return text_of(entry.path());
+    }
+    return std::string();
+  };
+  while (log().find("waiting") == std::string::npos) std::this_thread::yield();
   ::kill(std::stoi(line.substr(line.find("parent ") + 7)), SIGKILL);
   job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);

@@ -134,6 +134,36 @@ TEST_CASE("giving up on a file that blocks returns at once, with the number of b
   CHECK((slow.read() == text.substr(10)));  // the thread ends after the write that blocked
 }
 
+TEST_CASE("a log file that fails leaves each line on the console once") {
+  const test::TempFolder folder;
+  folder.write("log", "");
+  StreamPlan plan;
+  plan.file = folder / "log";
+  PipeEnds console = open_pipe("test");
+  FileWriter files;
+  const auto log = FileWriter::open(plan.file, [](std::string_view) { return ENOSPC; });
+  {
+    ConsoleQueue queue(console.write);
+    ConsoleLines lines(plan, 0, queue, nullptr, files, log);
+    lines.take("one\n", /*wait=*/false);
+    files.append(log, "one\n"sv);
+    lines.take("two\n", /*wait=*/true);
+    CHECK(lines.is_behind());
+    CHECK_FALSE(lines.needs_turn());  // the file does not hold it yet
+    files.append(log, "two\n"sv);
+    pollfd ready{files.wait_fd(false, 0), POLLIN, 0};
+    REQUIRE(::poll(&ready, 1, 60'000) == 1);
+    for (const auto& failure : files.take_failures()) lines.absorb(failure);
+    CHECK_FALSE(lines.is_behind());
+    queue.write_some();
+  }
+  ::close(console.write);
+  std::string text(100, '\0');
+  text.resize(static_cast<std::size_t>(::read(console.read, text.data(), text.size())));
+  CHECK(text == "one\ntwo\n");
+  ::close(console.read);
+}
+
 // A log file that is a named pipe blocks when the pipe is full.
 struct BlockedLog {
   test::TempFolder folder;
