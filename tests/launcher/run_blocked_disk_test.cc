@@ -28,6 +28,7 @@ struct BlockedJob {
   bool block() {
     const std::string line = job.wait_for("parent ");
     job.wait_for("waiting ");
+    while (log().find("waiting ") == std::string::npos) std::this_thread::yield();
     const std::string tasks = "/proc" + ("/" + line.substr(line.rfind(' ') + 1)) + "/task";
     for (const auto& task : std::filesystem::directory_iterator(tasks)) {
       if (text_of(task.path() / "comm") == "ddp-files\n")
@@ -36,9 +37,7 @@ struct BlockedJob {
     REQUIRE(thread != 0);
     // Not while it holds a lock: once it has nothing to do.
     const std::string stat = tasks + "/" + std::to_string(thread) + "/stat";
-    while (log().find("waiting ") == std::string::npos ||
-           text_of(stat).find(") S ") == std::string::npos)
-      std::this_thread::yield();
+    while (text_of(stat).find(") S ") == std::string::npos) std::this_thread::yield();
     if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return thread = 0, false;
     REQUIRE(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0);
     REQUIRE(::waitpid(thread, nullptr, __WALL) == thread);
