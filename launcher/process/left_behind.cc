@@ -12,16 +12,17 @@
 namespace ddp::launch {
 namespace {
 
-constexpr auto kToEndByItself = std::chrono::seconds(1);
+constexpr auto kGroup = std::chrono::seconds(1);
+// torch_shm_manager, which has left the group, removes what it manages 2 s after its last client.
+constexpr auto kOthers = std::chrono::milliseconds(2500);
 constexpr auto kAfterSigterm = std::chrono::seconds(1);
 
 }  // namespace
 
 void LeftBehind::worker_ended(pid_t worker, bool last) {
-  const Next first{Clock::now() + kToEndByItself};
-  if (!is_empty(worker)) groups_[worker] = first;
+  if (!is_empty(worker)) groups_[worker] = {Clock::now() + kGroup};
   // Without /proc, to find children takes long: the sweep does it once.
-  if (last && proc_is_ours() && !is_empty(kAll)) groups_[kAll] = first;
+  if (last && proc_is_ours() && !is_empty(kAll)) groups_[kAll] = {Clock::now() + kOthers};
 }
 
 // As long as it has a member, the number of a group is not used again.
