@@ -330,8 +330,10 @@ TEST_CASE("a signal that does not end the job is only passed on") {
 
 TEST_CASE("what the workers left behind has time to end before the restart") {
   Scene scene;
-  scene.os.lingers = true;
-  scene.os.exits(0, {3, 0});
+  scene.os.then([](FakeRunner& os) {
+    os.lingers = true;
+    return std::vector{FakeRunner::exited(os.pid(0), {3, 0})};
+  });
   scene.os.then([](FakeRunner& os) {
     CHECK(os.deeds == Deeds{"start 1"});
     os.lingers = false;
