@@ -1,6 +1,7 @@
 #include "launcher/process/worker_signals.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,10 +28,17 @@ bool is_shell(pid_t pid) {
   return name == "busybox" || (name.size() > 1 && name.substr(name.size() - 2) == "sh");
 }
 
+// While it waits, what it waits for is not in its mask of blocked signals.
+bool is_in_sigwait(pid_t worker) {
+  const std::string number = std::to_string(SYS_rt_sigtimedwait) + " ";
+  return first_line(process_folder(worker) + "/syscall").starts_with(number);
+}
+
 // Unknown without a /proc of this PID namespace: then as before, whatever it does.
 bool survives(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
-  return !masks || contains(masks->caught | masks->ignored | masks->blocked, signal);
+  return !masks || contains(masks->caught | masks->ignored | masks->blocked, signal) ||
+         is_in_sigwait(worker);
 }
 
 }  // namespace
