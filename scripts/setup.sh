@@ -81,8 +81,8 @@ readonly venv=${DDP_VENV:-.venv}
 # The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement), and the crt/ headers that the
 # runtime's headers include, which torch itself does not need.
 case $torch_version in
-  2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 cuda_crt=13.2.86 oldest_python=11 ;;
-  2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 cuda_crt=13.0.88 oldest_python=10 ;;
+  2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 cuda_crt=13.2.86 cuda_cccl=13.3.5.0.6 oldest_python=11 ;;
+  2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 cuda_crt=13.0.88 cuda_cccl=13.0.85 oldest_python=10 ;;
   *) die "TORCH_VERSION=$torch_version is not supported" "2.11.0 to 2.15.0 are" 2 ;;
 esac
 
@@ -192,7 +192,7 @@ wanted_wheels() {
     echo "nvidia-cuda-cupti==$cuda_cupti"
     return
   fi
-  printf '%s\n' "nvidia-cuda-crt==$cuda_crt" "${cuda_parts[@]}"
+  printf '%s\n' "nvidia-cuda-crt==$cuda_crt" "nvidia-cuda-cccl==$cuda_cccl" "${cuda_parts[@]}"
   [ "$order" != test ] || printf '%s\n' "${peers[@]}"
 }
 
@@ -236,7 +236,7 @@ install_wheels() {
   if [ "$order" = cpu ]; then
     wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)
   else
-    wheels+=("nvidia-cuda-crt==$cuda_crt")
+    wheels+=("nvidia-cuda-crt==$cuda_crt" "nvidia-cuda-cccl==$cuda_cccl")  # headers that torch's own include
     [ "$order" != test ] || wheels+=("${peers[@]}")
   fi
   local progress=(--quiet --progress-bar off)
