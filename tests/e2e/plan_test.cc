@@ -159,7 +159,9 @@ TEST_CASE("plan accepts exactly what training accepts") {
     const bool too_few = run.err.find("1 rank is not a multiple") != std::string::npos ||
                          run.err.find("and this is one process") != std::string::npos;
     if (plan["accepted"]) CHECK(too_few);
-    if (!too_few) CHECK_THAT(run.err, Contains(plan["reason"].get<std::string>()));
+    if (too_few) continue;
+    const std::string reason = plan["reason"];
+    CHECK_THAT(run.err, Contains(reason.substr(reason.find(": ") + 2)));  // after the key
   }
 }
 
@@ -170,7 +172,9 @@ TEST_CASE("plan and estimate of a training on CPUs follow amp_on_cpu") {
     words.insert(words.end(), {"--json", "--config", "config.yaml", "trainer_config.device=cpu",
                                "trainer_config.use_amp=true", on_cpu});
     Json report = Json::parse(succeed(trainer(place, words)).out);
-    report.erase("available_bytes");
+    // What this machine and process have at the moment.
+    for (const char* key : {"available_bytes", "needed_bytes"}) report.erase(key);
+    if (report.contains("memory_per_rank_bytes")) report["memory_per_rank_bytes"].erase("program");
     return report;
   };
   for (const Words& mode : {Words{"estimate"}, Words{"plan", "--gpus", "2", "--memory", "8"}}) {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "trainer/config/cpu_amp.h"
 #include "trainer/parallel/dist_env.h"
-#include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/cpu_flags.h"
 
@@ -25,6 +25,15 @@ torch::Device chosen_device(DeviceChoice choice) {
 void settle_amp_here(TrainerConfig& config) {
   const std::string warning = settle_amp(config, cpu_computes_in(config.amp_dtype, cpu_flags()));
   if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+std::string settle_amp_among(ProcessGroup& group, TrainerConfig& config,
+                             const TrainerConfig* before) {
+  if (!config.use_amp) return "";
+  const auto can = group.gather_doubles(cpu_computes_in(config.amp_dtype, cpu_flags()) ? 1.0 : 0.0);
+  const bool all_can = *std::min_element(can.begin(), can.end()) == 1.0;
+  const std::string warning = settle_amp(config, all_can, before);
+  return group.is_main() ? warning : "";
 }
 
 }  // namespace ddp::train

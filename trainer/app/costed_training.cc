@@ -26,6 +26,7 @@ Vocabulary vocabulary_of(const Config& config, std::optional<int64_t> given) {
   if (config.data.tokenizer == "byte") return {ByteTokenizer().size(), "data_config.tokenizer"};
   for (const auto& folder : {config.data.tokenizer, architecture.pretrained(config)})
     if (holds_tokenizer(folder)) return {load_tokenizer(folder)->size(), folder};
+  if (!config.data.tokenizer.empty() || !architecture.pretrained(config).empty()) return {};
   return {architecture.published_vocabulary(config), "published with the model"};
 }
 

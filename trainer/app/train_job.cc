@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/chosen_device.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/out_of_memory.h"
 #include "trainer/app/strategy_choice.h"
-#include "trainer/config/cpu_amp.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
@@ -34,7 +34,6 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/log/log.h"
-#include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/start_time.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
@@ -168,12 +167,15 @@ void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, 
 void resolve_amp(TrainerConfig& config, const DevicePlan& plan,
                  const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
   if (plan.device.is_cuda() || !config.use_amp) return;
-  const auto can = group.gather_doubles(cpu_computes_in(config.amp_dtype, cpu_flags()) ? 1.0 : 0.0);
-  const bool all_can = *std::min_element(can.begin(), can.end()) == 1.0;
   std::optional<Config> before;
-  if (meta) before = config_from_json(meta->config_json);
-  const std::string warning = settle_amp(config, all_can, before ? &before->trainer : nullptr);
-  if (!warning.empty() && group.is_main()) log.warning(warning);
+  if (meta) {
+    before = config_from_json(meta->config_json);
+    // Versions without the key always had autocast where it was asked for.
+    if (meta->config_json.find("\"amp_on_cpu\"") == std::string::npos)
+      before->trainer.amp_on_cpu = AutoSwitch::kTrue;
+  }
+  const std::string warning = settle_amp_among(group, config, before ? &before->trainer : nullptr);
+  if (!warning.empty()) log.warning(warning);
 }
 
 /// Whether every rank saves its part of the state, which all ranks have to write to one folder.

@@ -28,8 +28,8 @@ std::string warning_of(AmpDtype type, bool on, bool has_arithmetic) {
            "trainer_config.amp_on_cpu=true turns autocast on";
   }
   return fmt::format(
-      "trainer_config.use_amp: {}, and autocast would be many times slower than float32, so the "
-      "training computes in float32; trainer_config.amp_on_cpu=true keeps autocast",
+      "trainer_config.use_amp: {}, and autocast would be many times slower than float32, so "
+      "float32 is used; in training trainer_config.amp_on_cpu=true keeps autocast",
       lacks);
 }
 
@@ -37,8 +37,10 @@ std::string warning_of(AmpDtype type, bool on, bool has_arithmetic) {
 
 bool cpu_computes_in(AmpDtype type, std::string_view flags) {
   return type == AmpDtype::kBFloat16
-             ? has_flag(flags, "avx512_bf16") || has_flag(flags, "amx_bf16")
-             : has_flag(flags, "avx512_fp16") || has_flag(flags, "amx_fp16");
+             ? has_flag(flags, "avx512_bf16") || has_flag(flags, "amx_bf16") ||
+                   has_flag(flags, "bf16")
+             : has_flag(flags, "avx512_fp16") || has_flag(flags, "amx_fp16") ||
+                   has_flag(flags, "asimdhp");
 }
 
 std::string settle_amp(TrainerConfig& config, bool has_arithmetic, const TrainerConfig* before) {

@@ -160,8 +160,7 @@ void RunAccount::read_earlier_jobs(const std::string& summary) {
     const auto before = OrderedJson::parse(read_small_file(summary).value_or("{}"));
     const auto earlier = before.value("earlier_jobs", OrderedJson::object());
     EarlierJobs all = {earlier.value("jobs", int64_t{0}), earlier.value("seconds", 0.0),
-                       earlier.value("useful_seconds", 0.0),
-                       earlier.value("restarts", int64_t{0})};
+                       earlier.value("useful_seconds", 0.0), earlier.value("restarts", int64_t{0})};
     if (before.at("job_began").get<double>() != totals_.job_began) {
       const double wall = before.at("wall_seconds").get<double>();
       ++all.jobs;
@@ -237,9 +236,9 @@ std::vector<std::string> RunAccount::text() const {
   if (earlier_.jobs > 0) {
     const double wall = unix_seconds() - totals_.job_began;
     const auto restarts = static_cast<int64_t>(totals_.restarts.size()) + earlier_.restarts;
-    lines.push_back(fmt::format("The whole run: {:.1f} s in {}, {}; this job:",
-                                earlier_.seconds + wall, counted(earlier_.jobs + 1, "job"),
-                                counted(restarts, "restart")));
+    lines.push_back(
+        fmt::format("The whole run: {:.1f} s in {}, {}; this job:", earlier_.seconds + wall,
+                    counted(earlier_.jobs + 1, "job"), counted(restarts, "restart")));
   }
   lines.push_back(fmt::format(
       "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",

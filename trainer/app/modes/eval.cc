@@ -173,14 +173,17 @@ int run_eval(const TrainerArgs& args) {
   const auto& options = args.eval;
   if (!options.suite.empty()) return run_eval_suite(options);
   std::error_code ignored;
-  const bool folder = std::filesystem::is_directory(options.snapshot, ignored) &&
-                      !is_run_folder(options.snapshot);
+  const bool folder =
+      std::filesystem::is_directory(options.snapshot, ignored) && !is_run_folder(options.snapshot);
   Subject subject = folder ? subject_of_folder(options) : subject_of_snapshot(options);
   Config& config = subject.config;
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
-  if (!plan.device.is_cuda()) settle_amp_here(config.trainer);
   ProcessGroup group(env, config.distributed, plan);
+  if (!plan.device.is_cuda()) {
+    const std::string warning = settle_amp_among(group, config.trainer);
+    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  }
   hold_to_share(config.distributed, plan);  // after the group, whose threads do not count
   try {
     evaluate_subject(subject, options, group, plan);

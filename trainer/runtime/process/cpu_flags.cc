@@ -7,7 +7,8 @@ namespace ddp::train {
 std::string cpu_flags() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("flags")) return line.substr(line.find(':') + 1);
+    if (line.starts_with("flags") || line.starts_with("Features"))
+      return line.substr(line.find(':') + 1);
   }
   return "";
 }
