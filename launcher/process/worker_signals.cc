@@ -2,10 +2,13 @@
 
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -28,17 +31,24 @@ bool is_shell(pid_t pid) {
   return name == "busybox" || (name.size() > 1 && name.substr(name.size() - 2) == "sh");
 }
 
-// While it waits, what it waits for is not in its mask of blocked signals.
-bool is_in_sigwait(pid_t worker) {
-  const std::string number = std::to_string(SYS_rt_sigtimedwait) + " ";
-  return first_line(process_folder(worker) + "/syscall").starts_with(number);
+// While a worker is in sigwait, its mask of blocked signals lacks those that it waits for.
+bool waits_for(pid_t worker, int signal) {
+  std::istringstream call(first_line(process_folder(worker) + "/syscall"));
+  long number = -1;
+  std::uintptr_t set = 0;
+  if (!(call >> number >> std::hex >> set) || number != SYS_rt_sigtimedwait) return false;
+  std::uint64_t wanted = 0;
+  const iovec here{&wanted, sizeof wanted};
+  const iovec there{reinterpret_cast<void*>(set), sizeof wanted};
+  return ::process_vm_readv(worker, &here, 1, &there, 1, 0) == sizeof wanted &&
+         contains(wanted, signal);
 }
 
 // Unknown without a /proc of this PID namespace: then as before, whatever it does.
 bool survives(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
   return !masks || contains(masks->caught | masks->ignored | masks->blocked, signal) ||
-         is_in_sigwait(worker);
+         waits_for(worker, signal);
 }
 
 }  // namespace

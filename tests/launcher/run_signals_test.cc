@@ -165,28 +165,33 @@ TEST_CASE("what a shell script runs gets Ctrl-C, although shells catch it") {
 
 TEST_CASE("a forwarded signal waits until the worker has its handler") {
   const TempFolder tmp;
-  const std::string pipe = tmp / "pipe";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  ChildProgram job(stub_job(tmp, {}, {"print=up", "until-eof=" + pipe, "note=USR1", "wait"}));
-  job.wait_for("up");
+  ChildProgram job(stub_job(tmp, {}, {"hold=USR2", "note=USR1", "wait"}));
+  const pid_t worker = pid_after(job, "holding");
   job.signal(SIGUSR1);
   job.wait_for("ddp-run: SIGUSR1 is held back until 1 worker handles it");
-  ::close(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  ::kill(worker, SIGUSR2);
   job.wait_for("got SIGUSR1");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
+TEST_CASE("a worker in sigwait gets a forwarded signal for which it waits at once") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {}, {"hold=USR1", "print=took it"}));
+  job.wait_for("holding");
+  job.signal(SIGUSR1);
+  CHECK(job.wait_exit() == 0);
+  CHECK_THAT(job.out(), Contains("took it") && !Contains("held back"));
+}
+
 TEST_CASE("a signal that no worker could take before the restart reaches the next round") {
   const TempFolder tmp;
-  const std::string pipe = tmp / "pipe";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  ChildProgram job(stub_job(tmp, {"--max-restarts=1"},
-                            {"print=up", "#0until-eof=" + pipe, "#0exit=3", "note=USR1", "wait"}));
-  job.wait_for("up");
+  ChildProgram job(
+      stub_job(tmp, {"--max-restarts=1"}, {"#0hold=USR2", "#0exit=3", "note=USR1", "wait"}));
+  const pid_t worker = pid_after(job, "holding");
   job.signal(SIGUSR1);
   job.wait_for("held back");
-  ::close(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  ::kill(worker, SIGUSR2);
   job.wait_for("got SIGUSR1");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
