@@ -357,6 +357,7 @@ std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
 
 std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
+  for (const auto& [pid, local_rank] : running_) held_signals_.worker_ended(pid);
   running_.clear();
   leftovers_.forget();
   stack_dumper_.forget_all();

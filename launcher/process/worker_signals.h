@@ -24,7 +24,7 @@ class HeldSignals : public PollHandler {
   int forward(int signal, const std::vector<pid_t>& workers);
   /// All workers of the next round get this signal.
   void keep_for_next_round(int signal) { held_.insert({kNextRound, signal}); }
-  /// Call before a worker is reaped. What it could not take is kept for the next round.
+  /// Call before a worker is reaped or given up. What it could not take is kept for the next round.
   void worker_ended(pid_t worker);
   void round_began(const std::vector<pid_t>& workers);
 
