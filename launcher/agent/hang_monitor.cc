@@ -48,8 +48,13 @@ void HangMonitor::begin_round(Clock::time_point now) {
   const auto silence =
       rules_.timeout || !rules_.heed_promises ? rules_.timeout : rules_.first_heartbeat;
   if (silence) look_at_ = now + *silence / 2;
-  uninterruptible_since_.clear();
+  uninterruptible_.clear();
   if (rules_.uninterruptible) look_at_states_ = now;
+}
+
+void HangMonitor::forgive_silence(Clock::time_point now) {
+  silent_since_ = now;
+  uninterruptible_.clear();
 }
 
 std::optional<Clock::time_point> HangMonitor::next_look() const {
@@ -63,16 +68,20 @@ std::vector<ProcessFailure> HangMonitor::look_at_states(const std::vector<Worker
   const auto now = processes.now();
   std::vector<ProcessFailure> failures;
   if (!look_at_states_ || now < *look_at_states_) return failures;
+  if (now - *look_at_states_ > kOverslept) uninterruptible_.clear();
   const auto limit = *rules_.uninterruptible;
   look_at_states_ = now + std::min<Clock::duration>(kStates, limit / 2);
   for (const Worker& worker : workers) {
     if (worker.state != WorkerState::kRunning) continue;
     const KernelState state = processes.state_of(worker.local_rank);
     if (state.letter != 'D') {
-      uninterruptible_since_.erase(worker.pid);
+      uninterruptible_.erase(worker.pid);
       continue;
     }
-    const auto asleep = now - uninterruptible_since_.try_emplace(worker.pid, now).first->second;
+    Sleep& sleep =
+        uninterruptible_.try_emplace(worker.pid, Sleep{state.switches, now}).first->second;
+    if (sleep.switches != state.switches) sleep = {state.switches, now};
+    const auto asleep = now - sleep.since;
     if (asleep < limit) continue;
     failures.push_back(failure_of(worker, processes));
     failures.back().exit = {kExitHang, 0};

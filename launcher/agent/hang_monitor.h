@@ -20,8 +20,8 @@ class HangMonitor {
   void begin_round(Clock::time_point now);
   /// A worker has written its first heartbeat, which may announce a timeout.
   void heartbeat_began(Clock::time_point now) { look_at_ = now; }
-  /// The workers were suspended: their silence so far does not count.
-  void forgive_silence(Clock::time_point now) { silent_since_ = now; }
+  /// The workers were suspended: their silence and their sleep so far do not count.
+  void forgive_silence(Clock::time_point now);
 
   /// When look() is due; nullopt: not before the first heartbeat.
   std::optional<Clock::time_point> next_look() const;
@@ -37,10 +37,15 @@ class HangMonitor {
   ProcessFailure describe(const Worker& worker, const Suspect& suspect,
                           ProcessRunner& processes) const;
 
+  struct Sleep {
+    long switches = 0;  // KernelState::switches
+    Clock::time_point since;
+  };
+
   HangRules rules_;
   std::optional<Clock::time_point> look_at_;
   std::optional<Clock::time_point> look_at_states_;
-  std::map<pid_t, Clock::time_point> uninterruptible_since_;
+  std::map<pid_t, Sleep> uninterruptible_;
   Clock::time_point silent_since_;  // silence before it does not count
   CpuTimes times_at_half_;          // CPU times of all workers at half_
   Clock::time_point half_;          // when half of a promise was over

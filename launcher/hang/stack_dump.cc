@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/base/proc_files.h"
 
@@ -40,6 +42,15 @@ std::string kernel_place(const fs::path& folder) {
   return place == "0" ? "" : place;
 }
 
+long voluntary_switches(const fs::path& folder) {
+  std::ifstream status(folder / "status");
+  for (std::string line; std::getline(status, line);) {
+    long count = 0;
+    if (std::sscanf(line.c_str(), "voluntary_ctxt_switches: %ld", &count) == 1) return count;
+  }
+  return 0;
+}
+
 std::string find_on(const std::string& path, const std::string& name) {
   std::size_t begin = 0;
   while (begin <= path.size()) {
@@ -67,7 +78,7 @@ KernelState kernel_state(pid_t pid) {
   return {
       state,
       fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ", place),
-      dying};
+      dying, voluntary_switches(folder)};
 }
 
 std::string thread_table(pid_t pid) {

@@ -14,6 +14,7 @@ struct KernelState {
   char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
   std::string text{};  // "state T (stopped)", "state D (..., in nfs_wait)"; empty: unknown
   bool dying = false;  // exiting already
+  long switches = 0;   // how often it has given up a CPU: unchanged while one sleep lasts
 };
 
 /// Reads the state of a process; its text is empty if the process has exited.

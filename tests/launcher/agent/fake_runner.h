@@ -25,6 +25,8 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
   std::set<int> held;             // local ranks that are stopped
+  std::set<int> asleep;           // local ranks in uninterruptible sleep
+  long switches = 0;              // of every worker, see KernelState
   std::set<int> dying;            // local ranks that have begun to end
   std::set<std::size_t> broken;   // rounds that cannot be started
   bool has_debugger = false;
@@ -82,9 +84,9 @@ class FakeRunner : public ProcessRunner {
   std::optional<Clock::time_point> first_output(int) const override { return std::nullopt; }
   Clock::time_point held_up_until() const override { return held_up; }
   KernelState state_of(int local_rank) const override {
-    const char letter = held.count(local_rank) > 0 ? 'T' : 'S';
+    const char letter = held.count(local_rank) > 0 ? 'T' : asleep.count(local_rank) > 0 ? 'D' : 'S';
     return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank),
-            dying.count(local_rank) > 0};
+            dying.count(local_rank) > 0, switches};
   }
   CpuTimes cpu_times_of(int local_rank) const override { return {{local_rank, cpu_times}}; }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
