@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <string>
 
 #include "launcher/base/proc_files.h"
 #include "launcher/process/process_tree.h"
@@ -17,12 +18,17 @@ constexpr auto kGroup = std::chrono::seconds(1);
 constexpr auto kOthers = std::chrono::milliseconds(2500);
 constexpr auto kAfterSigterm = std::chrono::seconds(1);
 
+bool children_are_listed() {
+  const std::string self = std::to_string(::getpid());
+  return ::access((process_folder(::getpid()) + "/task/" + self + "/children").c_str(), R_OK) == 0;
+}
+
 }  // namespace
 
 void LeftBehind::worker_ended(pid_t worker, bool last) {
   if (!is_empty(worker)) groups_[worker] = {Clock::now() + kGroup};
-  // Without /proc, to find children takes long: the sweep does it once.
-  if (last && proc_is_ours() && !is_empty(kAll)) groups_[kAll] = {Clock::now() + kOthers};
+  // Without the kernel's list, to find children takes long: the sweep does it once.
+  if (last && children_are_listed() && !is_empty(kAll)) groups_[kAll] = {Clock::now() + kOthers};
 }
 
 // As long as it has a member, the number of a group is not used again.
