@@ -74,7 +74,8 @@ OomCounts OomCounts::read(const std::string& root) {
 
 std::string oom_kills_between(const OomCounts& before, const OomCounts& after) {
   const std::string rise = rise_in_cgroup(before, after);
-  return rise.empty() ? "" : "out of memory: the kernel killed a process of this job " + rise;
+  return rise.empty() ? ""
+                      : "out of memory: the kernel killed a process in this job's cgroup " + rise;
 }
 
 std::string oom_verdict(const OomCounts& before, const OomCounts& after) {

@@ -347,7 +347,7 @@ TEST_CASE("what the workers left behind has time to end before the restart") {
 TEST_CASE("any failure is reported with the OOM killer's deeds") {
   Scene scene;
   scene.os.oom =
-      "out of memory: the kernel killed a process of this job (oom_kill +1 in its cgroup)";
+      "out of memory: the kernel killed a process in this job's cgroup (oom_kill +1 in its cgroup)";
   scene.os.exits(0, {1, 0});
   const RunResult result = scene.run(1);
   CHECK_THAT(failure_report(result, {}),

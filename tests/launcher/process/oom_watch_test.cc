@@ -57,7 +57,8 @@ TEST_CASE("a SIGKILL is laid to the out-of-memory killer only when a counter has
   CHECK_THAT(oom_verdict(before, before), Contains("kill -9"));
   CHECK(oom_verdict({}, {}).empty());
   CHECK(oom_kills_between(before, {3, 9, "512 MiB"}) ==
-        "out of memory: the kernel killed a process of this job (oom_kill +2 in its cgroup, memory "
+        "out of memory: the kernel killed a process in this job's cgroup (oom_kill +2 in its "
+        "cgroup, memory "
         "limit 512 MiB)");
   CHECK(oom_kills_between(before, {1, 9, ""}).empty());
   CHECK(oom_kills_between({}, {}).empty());
