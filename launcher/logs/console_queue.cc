@@ -26,7 +26,11 @@ ConsoleQueue::ConsoleQueue(int fd, FileWriter* files)
   if (::fstat(fd, &status) != 0) return;
   if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
     way_ = Way::kPlain;  // its offset is shared with others
-    const auto write = [fd](std::string_view text) { return write_fully(fd, text); };
+    const auto write = [fd, error = error_](std::string_view text) {
+      int none = 0;
+      error->compare_exchange_strong(none, write_fully(fd, text));
+      return 0;  // there may be room for what comes next
+    };
     if (files_) file_ = FileWriter::open(fd == STDOUT_FILENO ? "stdout" : "stderr", write);
   } else if (S_ISSOCK(status.st_mode)) {
     way_ = Way::kSocket;
@@ -100,7 +104,7 @@ void ConsoleQueue::write_some() {
       const bool no_reader =
           errno == EPIPE || errno == ECONNRESET || (errno == EIO && way_ != Way::kPlain);
       reader_has_exited_ = reader_has_exited_ || no_reader;
-      if (error_ == 0 && !no_reader) error_ = errno;
+      if (*error_ == 0 && !no_reader) *error_ = errno;
       written_ = queue_.size();  // nobody will ever read it
     } else {
       break;

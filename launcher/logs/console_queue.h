@@ -1,6 +1,8 @@
 // One of ddp-run's output streams, written without ever blocking on its reader or its disk.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -36,7 +38,7 @@ class ConsoleQueue {
   /// Discards what has not been written.
   void drop();
   /// errno of the first failed write, except for a missing reader (EPIPE); 0: none.
-  int error() const { return file_ ? files_->error(*file_) : error_; }
+  int error() const { return *error_; }
   bool reader_has_exited() const { return reader_has_exited_; }
 
  private:
@@ -53,7 +55,8 @@ class ConsoleQueue {
   FileWriter* files_;
   FileWriter::FilePtr file_;
   std::string queue_;
-  int error_ = 0;
+  // Shared with the thread of `files`, which may outlive the queue.
+  const std::shared_ptr<std::atomic<int>> error_ = std::make_shared<std::atomic<int>>(0);
   bool reader_has_exited_ = false;
   std::size_t written_ = 0;  // of queue_
   std::size_t tried_ = 0;    // length of queue_ at the last attempt to write

@@ -217,11 +217,6 @@ std::size_t FileWriter::waiting(const File& file) const {
   return file.waiting;
 }
 
-int FileWriter::error(const File& file) const {
-  const std::lock_guard lock(shared_->mutex);
-  return file.error;
-}
-
 std::size_t FileWriter::waiting() const { return shared_->backlog; }
 
 bool FileWriter::is_idle() const {

@@ -48,8 +48,6 @@ class FileWriter {
   std::uint64_t written(const File& file) const;
   /// Number of the file's bytes that are still to be written.
   std::size_t waiting(const File& file) const;
-  /// errno of the file's failed write; 0: none.
-  int error(const File& file) const;
 
   /// Number of bytes of all files that are still to be written.
   std::size_t waiting() const;

@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "launcher/base/descriptors.h"
 #include "launcher/base/messages.h"
@@ -112,8 +116,33 @@ TEST_CASE("a file that fails is reported once, with what is not written") {
   writer.append(full, "z"sv);
   CHECK(writer.waiting() == 0);
   CHECK(writer.take_failures().empty());
-  CHECK(writer.error(*full) == ENOSPC);
   CHECK(writer.written(*full) == 0);
+}
+
+TEST_CASE("a console file that is full for a moment gets what comes afterwards") {
+  const test::TempFolder folder;
+  const Descriptor file(
+      ::open((folder / "out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  FileWriter files;
+  ConsoleQueue queue(file.get(), &files);
+  queue.add("before\n");
+  wait_until_idle(files);
+  const rlimit full{7, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  queue.add("lost\n");
+  while (!files.is_idle()) std::this_thread::yield();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  CHECK(queue.error() == EFBIG);
+  queue.add("after\n");
+  wait_until_idle(files);
+  CHECK(queue.error() == EFBIG);
+  std::string text;
+  std::getline(std::ifstream(folder / "out"), text, '\0');
+  CHECK(text == "before\nafter\n");
 }
 
 TEST_CASE("giving up on a file that blocks returns at once, with the number of bytes lost") {
