@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "launcher/base/proc_files.h"
 
@@ -20,10 +22,16 @@ bool is_child(idtype_t which, pid_t pid) {
   return ::waitid(which, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
+// A dead main thread has left its children to another thread.
 std::vector<pid_t> children_by_proc(pid_t parent) {
   std::vector<pid_t> children;
-  std::ifstream file(process_folder(parent) + "/task/" + std::to_string(parent) + "/children");
-  for (pid_t pid; file >> pid;) children.push_back(pid);
+  std::error_code error;
+  std::filesystem::directory_iterator task(process_folder(parent) + "/task", error);
+  for (const std::filesystem::directory_iterator end; !error && task != end;
+       task.increment(error)) {
+    std::ifstream file(task->path() / "children");
+    for (pid_t pid; file >> pid;) children.push_back(pid);
+  }
   return children;
 }
 

@@ -1,17 +1,22 @@
 // Nothing of a job outlives ddp-run, however it ends. Every descendant holds the pipes of the test:
 // when they report end-of-file, nothing is left.
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
+#include "launcher/process/process_tree.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {
@@ -22,6 +27,14 @@ using Lines = std::vector<std::string>;
 
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
+
+void wait_until_true(const std::function<bool()>& holds) {
+  const auto deadline = std::chrono::steady_clock::now() + ChildProgram::kBound;
+  while (!holds()) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+}
 
 pid_t agent_above(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
@@ -68,7 +81,7 @@ TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardi
     }
     return std::string();
   };
-  while (log().find("waiting") == std::string::npos) std::this_thread::yield();
+  wait_until_true([&] { return log().find("waiting") != std::string::npos; });
   ::kill(std::stoi(line.substr(line.find("parent ") + 7)), SIGKILL);
   job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
@@ -78,6 +91,28 @@ TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardi
   const std::string folder =
       job.err().substr(at + said.size(), job.err().find('\n', at) - at - said.size());
   CHECK_THAT(test::text_of(folder + "/attempt_0/0/stdout.log"), Contains("before"));
+}
+
+TEST_CASE("children that a dead main thread has left to another thread are killed") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::alarm(60);
+    if (::fork() == 0) ::_exit(::pause());  // holds the pipe
+    ::close(ends[1]);
+    std::thread(::pause).detach();
+    ::syscall(SYS_exit, 0);  // of this thread
+  }
+  ::close(ends[1]);
+  const std::string stat = "/proc/" + std::to_string(parent) + "/stat";
+  wait_until_true([&] { return text_of(stat).find(") Z ") != std::string::npos; });
+  launch::kill_children_of(parent, kSoon);
+  pollfd left{ends[0], POLLIN, 0};
+  CHECK(::poll(&left, 1, 5000) == 1);
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  ::close(ends[0]);
 }
 
 TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the group") {
