@@ -118,6 +118,7 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
 void write_aside(const std::function<void()>& write) {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::close(fd);  // it may outlive ddp-run
     write();
     ::_exit(kExitDone);
   }

@@ -32,6 +32,8 @@ using Agent = std::function<int(int)>;
 constexpr auto kPatience = std::chrono::seconds(5);
 // On the second request the agent kills at once; an agent still alive at the third is stuck.
 constexpr int kMostRequests = 3;
+// No SIGCHLD reports a main thread that has died while another one cannot.
+constexpr auto kLook = std::chrono::seconds(3);
 constexpr auto kLastChance = std::chrono::seconds(1);
 
 pid_t fork_or_throw() {
@@ -56,11 +58,11 @@ std::optional<int> reap_until(pid_t child) {
 bool cannot_exit(pid_t child) { return read_stat(process_folder(child)).state == 'Z'; }
 
 // Forwards signals until the child dies; returns its wait status, or nothing if it ignored
-// `patience` requests or cannot exit after two. SIGTSTP (Ctrl-Z) also stops this process, so that
+// `patience` requests or cannot exit. SIGTSTP (Ctrl-Z) also stops this process, so that
 // the shell regains control; SIGCONT wakes it.
 std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
   StopRequests requests;
-  std::optional<Clock::time_point> deadline;
+  auto deadline = Clock::now() + kLook;
   bool may_be_stuck = false;
   for (;;) {
     const auto received = signals.next(deadline);
@@ -68,7 +70,7 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
       const bool is_stuck = cannot_exit(child);
       if (requests.count() >= patience || (is_stuck && may_be_stuck)) return std::nullopt;
       may_be_stuck = is_stuck;
-      deadline = Clock::now() + kLastChance;
+      deadline = Clock::now() + (is_stuck ? kLastChance : kLook);
       continue;
     }
     const auto [signal, origin, was_pending] = *received;
@@ -96,7 +98,8 @@ int end_stuck(pid_t agent) {
   const char state = read_stat(process_folder(agent)).state;
   ::kill(agent, SIGKILL);
   kill_children_of(agent, kPatience);
-  const auto survivors = kill_descendants(kPatience);
+  kill_descendants(kShortPatience);  // an agent that can die leaves orphans
+  const auto survivors = kill_descendants(kPatience, {agent});
   say_error(
       state == 'Z'
           ? fmt::format("ddp-run's agent process (pid {}) cannot exit: its disk blocks", agent)

@@ -3,6 +3,9 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#include <chrono>
+#include <functional>
+#include <memory>
 #include <thread>
 
 #include "tests/launcher/ddp_run.h"
@@ -14,22 +17,34 @@ namespace {
 
 using Catch::Contains;
 
+void wait_until(const std::function<bool()>& holds) {
+  const auto deadline = std::chrono::steady_clock::now() + ChildProgram::kBound;
+  while (!holds()) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+}
+
 struct BlockedJob {
   TempFolder tmp, logs;
-  ChildProgram job{stub_job(tmp, {"--tee=3", "--log-dir=" + logs.path()},
-                            {"note=USR1", "trap-exit=0", "parent", "wait"})};
+  std::string file = logs / "latest/attempt_0/0/stdout.log";
+  ChildOptions options = stub_job(tmp, {"--tee=3", "--log-dir=" + logs.path()},
+                                  {"note=USR1", "trap-exit=0", "parent", "wait"});
+  std::unique_ptr<ChildProgram> job;
+  pid_t agent = 0;
   pid_t thread = 0;
 
   ~BlockedJob() { resume(); }
 
-  std::string log() const { return text_of(logs / "latest/attempt_0/0/stdout.log"); }
+  std::string log() const { return text_of(file); }
 
   // Stops the thread in which the agent writes files. Returns false if the system does not let it.
   bool block() {
-    const std::string line = job.wait_for("parent ");
-    job.wait_for("waiting ");
-    while (log().find("waiting ") == std::string::npos) std::this_thread::yield();
-    const std::string tasks = "/proc" + ("/" + line.substr(line.rfind(' ') + 1)) + "/task";
+    job = std::make_unique<ChildProgram>(options);
+    wait_until([this] { return log().find("waiting ") != std::string::npos; });
+    const std::string text = log();
+    agent = std::stoi(text.substr(text.find("parent ") + 7));
+    const std::string tasks = "/proc/" + std::to_string(agent) + "/task";
     for (const auto& task : std::filesystem::directory_iterator(tasks)) {
       if (text_of(task.path() / "comm") == "ddp-files\n")
         thread = std::stoi(task.path().filename());
@@ -37,7 +52,7 @@ struct BlockedJob {
     REQUIRE(thread != 0);
     // Not while it holds a lock: once it has nothing to do.
     const std::string stat = tasks + "/" + std::to_string(thread) + "/stat";
-    while (text_of(stat).find(") S ") == std::string::npos) std::this_thread::yield();
+    wait_until([&] { return text_of(stat).find(") S ") != std::string::npos; });
     if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return thread = 0, false;
     REQUIRE(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) == 0);
     REQUIRE(::waitpid(thread, nullptr, __WALL) == thread);
@@ -56,14 +71,14 @@ void say_no_trace() { say_skipped("ptrace: this system does not let a process tr
 TEST_CASE("while the log files' disk blocks, output is shown and signals are answered at once") {
   BlockedJob blocked;
   if (!blocked.block()) return say_no_trace();
-  blocked.job.signal(SIGUSR1);
-  blocked.job.wait_for("[default0]:got SIGUSR1");
-  blocked.job.signal(SIGTERM);
-  blocked.job.wait_for("[default0]:got SIGTERM");
-  blocked.job.wait_for("SIGTERM: forwarded to 1 worker");
+  blocked.job->signal(SIGUSR1);
+  blocked.job->wait_for("[default0]:got SIGUSR1");
+  blocked.job->signal(SIGTERM);
+  blocked.job->wait_for("[default0]:got SIGTERM");
+  blocked.job->wait_for("SIGTERM: forwarded to 1 worker");
   CHECK_THAT(blocked.log(), !Contains("got SIG"));
   blocked.resume();
-  CHECK(blocked.job.wait_exit() == 128 + SIGTERM);
+  CHECK(blocked.job->wait_exit() == 128 + SIGTERM);
   CHECK_THAT(blocked.log(), Contains("got SIGUSR1\ngot SIGTERM\n"));
 }
 
@@ -71,15 +86,28 @@ TEST_CASE("a disk that stays blocked ends with a second signal, and what is lost
           "[waits]") {
   BlockedJob blocked;
   if (!blocked.block()) return say_no_trace();
-  blocked.job.signal(SIGUSR1);
-  blocked.job.wait_for("[default0]:got SIGUSR1");
-  blocked.job.signal(SIGTERM);
-  blocked.job.wait_for("24 bytes of the log files are not written yet");
-  blocked.job.signal(SIGTERM);
+  blocked.job->signal(SIGUSR1);
+  blocked.job->wait_for("[default0]:got SIGUSR1");
+  blocked.job->signal(SIGTERM);
+  blocked.job->wait_for("24 bytes of the log files are not written yet");
+  const auto asked = std::chrono::steady_clock::now();
+  ::kill(blocked.agent, SIGTERM);  // one request, as two signals
+  blocked.job->signal(SIGTERM);
   // The thread cannot die, as in a write to a frozen disk.
-  CHECK(blocked.job.wait_exit() == 128 + SIGKILL);
-  CHECK_THAT(blocked.job.err(), Contains("the last 24 bytes of the log files are lost") &&
-                                    Contains("cannot exit: its disk blocks"));
+  CHECK(blocked.job->wait_exit() == 128 + SIGKILL);
+  CHECK(std::chrono::steady_clock::now() - asked > std::chrono::seconds(5));
+  CHECK_THAT(blocked.job->err(), Contains("the last 24 bytes of the log files are lost") &&
+                                     Contains("cannot exit: its disk blocks") &&
+                                     !Contains("could not be killed"));
+}
+
+TEST_CASE("an agent that is killed while its disk blocks is reported, and its workers end",
+          "[waits]") {
+  BlockedJob blocked;
+  if (!blocked.block()) return say_no_trace();
+  ::kill(blocked.agent, SIGKILL);
+  CHECK(blocked.job->wait_exit() == 128 + SIGKILL);
+  CHECK_THAT(blocked.job->err(), Contains("cannot exit: its disk blocks"));
 }
 
 }  // namespace
