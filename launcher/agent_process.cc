@@ -85,42 +85,46 @@ FinalReportOptions report_options(const RunResult& result, const JobPlan& plan,
 }
 
 // Lost output must not look like success; a failure of the job keeps its own code.
-int code_after_console_error(int code, int error) {
+int code_after_console_error(int code, WorkerProcesses& processes) {
+  const int error = processes.console_error();
   if (error == 0) return code;
-  say_error("cannot write the workers' output: " + error_text(error) +
-            "; free space or redirect ddp-run's output elsewhere, and rerun");
+  // Not directly: a disk that blocks would block this process.
+  processes.print("error: cannot write the workers' output: " + error_text(error) +
+                  "; free space or redirect ddp-run's output elsewhere, and rerun\n");
   return code == kExitDone ? kExitFailed : code;
 }
 
 // Nothing of the job may be left within a second, so nothing waits for the console.
-int end_without_guardian(const RunResult& result, const RunFolder& folder, ResultWriter& results,
+int end_without_guardian(const RunResult& result, const JobPlan& plan, ResultWriter& results,
                          WorkerProcesses& processes) {
-  folder.keep_logs();
+  results.write(result, plan.job.run_id, plan.host, exit_code(result));
+  plan.folder.keep_logs();
   results.write_to_folder();
   processes.drop_console();
   return exit_code(result);
 }
 
 int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchConfig& config,
-                    ResultWriter& results, WorkerProcesses& processes) {
+                    ResultWriter& results, StopRequests& requests, WorkerProcesses& processes) {
   // A signal ends the wait for the console soon; otherwise a slow reader loses no output.
   const bool ended_itself =
       result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
   const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
-  const bool shown = processes.flush(patience);
+  const bool shown = processes.flush(patience, requests);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
+  const auto record = [&](int code) {
+    results.write(result, plan.job.run_id, plan.host, code);
+    if (!processes.files_given_up()) results.write_to_folder();
+  };
   if (failed || !shown) plan.folder.keep_logs();
-  if (!processes.files_given_up()) results.write_to_folder();
+  record(exit_code(result));
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, report_options(result, plan, config)));
-  processes.flush(patience);
-  const int code = code_after_console_error(exit_code(result), processes.console_error());
-  if (code != exit_code(result)) {
-    results.write(result, plan.job.run_id, plan.host, code);
-    if (!processes.files_given_up()) results.write_to_folder();
-  }
+  processes.flush(patience, requests);
+  const int code = code_after_console_error(exit_code(result), processes);
+  if (code != exit_code(result)) record(code);
   return code;
 }
 
@@ -135,10 +139,9 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailb
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
-  results.write(result, plan.job.run_id, plan.host, exit_code(result));
   return result.outcome == Outcome::kGuardianGone
-             ? end_without_guardian(result, plan.folder, results, processes)
-             : end_with_report(result, plan, config, results, processes);
+             ? end_without_guardian(result, plan, results, processes)
+             : end_with_report(result, plan, config, results, agent.stop_requests(), processes);
 }
 
 }  // namespace ddp::launch

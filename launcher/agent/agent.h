@@ -33,6 +33,8 @@ class LocalElasticAgent {
   RunResult run();
   /// Returns the current state of the job.
   JobStatus status() const;
+  /// The stop requests so far, to which the end of the job adds its own.
+  StopRequests& stop_requests() { return stop_requests_; }
 
  private:
   void join();

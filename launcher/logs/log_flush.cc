@@ -52,23 +52,24 @@ bool LogPump::is_flushed() const {
 }
 
 void LogPump::note_wait() {
-  if (files_.waiting() == 0) return;
-  note(
-      fmt::format("waiting for '{}': {} bytes of the log files are not written yet; a signal ends "
-                  "the wait",
-                  files_.current(), files_.waiting()));
+  for (const FileWriter* writer : writers()) {
+    if (writer->is_idle()) continue;
+    note(fmt::format("waiting for '{}': {} bytes of {} are not written yet; a signal ends the wait",
+                     writer->current(), writer->waiting(),
+                     writer == &files_ ? "the log files" : "the console"));
+  }
 }
 
 void LogPump::give_up_files() {
   for (auto& shown : shown_) shown.clear();
-  if (!console_files_.is_idle()) console_files_.give_up();
-  if (files_.is_idle()) return;
-  files_given_up_ = true;
-  const std::string file = files_.current();
-  if (const std::size_t lost = files_.give_up(); lost > 0) {
-    note(fmt::format(
-        "'{}' could not be written in time; the last {} bytes of the log files are lost", file,
-        lost));
+  for (FileWriter* writer : writers()) {
+    if (writer->is_idle()) continue;
+    (writer == &files_ ? files_given_up_ : console_given_up_) = true;
+    const std::string file = writer->current();
+    if (const std::size_t lost = writer->give_up(); lost > 0) {
+      note(fmt::format("'{}' could not be written in time; the last {} bytes of {} are lost", file,
+                       lost, writer == &files_ ? "the log files" : "the console"));
+    }
   }
 }
 

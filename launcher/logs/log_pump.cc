@@ -157,7 +157,7 @@ bool LogPump::must_wait(const Source& source) const {
 void LogPump::add_poll_fds(std::vector<pollfd>& fds) { add_poll_fds(fds, false); }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
-  const std::array seen{files_.progress(), console_files_.progress()};
+  const std::array seen{console_files_.progress(), files_.progress()};
   for (const auto* queue : {out_.get(), err_.get()}) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
@@ -376,6 +376,7 @@ Clock::time_point LogPump::held_up_until() const {
 }
 
 int LogPump::console_error() const {
+  if (console_given_up_) return EIO;
   return out_->error() != 0 || !err_ ? out_->error() : err_->error();
 }
 

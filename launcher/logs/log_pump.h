@@ -47,7 +47,7 @@ class LogPump {
   void handle(const std::vector<pollfd>& fds);
 
   /// errno of the first failed write to the console, such as ENOSPC, except for a missing reader
-  /// (EPIPE); 0: none.
+  /// (EPIPE); EIO: flush() has given up on its disk; 0: none.
   int console_error() const;
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console or disk.
@@ -92,7 +92,7 @@ class LogPump {
   void copy_if_wanted(Source& source, std::string_view line);
   void close_source(Source& source);
   RepeatFolding* folding_for(const StreamPlan& plan, bool is_stderr);
-  std::array<FileWriter*, 2> writers() { return {&files_, &console_files_}; }
+  std::array<FileWriter*, 2> writers() { return {&console_files_, &files_}; }
   bool must_wait(const Source& source) const;
   bool needs_turn() const;
   void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress);
@@ -108,6 +108,7 @@ class LogPump {
   FileWriter files_;
   FileWriter console_files_;  // stdout and stderr: the disk of the log files may block alone
   bool files_given_up_ = false;
+  bool console_given_up_ = false;
   long skipped_lines_ = 0;  // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>

@@ -189,13 +189,16 @@ void WorkerProcesses::watch_heartbeats() {
   }
 }
 
-bool WorkerProcesses::flush(LogPump::Patience patience) {
-  return pump_.flush(patience, {signal_fd_, guardian_pipe_}, [this] {
+bool WorkerProcesses::flush(LogPump::Patience patience, StopRequests& requests) {
+  return pump_.flush(patience, {signal_fd_, guardian_pipe_}, [this, &requests] {
     pollfd launcher{guardian_pipe_, POLLIN, 0};
     std::vector<Event> events;
+    requests.nothing_pending();
     take_signals(events);
-    return ::poll(&launcher, 1, 0) == 1 ||
-           std::any_of(events.begin(), events.end(), [](const Event& e) { return e.ends_job; });
+    const auto asks = [&](const Event& event) {
+      return event.ends_job && requests.add(event.origin, Clock::now());
+    };
+    return std::count_if(events.begin(), events.end(), asks) > 0 || ::poll(&launcher, 1, 0) == 1;
   });
 }
 

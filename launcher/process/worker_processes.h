@@ -18,6 +18,7 @@
 #include "launcher/process/spawn.h"
 #include "launcher/process/stack_dumper.h"
 #include "launcher/process/standby_workers.h"
+#include "launcher/process/stop_requests.h"
 #include "launcher/process/store_process.h"
 #include "launcher/process/worker_signals.h"
 #include "launcher/process/worker_spec.h"
@@ -58,9 +59,9 @@ class WorkerProcesses : public ProcessRunner {
   Clock::time_point now() const override { return Clock::now(); }
   double unix_time() const override;
 
-  /// Writes all workers' output before anything else goes to the console. If a stop signal arrives
-  /// or the guardian dies, drops it and returns false.
-  bool flush(LogPump::Patience patience);
+  /// Writes all workers' output before anything else goes to the console. On a stop request that
+  /// `requests` has not counted yet, or if the guardian dies, drops it and returns false.
+  bool flush(LogPump::Patience patience, StopRequests& requests);
   bool files_given_up() const { return pump_.files_given_up(); }
   std::function<void(const std::string&)> open_file(std::string name, FileWriter::Write write) {
     return pump_.open_file(std::move(name), std::move(write));
