@@ -78,6 +78,12 @@ train::Metadata what_must_be_equal(const std::string& snapshot) {
   for (const char* key : {"config", "world_size", train::kChecksumKey, train::kDigestsKey,
                           "format_version", "shards", "tensors"})
     metadata.erase(key);
+  // Where the pretrained model lies is, as in the configuration, no part of what was trained.
+  if (const auto base = metadata.find("base_settings"); base != metadata.end()) {
+    auto settings = nlohmann::json::parse(base->second);
+    settings.erase("folder");
+    base->second = settings.dump();
+  }
   return metadata;
 }
 
