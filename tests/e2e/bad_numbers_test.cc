@@ -92,7 +92,7 @@ TEST_CASE("a rollback into the epoch before does not end an epoch") {
 }
 
 // The only update is made of good gradients, and leaves weights that no product of is finite.
-TEST_CASE("a float16 run whose last evaluation is not finite fails; another one is warned of") {
+TEST_CASE("a float16 run whose last evaluation is not finite fails, and another one is warned of") {
   const Words ruin = {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e30"};
   const Workspace half, single;
   const auto fails = finish(

@@ -267,9 +267,13 @@ TEST_CASE("an exit code in an error file that no process can have is taken for 1
     PhaseScene scene;
     scene.os.script.emplace_back([number = written](FakeRunner& os) {
       namespace fs = std::filesystem;
-      const std::string file = os.rounds[0][0].environment.at("TORCHELASTIC_ERROR_FILE");
-      std::ofstream(file) << R"({"message":{"message":"m","errorCode":)" << number << "}}";
-      fs::last_write_time(file, fs::file_time_type::clock::now() - seconds(3));
+      const auto write = [&os](std::size_t rank, const std::string& text, int age) {
+        const std::string file = os.rounds[0][rank].environment.at("TORCHELASTIC_ERROR_FILE");
+        std::ofstream(file) << text;
+        fs::last_write_time(file, fs::file_time_type::clock::now() - seconds(age));
+      };
+      write(0, R"({"message":{"message":"m","errorCode":)" + std::to_string(number) + "}}", 3);
+      write(1, "{}", 1);
       return std::vector{FakeRunner::exited(os.pid(1), {3, 0})};
     });
     scene.os.exits(0, {0, SIGTERM});  // stopped, as the other one has failed
