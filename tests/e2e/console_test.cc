@@ -56,7 +56,8 @@ TEST_CASE("a console that nobody reads does not hold up training") {
   check_all_steps_in_file(place);
 }
 
-TEST_CASE("under ddp-run a console that nobody reads is no hang, and a late reader gets all of it") {
+TEST_CASE(
+    "under ddp-run a console that nobody reads is no hang, and a late reader gets all of it") {
   const Workspace place;
   std::optional<UnreadPipe> pipe(std::in_place, place);
   ChildProgram job(in_shell(launched(place, 2, kShortRun, {"--result-json=" + (place / "result")}),

@@ -117,7 +117,8 @@ std::optional<BaseSettings> base_settings_of(const std::map<std::string, std::st
     const SettingsJson json = SettingsJson::parse(state->second);
     BaseSettings base{json.at("folder"), json.at("same_tokenizer"), {}, {}};
     for (const auto& [name, text] : json.at("files").items()) {
-      if (!is_known(name)) throw RunError("damaged settings of the pretrained model in the snapshot");
+      if (!is_known(name))
+        throw RunError("damaged settings of the pretrained model in the snapshot");
       if (text.is_null()) {
         base.large.push_back(name);
       } else {

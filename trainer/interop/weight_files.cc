@@ -15,9 +15,9 @@ std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::Scala
     if (dtype == torch::kFloat32 || torch::isinf(weight.tensor).sum().item<int64_t>() ==
                                         torch::isinf(given).sum().item<int64_t>())
       continue;
-    throw UserError(
-        fmt::format("export: {} has numbers beyond the range of {}; use --dtype {}fp32",
-                    weight.name, c10::toString(dtype), dtype == torch::kHalf ? "bf16 or " : ""));
+    throw UserError(fmt::format("export: {} has numbers beyond the range of {}; use --dtype {}fp32",
+                                weight.name, c10::toString(dtype),
+                                dtype == torch::kHalf ? "bf16 or " : ""));
   }
   return weights;
 }

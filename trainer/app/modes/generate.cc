@@ -53,8 +53,7 @@ std::string prompt_text(const GenerateArgs& options) {
   try {
     if (auto text = read_small_file(path, kMostPromptBytes)) return *std::move(text);
   } catch (const UserError& error) {
-    throw UserError(
-        fmt::format("--prompt_file: {}; --prompt_file - reads a pipe", error.what()));
+    throw UserError(fmt::format("--prompt_file: {}; --prompt_file - reads a pipe", error.what()));
   }
   throw UserError(fmt::format("--prompt_file: {}: {}; give a text file, or - for standard input",
                               path, std::strerror(errno)));
