@@ -300,7 +300,8 @@ class Folders(Place):
             self.assertRegex(self.refused(*words), r"base/model\.safetensors: the weights do not fit: bert.*weight is \[\d+, 32\] there, \[\d+, 1000000\] here")
 
     def test_a_name_on_the_hub_is_answered_with_the_command_to_fetch_it(self):
-        for words, said in ((["--config", "config.yaml", "model=llama", "llama_config.init_from=meta-llama/Llama-3.2-1B"], "llama_config.init_from: "),
+        for words, said in ((["--config", "config.yaml", "model=llama", "llama_config.init_from=meta-llama/Llama-3.2-1B"],
+                             "llama_config.init_from=meta-llama/Llama-3.2-1B: "),
                             (["generate", "--snapshot", "meta-llama/Llama-3.2-1B", "--prompt", "a"], "error: ")):
             self.assertIn(said + "meta-llama/Llama-3.2-1B: no such folder; if it is a model on the Hugging Face Hub, fetch it with hf download meta-llama/Llama-3.2-1B --local-dir "
                           "FOLDER", self.refused(*words))
