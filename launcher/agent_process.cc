@@ -95,10 +95,9 @@ int code_after_console_error(int code, WorkerProcesses& processes) {
 }
 
 // Nothing of the job may be left within a second, so nothing waits for the console.
-int end_without_guardian(const RunResult& result, const JobPlan& plan, ResultWriter& results,
+int end_without_guardian(const RunResult& result, const RunFolder& folder, ResultWriter& results,
                          WorkerProcesses& processes) {
-  results.write(result, plan.job.run_id, plan.host, exit_code(result));
-  plan.folder.keep_logs();
+  folder.keep_logs();
   results.write_to_folder();
   processes.drop_console();
   return exit_code(result);
@@ -113,18 +112,17 @@ int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchCo
   const bool shown = processes.flush(patience, requests);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
-  const auto record = [&](int code) {
-    results.write(result, plan.job.run_id, plan.host, code);
-    if (!processes.files_given_up()) results.write_to_folder();
-  };
   if (failed || !shown) plan.folder.keep_logs();
-  record(exit_code(result));
+  if (!processes.files_given_up()) results.write_to_folder();
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, report_options(result, plan, config)));
   processes.flush(patience, requests);
   const int code = code_after_console_error(exit_code(result), processes);
-  if (code != exit_code(result)) record(code);
+  if (code != exit_code(result)) {
+    results.write(result, plan.job.run_id, plan.host, code);
+    if (!processes.files_given_up()) results.write_to_folder();
+  }
   return code;
 }
 
@@ -139,8 +137,10 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailb
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
+  // Before the wait for a slow console: it says that all workers have ended.
+  results.write(result, plan.job.run_id, plan.host, exit_code(result));
   return result.outcome == Outcome::kGuardianGone
-             ? end_without_guardian(result, plan, results, processes)
+             ? end_without_guardian(result, plan.folder, results, processes)
              : end_with_report(result, plan, config, results, agent.stop_requests(), processes);
 }
 

@@ -214,8 +214,8 @@ void print_descriptors() {
   print(list);
 }
 
-// "<name> rss <KiB> fds <number>" of the agent, which is our parent, and of the guardian, its
-// parent.
+// "<name> rss <KiB> fds <number>" (memory that it has written, not the program's pages) of the
+// agent, which is our parent, and of the guardian, its parent.
 void print_launcher_state() {
   std::string line;
   pid_t pid = ::getppid();
@@ -225,7 +225,7 @@ void print_launcher_state() {
     long fds = -2;  // the two dots
     std::ifstream memory(folder + "/smaps_rollup");
     for (std::string word; memory >> word;) {
-      if (word == "Rss:") memory >> rss;
+      if (word == "Anonymous:") memory >> rss;
     }
     DIR* list = ::opendir((folder + "/fd").c_str());
     while (list && ::readdir(list)) ++fds;
