@@ -3,11 +3,14 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include <fstream>
+#include <thread>
+#include <utility>
 #include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
@@ -169,6 +172,17 @@ TEST_CASE("when the restarts are used up the last failure is reported") {
   CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts  : 2 of 2 used"));
 }
 
+// Files are dated by a clock that ticks every few milliseconds: what is written from now on is
+// later.
+void wait_for_tick_of_file_times() {
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
+    return std::pair(time.tv_sec, time.tv_nsec);
+  };
+  for (const auto begin = now(); now() == begin;) std::this_thread::yield();
+}
+
 TEST_CASE("who wrote its error file before the first death is the cause, whatever ended it") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=3"},
@@ -176,6 +190,7 @@ TEST_CASE("who wrote its error file before the first death is the cause, whateve
                              "error-file={\"message\":\"lost rank 1\"}", "@0exit=1", "wait"}));
   job.wait_for("waiting ");
   job.wait_for("holding ", 2);
+  wait_for_tick_of_file_times();
   for (const auto& line : job.out_lines()) {
     if (line.rfind("holding ", 0) == 0) ::kill(std::stoi(line.substr(8)), SIGUSR1);
   }
