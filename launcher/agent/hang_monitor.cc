@@ -58,9 +58,7 @@ void HangMonitor::forgive_silence(Clock::time_point now) {
 }
 
 std::optional<Clock::time_point> HangMonitor::next_look() const {
-  return look_at_ && look_at_states_ ? std::min(look_at_, look_at_states_)
-         : look_at_                  ? look_at_
-                                     : look_at_states_;
+  return earlier(look_at_, look_at_states_);
 }
 
 std::vector<ProcessFailure> HangMonitor::look_at_states(const std::vector<Worker>& workers,

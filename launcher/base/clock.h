@@ -17,6 +17,13 @@ inline timespec time_until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
+/// The earlier of two deadlines, of which nullopt is none.
+inline std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
+                                                std::optional<Clock::time_point> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
 /// The earliest of several times after `seen`, as a deadline(): what the turn at `seen` has looked
 /// at had its effect, even if something else is still awaited.
 class NextTime {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <string>
@@ -63,8 +62,7 @@ bool LeftBehind::look() {
 
 std::optional<Clock::time_point> LeftBehind::deadline() const {
   std::optional<Clock::time_point> soonest;
-  for (const auto& [group, next] : groups_)
-    soonest = soonest ? std::min(*soonest, next.due) : next.due;
+  for (const auto& [group, next] : groups_) soonest = earlier(soonest, next.due);
   return soonest;
 }
 

@@ -50,12 +50,6 @@ LaunchError exec_error(const WorkerSpec& spec, int error) {
       fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
 }
 
-std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
-                                         std::optional<Clock::time_point> b) {
-  if (!a || !b) return a ? a : b;
-  return std::min(*a, *b);
-}
-
 }  // namespace
 
 WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe)

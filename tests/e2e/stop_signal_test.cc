@@ -182,16 +182,6 @@ char state_of(pid_t pid) {
   return name_end == std::string::npos ? 'Z' : stat[name_end + 2];
 }
 
-/// Whether the signal was sent to the process and none of its threads has taken it yet.
-bool is_pending(pid_t pid, int signal) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("ShdPnd:", 0) != 0) continue;
-    return ((std::stoull(line.substr(7), nullptr, 16) >> (signal - 1)) & 1) != 0;
-  }
-  return false;
-}
-
 /// At every moment until the process is gone.
 void signal_until_gone(pid_t pid, int signal) {
   while (state_of(pid) != 'Z' && ::kill(pid, signal) == 0) std::this_thread::yield();

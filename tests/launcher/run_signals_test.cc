@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/ddp_run.h"
@@ -122,15 +121,6 @@ TEST_CASE("SIGUSR1 is passed on and the job goes on") {
 pid_t pid_after(ChildProgram& job, const std::string& words) {
   const std::string line = job.wait_for(words + " ");
   return std::stoi(line.substr(line.find(words + " ") + words.size() + 1));
-}
-
-bool is_pending(pid_t pid, int signal) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  unsigned long long pending = 0;
-  for (std::string word; status >> word;) {
-    if (word == "ShdPnd:") status >> std::hex >> pending;
-  }
-  return (pending >> (signal - 1) & 1) != 0;
 }
 
 TEST_CASE(

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 namespace ddp::test {
@@ -147,6 +148,15 @@ Finished run_to_end(const ChildOptions& options) {
   child.wait_all_gone();
   const int exit = child.wait_exit();
   return {exit, child.out(), child.err()};
+}
+
+bool is_pending(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("ShdPnd:", 0) != 0) continue;
+    return ((std::stoull(line.substr(7), nullptr, 16) >> (signal - 1)) & 1) != 0;
+  }
+  return false;
 }
 
 void wait_for_file(const std::string& path) {

@@ -79,6 +79,9 @@ struct Finished {
 /// Runs to the end, all descendants included.
 Finished run_to_end(const ChildOptions& options);
 
+/// Whether the signal was sent to the process and none of its threads has taken it yet.
+bool is_pending(pid_t pid, int signal);
+
 /// Throws when the file does not come within ChildProgram::kBound.
 void wait_for_file(const std::string& path);
 

@@ -28,12 +28,6 @@ CarriedJson carried_json(const TextFiles& files, const std::string& name) {
 
 std::string carried_text(const CarriedJson& json) { return json.dump(2) + "\n"; }
 
-/// Whether the model has a row for each position, so that the export has those of the run alone.
-bool has_position_table(const Config& config) {
-  return config.task != TaskKind::kCausalLm ||
-         causal_architecture(config).huggingface_layout()->positions != nullptr;
-}
-
 void check_base_sizes(const CarriedJson& theirs, const CarriedJson& own,
                       const std::string& folder) {
   for (const char* key :
@@ -130,6 +124,11 @@ void limit_length(TextFiles& files, int64_t positions) {
 }
 
 }  // namespace
+
+bool has_position_table(const Config& config) {
+  return config.task != TaskKind::kCausalLm ||
+         causal_architecture(config).huggingface_layout()->positions != nullptr;
+}
 
 TextFiles with_base_tokenizer(TextFiles own, const ExportedModel& model) {
   if (!model.base || !model.base->same_tokenizer) return own;

@@ -5,6 +5,9 @@
 
 namespace ddp::train {
 
+/// Whether the model has a row of weights for each position, and so no context beyond them.
+bool has_position_table(const Config& config);
+
 /// `own`: the files that describe the tokenizer of a model without a base. Returns them with the
 /// base's in their place; a chat template that is not the base's stays, with its special tokens.
 TextFiles with_base_tokenizer(TextFiles own, const ExportedModel& model);

@@ -84,7 +84,7 @@ class SizeKeys {
   template <class Differences>
   void follow(Differences differences) {
     const std::string as_given = std::exchange(model_.init_from, absolute_path(model_.init_from));
-    if (const std::string fix = how_to_fetch(as_given); !fix.empty())
+    if (const std::string fix = how_to_fetch_model(as_given); !fix.empty())
       given_.refuse(key("init_from"), fix);
     try {
       const std::vector<std::string> found = differences(model_.init_from);

@@ -102,7 +102,7 @@ ModelBundle open_snapshot_model(const std::string& path, const std::string& base
 }  // namespace
 
 ModelBundle open_model(const std::string& path, torch::Device device, const std::string& base) {
-  if (const std::string fix = how_to_fetch(path); !fix.empty()) throw UserError(fix);
+  if (const std::string fix = how_to_fetch_model(path); !fix.empty()) throw UserError(fix);
   std::error_code ignored;
   const bool pretrained = std::filesystem::is_directory(path, ignored) && !is_run_folder(path);
   ModelBundle bundle = pretrained ? open_folder(path) : open_snapshot_model(path, base);

@@ -19,6 +19,7 @@
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/hydra/compose/folders.h"
+#include "trainer/interop/carried_files.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/device_share.h"
@@ -98,8 +99,8 @@ Subject subject_of_folder(const EvalArgs& options) {
   config.trainer.device = options.device;
   config.trainer.batch_size = kRows;
   evaluate_on(config, options.data);
-  const bool positions = config.task != TaskKind::kCausalLm || config.model == "gpt";
-  if (!positions) config.data.block_size = std::min(config.data.block_size, kLongestWindow);
+  if (!has_position_table(config))
+    config.data.block_size = std::min(config.data.block_size, kLongestWindow);
   return {options.snapshot, std::nullopt, config, bundle->metadata, [bundle](Task& task) {
             const torch::NoGradGuard no_grad;
             const auto parameters = task.parameters();

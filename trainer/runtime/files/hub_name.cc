@@ -19,7 +19,7 @@ bool is_hub_word(std::string_view word) {
 
 }  // namespace
 
-std::string how_to_fetch(const std::string& path) {
+std::string how_to_fetch_model(const std::string& path) {
   const std::string_view whole = path;
   const std::size_t slash = whole.find('/');
   if (slash == std::string_view::npos || !is_hub_word(whole.substr(0, slash)) ||

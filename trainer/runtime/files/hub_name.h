@@ -7,6 +7,6 @@ namespace ddp::train {
 
 /// For a path that does not exist and looks like owner/name: a message that names the command to
 /// fetch it. Else "".
-std::string how_to_fetch(const std::string& path);
+std::string how_to_fetch_model(const std::string& path);
 
 }  // namespace ddp::train
