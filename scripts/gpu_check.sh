@@ -6,6 +6,7 @@
 #   ./scripts/gpu_check.sh --dry-run          on the CPU with tiny models: shows that the steps work; builds nothing
 #   ./scripts/gpu_check.sh --record FILE      writes a run's figures into docs/gpu_figures.json and docs/gpus.md
 #   --budget SECONDS     leaves out what would not end within it (480)
+#   --rounds N           how often each of a pair is measured (2)
 #   --only STEP...       only these steps; scripts/gpu/check.py lists them
 #   --out FOLDER         default: outputs/gpu_check
 # Environment: PYTHON, a Python with torch 2.11 or newer (default: that of .venv, else python3), whose LibTorch is used unless
@@ -15,7 +16,7 @@ set -euo pipefail
 readonly caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usage() { sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 die() { echo "error: $1" >&2; exit "${2:-2}"; }
 from_caller() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
 value() { [ -n "${2:-}" ] || die "$1 needs a value; tip: --help"; printf '%s' "$2"; }
@@ -29,7 +30,7 @@ while [ $# -gt 0 ]; do
     --no-build) build=no ;;
     --tests) tests=yes ;;
     --dry-run) dry=yes build=no rest+=(--dry-run) ;;
-    --budget) rest+=(--budget "$(value "$@")"); shift ;;
+    --budget | --rounds) rest+=("$1" "$(value "$@")"); shift ;;
     --out) out=$(from_caller "$(value "$@")"); shift ;;
     --record) exec "$python" -B scripts/gpu/record.py "$(from_caller "$(value "$@")")" ;;
     --only) rest+=(--only); while [ $# -gt 1 ] && [[ $2 != -* ]]; do rest+=("$2"); shift; done ;;

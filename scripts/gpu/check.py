@@ -1,8 +1,9 @@
 """Measures trainer on this machine's GPUs; scripts/gpu_check.sh calls it. Steps run in the order of their worth. Each prints
 its figures at once and adds them to OUT/gpu_check.json, so a run that is cut short keeps what it has.
 
-  check.py --out FOLDER [--budget SECONDS] [--against FOLDER] [--only STEP ...] [--dry-run]
+  check.py --out FOLDER [--budget SECONDS] [--rounds N] [--against FOLDER] [--only STEP ...] [--dry-run]
 
+--rounds   of what is compared, each second one in reverse order (default 2)
 --budget   a step that would not end within it is left out, which is printed (default 480)
 --against  a folder with bin/trainer of an older commit: batch 16 is measured with it, too
 --dry-run  on the CPU with tiny models: shows that the steps work, not how fast anything is
@@ -120,10 +121,10 @@ class Check:
         words = bench.peer_command(self.programs, row)
         return self.timed([words[0], *words[words.index(bench.HERE / "peer_train.py"):], *options])
 
-    def runs(self, variants, rounds=2):
+    def runs(self, variants):
         """{name: (ms, loss, lines)}, each the median of some runs; every second round in reverse order."""
         found = {name: [] for name in variants}
-        for turn in range(1 if self.dry else rounds):
+        for turn in range(1 if self.dry else self.args.rounds):
             for name in [*variants][::-1 if turn % 2 else 1]:
                 found[name].append(variants[name]())
         return {name: sorted(results, key=lambda result: result[0])[len(results) // 2] for name, results in found.items()}
@@ -161,16 +162,26 @@ class Check:
         self.pair("b16", ROW["gpu_gpt2_b16"], 60, ROW["gpu_gpt2_b16"].what, variants={"torch's operations": TORCH})
 
     def traces(self):
-        row = self.row(ROW["gpu_gpt2_b16"], 40)
+        self.traced("b16", ROW["gpu_gpt2_b16"], variants={"own kernels": OWN, "torch's operations": TORCH})
+
+    def more_traces(self):
+        row, extra, options = self.gpt2_124m_row()
+        self.traced("gpt2_124m_b64", row, extra, options)
+        self.traced("default", ROW["gpu_default"])
+        self.traced("small", ROW["gpu_small"])
+
+    def traced(self, what, row, extra=(), options=(), variants=None):
+        """Where the time of ours and of the peer's step goes."""
+        row = self.row(row, 40)
         first = 1 if self.dry else 30
         row = changed(row, steps=max(row.steps, first + TRACED + 2))
-        for name, overrides in (("own kernels", OWN), ("torch's operations", TORCH)):
+        for name, overrides in (variants or {"own kernels": OWN}).items():
             folder = tempfile.mkdtemp(dir=self.folder)
-            self.ours(row, [*overrides, f"profile.start={first}", f"profile.steps={TRACED}"], folder=folder)
-            self.trace(name, Path(folder, "profile_rank_0.json"))
+            self.ours(row, [*overrides, *extra, f"profile.start={first}", f"profile.steps={TRACED}"], folder=folder)
+            self.trace(f"{what}, {name}", Path(folder, "profile_rank_0.json"))
         peer = self.folder / "peer_trace.json"
-        self.theirs(row, ["--trace", peer, "--trace_from", first, "--trace_steps", TRACED])
-        self.trace("peer", peer)
+        self.theirs(row, [*options, "--trace", peer, "--trace_from", first, "--trace_steps", TRACED])
+        self.trace(f"{what}, peer", peer)
 
     def trace(self, name, path):
         found = families.account(path, TRACED)
@@ -184,16 +195,20 @@ class Check:
     def b64(self):
         self.pair("b64", ROW["gpu_gpt2_b64"], 40, "the same, batch 64", variants={"torch's operations": TORCH})
 
-    def gpt2_124m(self):
-        """The real vocabulary; what it takes of the GPU's memory; the peer compiled."""
+    def gpt2_124m_row(self):
+        """With the real vocabulary: the row, what ours and what the peer needs for it."""
         row = Row("gpt2_124m_b64", "", shape=Shape(**GPT2, batch=64), device="cuda", amp="bfloat16", log_every=5)
         vocabulary = self.folder / "vocabulary"
-        vocabulary.mkdir()
+        vocabulary.mkdir(exist_ok=True)
         count = 1 << 12 if self.dry else 4 << 20
         gpu_account.write_tokens(vocabulary / "tokens.bin", count + 1)
         gpu_account.write_tokenizer(vocabulary / "tokenizer.json")
         extra = [f"data_config.path={vocabulary}/tokens.bin", f"data_config.eval_path={vocabulary}/tokens.bin", "gpt_config.tie_weights=true"]
-        options = ["--vocabulary", gpu_account.VOCABULARY, "--tie"]
+        return row, extra, ["--vocabulary", gpu_account.VOCABULARY, "--tie"]
+
+    def gpt2_124m(self):
+        """The real vocabulary; what it takes of the GPU's memory; the peer compiled."""
+        row, extra, options = self.gpt2_124m_row()
         what = "a step of GPT-2 124M, vocabulary 50257, 64 x 1024 tokens, bfloat16"
         row, ours, peer = self.pair("gpt2_124m_b64", row, 30, what, extra, options)
         if not self.dry:
@@ -284,7 +299,7 @@ class Check:
 
 # Name, seconds on an H100, needs a GPU.
 STEPS = (("doctor", 15, False), ("suspects", 25, False), ("b16", 90, False), ("traces", 45, False), ("b64", 60, False),
-         ("gpt2_124m", 110, False), ("default", 45, False), ("kernels", 20, True), ("small", 40, False), ("generation", 35, False),
+         ("gpt2_124m", 110, False), ("default", 45, False), ("kernels", 20, True), ("small", 40, False), ("more_traces", 60, False), ("generation", 35, False),
          ("digits", 30, False), ("killed", 20, False), ("sanitizer", 45, True), ("llama", 40, False), ("counts", 90, True))
 
 
@@ -292,6 +307,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=480)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--only", nargs="+", choices=[name for name, _, _ in STEPS])
     parser.add_argument("--dry-run", action="store_true")
