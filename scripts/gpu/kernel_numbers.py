@@ -101,6 +101,12 @@ def gelu(report, rows):
                lambda: torch.ops.ddp_run.gelu_backward(dy, x, tanh), 3 * x.nbytes)
 
 
+def column_sums(report, rows):
+    x = torch.randn(rows, 3 * WIDTH, device="cuda").bfloat16()
+    sums = torch.ops.ddp_run.column_sums(x).double().sum(0)
+    report("column_sums", 1e-6, {"sums": error(sums, x.double().sum(0), rows ** 0.5)}, lambda: torch.ops.ddp_run.column_sums(x), x.nbytes)
+
+
 def sums_of_squares(report, count):
     gradients = [torch.randn(count // 4 + extra, device="cuda") for extra in (0, 1, 2, 3)]
     exact = torch.cat([F.pad(gradient.double(), (0, -len(gradient) % 1024)).view(-1, 1024).square().sum(1) for gradient in gradients])
@@ -137,6 +143,7 @@ def main():
     report = Report(Timer("cuda", args.repeat))
     norms(report, args.rows)
     gelu(report, args.rows)
+    column_sums(report, args.rows)
     sums_of_squares(report, args.rows * WIDTH)
     adam(report, args.rows * WIDTH)
     cross_entropy(report, args.rows)

@@ -92,4 +92,9 @@ std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
   return op.call(dy, x, tanh);
 }
 
+torch::Tensor column_sums(const torch::Tensor& x) {
+  static const auto op = operator_named<decltype(column_sums)>("ddp_run::column_sums");
+  return op.call(x);
+}
+
 }  // namespace ddp::train::gpu

@@ -56,4 +56,8 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
 std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
                                                        const torch::Tensor& x, bool tanh);
 
+/// Returns sums over parts of the rows of `x`, bfloat16 [N, C], C a multiple of 8: float32
+/// [parts, C].
+torch::Tensor column_sums(const torch::Tensor& x);
+
 }  // namespace ddp::train::gpu

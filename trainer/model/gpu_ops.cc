@@ -13,6 +13,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+constexpr int64_t kVector = 8;  // columns of gelu_backward() and column_sums()
+
 bool computes_in_bfloat16(const torch::Tensor& x) {
   return x.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
          at::autocast::get_autocast_dtype(at::kCUDA) == torch::kBFloat16 && loaded();
@@ -82,8 +84,13 @@ struct Linear : Function<Linear> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto dy = flat(gradients[0].contiguous());
     auto result = gradients_of_product(context, dy);
-    if (wants_bias(context)) result[2] = dy.sum(0, /*keepdim=*/false, torch::kFloat32);
+    if (wants_bias(context)) result[2] = gradient_of_bias(dy);
     return result;
+  }
+
+  static torch::Tensor gradient_of_bias(const torch::Tensor& dy) {
+    return dy.size(1) % kVector == 0 ? column_sums(dy).sum(0)
+                                     : dy.sum(0, /*keepdim=*/false, torch::kFloat32);
   }
 
   /// There are two inputs with gradients without a bias.
@@ -152,8 +159,7 @@ torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
 
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh) {
-  constexpr int64_t kMultiple = 8;  // of gelu_backward()
-  if (weight.size(0) % kMultiple != 0)
+  if (weight.size(0) % kVector != 0)
     return at::gelu(linear(x, weight, bias), tanh ? "tanh" : "none");
   return LinearGelu::apply(x, weight, bias, tanh);
 }

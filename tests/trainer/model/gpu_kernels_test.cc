@@ -183,7 +183,8 @@ TEST_CASE("the GPU's residual addition and norm, and their gradients, are torch'
   const bool with_bias = GENERATE(true, false);
   const bool with_dsum = GENERATE(true, false);
   const int64_t columns = GENERATE(4, 100, 768);
-  const unsigned threads = GENERATE(1U, 8U, 64U);
+  // 192: one vector of a row for each thread, and warps whose number is no power of two.
+  const unsigned threads = GENERATE(1U, 8U, 64U, 192U);
   INFO(columns << " columns, " << threads << " threads, branch " << with_branch << ", bias "
                << with_bias << ", dsum " << with_dsum);
   const int64_t rows = 7;
@@ -216,21 +217,28 @@ TEST_CASE("a row that is far from zero keeps its digits in the GPU's LayerNorm")
 TEST_CASE("the GPU's GELU gradient and the sums for the bias are torch's") {
   torch::manual_seed(9);
   const bool tanh = GENERATE(true, false);
-  const int64_t columns = GENERATE(8, 104);
-  const unsigned threads = GENERATE(1U, 8U, 32U);
-  const int64_t rows = 10, chunk = 4, blocks = 3;
-  const auto x = (torch::randn({rows, columns}) * 3).to(torch::kBFloat16);
-  const auto dy = torch::randn({rows, columns}).to(torch::kBFloat16);
+  const int64_t columns = GENERATE(8, 104, 520);
+  const unsigned threads = GENERATE(1U, 8U, 96U);
+  constexpr int64_t kRows = 10, kChunk = 4, kTile = 256;
+  const auto blocks = static_cast<unsigned>(3 * ((columns + kTile - 1) / kTile));
+  const std::size_t shared = 8 * sizeof(float) * threads;
+  const auto x = (torch::randn({kRows, columns}) * 3).to(torch::kBFloat16);
+  const auto dy = torch::randn({kRows, columns}).to(torch::kBFloat16);
   const auto dx = torch::full_like(x, 777.0);
-  const auto parts = torch::full({blocks, columns}, 777.0);
-  host_cuda::run(blocks, threads, 0, [&] {
-    ddp_gelu_backward(halves(dy), halves(x), halves(dx), floats(parts), rows, columns, chunk,
-                      tanh ? 1 : 0);
+  const auto parts = torch::full({3, columns}, 777.0);
+  host_cuda::run(blocks, threads, shared, [&] {
+    ddp_gelu_backward(halves(dy), halves(x), halves(dx), floats(parts), kRows, columns, kChunk,
+                      kTile, tanh ? 1 : 0);
   });
   const auto expected =
       at::gelu_backward(dy.to(torch::kFloat64), x.to(torch::kFloat64), tanh ? "tanh" : "none");
   CHECK(agrees(dx, expected));
   CHECK(torch::allclose(parts.sum(0), dx.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
+
+  parts.fill_(777.0);
+  host_cuda::run(blocks, threads, shared,
+                 [&] { ddp_column_sums(halves(x), floats(parts), kRows, columns, kChunk, kTile); });
+  CHECK(torch::allclose(parts.sum(0), x.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
 }
 
 namespace {

@@ -2,11 +2,14 @@
 // when a run starts (kernel_module.h), and as C++ for the host by the tests and the fake GPUs (host_cuda.h). No headers:
 // NVRTC has none.
 //
-// A block's size is any power of two. bfloat16 numbers are handled as their 16 bits, the upper half of a float's.
+// A block's size is a power of two, or a multiple of 32. bfloat16 numbers are handled as their 16 bits, the upper half of a float's.
 
 #ifdef __CUDACC_RTC__
 #define DDP_SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define INFINITY __int_as_float(0x7f800000)
+#define DDP_UNROLL _Pragma("unroll")
+#else
+#define DDP_UNROLL
 #endif
 
 typedef unsigned short bfloat16;
@@ -34,6 +37,23 @@ static __device__ bfloat16 to_bfloat16(float x) {
   const unsigned bits = __float_as_uint(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<bfloat16>(bits >> 16 | 0x40u);
   return static_cast<bfloat16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#endif
+}
+
+// exp(x) to some 20 bits, more than a bfloat16 result keeps: three instructions instead of ten.
+static __device__ float fast_exp(float x) {
+#ifdef __CUDACC_RTC__
+  return __expf(x);
+#else
+  return expf(x);
+#endif
+}
+
+static __device__ float fast_reciprocal(float x) {
+#ifdef __CUDACC_RTC__
+  return __fdividef(1.0f, x);
+#else
+  return 1.0f / x;
 #endif
 }
 
@@ -71,12 +91,17 @@ static __device__ Exponentials from_lane(Exponentials own, unsigned far) {
   return {__shfl_xor_sync(~0u, own.largest, static_cast<int>(far)), __shfl_xor_sync(~0u, own.sum, static_cast<int>(far))};
 }
 
-static __device__ Exponentials exponentials(const Eight& eight) {
-  Exponentials result = {-INFINITY, 0.0f};
-  for (int k = 0; k < 8; ++k) result.largest = fmaxf(result.largest, to_float(eight.at[k]));
-  const float base = result.largest == -INFINITY ? 0.0f : result.largest;
-  for (int k = 0; k < 8; ++k) result.sum += expf(to_float(eight.at[k]) - base);
-  return result;
+// `sum` with eight more numbers.
+static __device__ Exponentials with_eight(Exponentials sum, const Eight& eight) {
+  float largest = to_float(eight.at[0]);
+  for (int k = 1; k < 8; ++k) largest = fmaxf(largest, to_float(eight.at[k]));
+  if (largest > sum.largest) {
+    sum.sum *= fast_exp(sum.largest - largest);
+    sum.largest = largest;
+  }
+  const float base = sum.largest == -INFINITY ? 0.0f : sum.largest;
+  for (int k = 0; k < 8; ++k) sum.sum += fast_exp(to_float(eight.at[k]) - base);
+  return sum;
 }
 
 // Over all threads of a warp, in a fixed order. On all its threads: join(a, b) is join(b, a).
@@ -95,7 +120,10 @@ static __device__ Number join_across_block(Number own, Number* shared) {
   __syncthreads();  // the last result has been read
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
   __syncthreads();
-  return join_across_lanes(shared[threadIdx.x % warps], warps);
+  if ((warps & (warps - 1)) == 0) return join_across_lanes(shared[threadIdx.x % warps], warps);
+  own = shared[0];
+  for (unsigned warp = 1; warp < warps; ++warp) own = join(own, shared[warp]);
+  return own;
 }
 
 // The cross-entropy of one row of logits per block, and its gradient in their place: one read and one write of device memory
@@ -115,8 +143,9 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (target >= 0) {
     for (long long i = first; i < classes; i += step) {
       Eight eight = *reinterpret_cast<const Eight*>(row + i);
-      for (int k = 0; k < 8; ++k) eight.at[k] = i + k < classes ? eight.at[k] : kMinusInfinity;
-      own = join(own, exponentials(eight));
+      if (i + 8 > classes)
+        for (int k = 0; k < 8; ++k) eight.at[k] = i + k < classes ? eight.at[k] : kMinusInfinity;
+      own = with_eight(own, eight);
     }
   }
   float of_target = 0.0f;  // before it is overwritten
@@ -128,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   for (long long i = first; i < stride; i += step) {
     Eight eight = *reinterpret_cast<const Eight*>(row + i);
     for (int k = 0; k < 8; ++k) {
-      const float share = expf(to_float(eight.at[k]) - normaliser) - (i + k == target ? 1.0f : 0.0f);
+      const float share = fast_exp(to_float(eight.at[k]) - normaliser) - (i + k == target ? 1.0f : 0.0f);
       eight.at[k] = target >= 0 && i + k < classes ? to_bfloat16(share) : static_cast<bfloat16>(0);
     }
     *reinterpret_cast<Eight*>(row + i) = eight;
@@ -148,16 +177,19 @@ static __device__ Sums from_lane(Sums own, unsigned far) {
 // The vectors of a row that are this thread's, in every pass over it.
 #define DDP_EACH_VECTOR(i, columns) for (long long i = 4ll * threadIdx.x; i < (columns); i += 4ll * blockDim.x)
 
-// One row per block: sum = residual + branch, and its LayerNorm as the next product takes it; without a bias its RMSNorm. A
-// row stays in shared memory: `columns` floats, then Sums for each warp.
+// One row per block: sum = residual + branch, and its LayerNorm as the next product takes it; without a bias its RMSNorm.
+// kOne: no thread has more than one vector of a row, which stays in registers. Otherwise it stays in shared memory, `columns`
+// floats. Behind them Sums for each warp.
 //   residual float [N, columns], columns a multiple of 4; branch bfloat16 [N, columns], or null: sum is not written
 //   y bfloat16 [N, columns]; statistics float [N, 2], mean and 1 / standard deviation, for the backward pass
-extern "C" __global__ void __launch_bounds__(1024)
-    ddp_add_norm(const float* __restrict__ residual, const bfloat16* __restrict__ branch,
-                 const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ sum,
-                 bfloat16* __restrict__ y, float* __restrict__ statistics, long long columns, float epsilon) {
+template <bool kOne>
+static __device__ void add_norm(const float* __restrict__ residual, const bfloat16* __restrict__ branch,
+                                const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ sum,
+                                bfloat16* __restrict__ y, float* __restrict__ statistics, long long columns, float epsilon) {
   DDP_SHARED(float, row);
-  Sums* shared = reinterpret_cast<Sums*>(row + columns);
+  Sums* shared = reinterpret_cast<Sums*>(row + (kOne ? 0 : columns));
+  FourFloats only = {{0.0f, 0.0f, 0.0f, 0.0f}};
+  const auto kept = [&](long long i) -> FourFloats& { return kOne ? only : *reinterpret_cast<FourFloats*>(row + i); };
   const bool centred = bias != nullptr;
   const bool weight_aligned = is_aligned(weight, 16);
   const bool bias_aligned = is_aligned(bias, 16);
@@ -170,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(1024)
       for (int k = 0; k < 4; ++k) x.at[k] += to_float(added.at[k]);
       *reinterpret_cast<FourFloats*>(sum + start + i) = x;
     }
-    *reinterpret_cast<FourFloats*>(row + i) = x;
+    kept(i) = x;
     for (int k = 0; k < 4; ++k) own.a += centred ? x.at[k] : x.at[k] * x.at[k];
   }
   float mean = 0.0f;
@@ -179,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     mean = variance;
     own.a = 0.0f;
     DDP_EACH_VECTOR(i, columns) {
-      const FourFloats x = *reinterpret_cast<const FourFloats*>(row + i);
+      const FourFloats x = kept(i);
       for (int k = 0; k < 4; ++k) own.a += (x.at[k] - mean) * (x.at[k] - mean);
     }
     variance = join_across_block(own, shared).a / static_cast<float>(columns);
@@ -190,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     statistics[2ll * blockIdx.x + 1] = scale;
   }
   DDP_EACH_VECTOR(i, columns) {
-    const FourFloats x = *reinterpret_cast<const FourFloats*>(row + i);
+    const FourFloats x = kept(i);
     const FourFloats factor = four_floats(weight + i, weight_aligned);
     FourFloats shift = {{0.0f, 0.0f, 0.0f, 0.0f}};
     if (centred) shift = four_floats(bias + i, bias_aligned);
@@ -200,62 +232,93 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
 }
 
-// The gradients of ddp_add_norm's inputs, from those of its results; `chunk` rows per block, one after the other. Shared
-// memory: `columns` floats for each row of `parts`, then Sums for each warp.
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_add_norm(const float* __restrict__ residual, const bfloat16* __restrict__ branch,
+                 const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ sum,
+                 bfloat16* __restrict__ y, float* __restrict__ statistics, long long columns, float epsilon) {
+  if (4ll * blockDim.x >= columns)
+    add_norm<true>(residual, branch, weight, bias, sum, y, statistics, columns, epsilon);
+  else
+    add_norm<false>(residual, branch, weight, bias, sum, y, statistics, columns, epsilon);
+}
+
+// A thread's part of a row in the backward pass.
+struct NormGradients {
+  Four y;
+  FourFloats sum, x;
+};
+
+// The gradients of ddp_add_norm's inputs, from those of its results; `chunk` rows per block, one after the other. kOne: as
+// above; sums over rows stay in registers, and a row is read while the one before it is computed. Otherwise sums are in shared
+// memory, `columns` floats for each row of `parts`. Behind them Sums for each warp.
 //   dy bfloat16 [N, columns]; dsum float, of sum's other uses, or null; x: what was normalised
 //   dx float [N, columns]; dbranch bfloat16, the same once more, or null
 //   parts float [blocks, centred ? 2 : 1, columns]: sums over the block's rows, for the gradients of the weight and the bias
-extern "C" __global__ void __launch_bounds__(1024)
-    ddp_add_norm_backward(const bfloat16* __restrict__ dy, const float* __restrict__ dsum, const float* __restrict__ x,
-                          const float* __restrict__ weight, const float* __restrict__ statistics,
-                          float* __restrict__ dx, bfloat16* __restrict__ dbranch, float* __restrict__ parts,
-                          long long rows, long long columns, long long chunk, int centred) {
-  DDP_SHARED(float, of_weight);
-  float* of_bias = of_weight + columns;
+template <bool kOne>
+static __device__ void add_norm_backward(const bfloat16* __restrict__ dy, const float* __restrict__ dsum,
+                                         const float* __restrict__ x, const float* __restrict__ weight,
+                                         const float* __restrict__ statistics, float* __restrict__ dx,
+                                         bfloat16* __restrict__ dbranch, float* __restrict__ parts, long long rows,
+                                         long long columns, long long chunk, bool centred) {
+  DDP_SHARED(float, sums);
+  const FourFloats zeros = {{0.0f, 0.0f, 0.0f, 0.0f}};
   const long long width = centred ? 2 * columns : columns;
-  Sums* shared = reinterpret_cast<Sums*>(of_weight + width);
+  Sums* shared = reinterpret_cast<Sums*>(sums + (kOne ? 0 : width));
+  FourFloats only_weight = zeros, only_bias = zeros;
+  const auto of_weight = [&](long long i) -> FourFloats& {
+    return kOne ? only_weight : *reinterpret_cast<FourFloats*>(sums + i);
+  };
+  const auto of_bias = [&](long long i) -> FourFloats& {
+    return kOne ? only_bias : *reinterpret_cast<FourFloats*>(sums + columns + i);
+  };
+  const auto read = [&](long long r, long long i) {
+    NormGradients given = {*reinterpret_cast<const Four*>(dy + r * columns + i), zeros,
+                           *reinterpret_cast<const FourFloats*>(x + r * columns + i)};
+    if (dsum != nullptr) given.sum = *reinterpret_cast<const FourFloats*>(dsum + r * columns + i);
+    return given;
+  };
   const bool weight_aligned = is_aligned(weight, 16);
   DDP_EACH_VECTOR(i, columns) {
-    *reinterpret_cast<FourFloats*>(of_weight + i) = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    if (centred) *reinterpret_cast<FourFloats*>(of_bias + i) = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    of_weight(i) = zeros;
+    if (centred) of_bias(i) = zeros;
   }
   const long long first = static_cast<long long>(blockIdx.x) * chunk;
   const long long last = first + chunk < rows ? first + chunk : rows;
+  NormGradients next = {{{0, 0, 0, 0}}, zeros, zeros};
+  if (kOne && first < last) DDP_EACH_VECTOR(i, columns) next = read(first, i);
   for (long long r = first; r < last; ++r) {
+    const NormGradients only = next;
     const float mean = statistics[2 * r];
     const float scale = statistics[2 * r + 1];
+    if (kOne && r + 1 < last) DDP_EACH_VECTOR(i, columns) next = read(r + 1, i);
     Sums own = {0.0f, 0.0f};
     DDP_EACH_VECTOR(i, columns) {
-      const Four gradient = *reinterpret_cast<const Four*>(dy + r * columns + i);
-      const FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
+      const NormGradients given = kOne ? only : read(r, i);
       const FourFloats factor = four_floats(weight + i, weight_aligned);
-      FourFloats weights = *reinterpret_cast<const FourFloats*>(of_weight + i);
-      FourFloats biases = {{0.0f, 0.0f, 0.0f, 0.0f}};
-      if (centred) biases = *reinterpret_cast<const FourFloats*>(of_bias + i);
+      FourFloats weights = of_weight(i);
+      FourFloats biases = centred ? of_bias(i) : zeros;
       for (int k = 0; k < 4; ++k) {
-        const float g = to_float(gradient.at[k]);
-        const float normal = (value.at[k] - mean) * scale;
+        const float g = to_float(given.y.at[k]);
+        const float normal = (given.x.at[k] - mean) * scale;
         weights.at[k] += g * normal;
         biases.at[k] += g;
         own.a += g * factor.at[k];
         own.b += g * factor.at[k] * normal;
       }
-      *reinterpret_cast<FourFloats*>(of_weight + i) = weights;
-      if (centred) *reinterpret_cast<FourFloats*>(of_bias + i) = biases;
+      of_weight(i) = weights;
+      if (centred) of_bias(i) = biases;
     }
     const Sums all = join_across_block(own, shared);
     const float shift = centred ? all.a / static_cast<float>(columns) : 0.0f;
     const float tilt = all.b / static_cast<float>(columns);
-    DDP_EACH_VECTOR(i, columns) {  // from the cache
-      const Four gradient = *reinterpret_cast<const Four*>(dy + r * columns + i);
-      FourFloats value = *reinterpret_cast<const FourFloats*>(x + r * columns + i);
-      FourFloats other = {{0.0f, 0.0f, 0.0f, 0.0f}};
-      if (dsum != nullptr) other = *reinterpret_cast<const FourFloats*>(dsum + r * columns + i);
+    DDP_EACH_VECTOR(i, columns) {
+      const NormGradients given = kOne ? only : read(r, i);
       const FourFloats factor = four_floats(weight + i, weight_aligned);
+      FourFloats value;
       Four half;
       for (int k = 0; k < 4; ++k) {
-        const float normal = (value.at[k] - mean) * scale;
-        value.at[k] = scale * (to_float(gradient.at[k]) * factor.at[k] - shift - normal * tilt) + other.at[k];
+        const float normal = (given.x.at[k] - mean) * scale;
+        value.at[k] = scale * (to_float(given.y.at[k]) * factor.at[k] - shift - normal * tilt) + given.sum.at[k];
         half.at[k] = to_bfloat16(value.at[k]);
       }
       *reinterpret_cast<FourFloats*>(dx + r * columns + i) = value;
@@ -264,9 +327,20 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
   float* part = parts + static_cast<long long>(blockIdx.x) * width;
   DDP_EACH_VECTOR(i, columns) {
-    *reinterpret_cast<FourFloats*>(part + i) = *reinterpret_cast<const FourFloats*>(of_weight + i);
-    if (centred) *reinterpret_cast<FourFloats*>(part + columns + i) = *reinterpret_cast<const FourFloats*>(of_bias + i);
+    *reinterpret_cast<FourFloats*>(part + i) = of_weight(i);
+    if (centred) *reinterpret_cast<FourFloats*>(part + columns + i) = of_bias(i);
   }
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    ddp_add_norm_backward(const bfloat16* __restrict__ dy, const float* __restrict__ dsum, const float* __restrict__ x,
+                          const float* __restrict__ weight, const float* __restrict__ statistics,
+                          float* __restrict__ dx, bfloat16* __restrict__ dbranch, float* __restrict__ parts,
+                          long long rows, long long columns, long long chunk, int centred) {
+  if (4ll * blockDim.x >= columns)
+    add_norm_backward<true>(dy, dsum, x, weight, statistics, dx, dbranch, parts, rows, columns, chunk, centred != 0);
+  else
+    add_norm_backward<false>(dy, dsum, x, weight, statistics, dx, dbranch, parts, rows, columns, chunk, centred != 0);
 }
 
 // The derivative of GELU: of x times the normal distribution's function, or of GPT-2's approximation by tanh.
@@ -277,31 +351,81 @@ static __device__ float gelu_derivative(float x, bool by_tanh) {
     const float t = tanhf(slope * (x + cubic * x * x * x));
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x);
   }
-  const float below = 0.5f * (1.0f + erff(x * 0.7071067811865475f));
-  return below + x * 0.3989422804014327f * expf(-0.5f * x * x);
+  // The error function to 1.5e-7 (M. Abramowitz, I. Stegun, 7.1.26): its exponential is that of the density.
+  const float z = fabsf(x) * 0.7071067811865475f;
+  const float t = fast_reciprocal(1.0f + 0.3275911f * z);
+  const float bell = fast_exp(-z * z);
+  const float series = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  const float beyond = 0.5f * series * bell;
+  return (x < 0.0f ? beyond : 1.0f - beyond) + x * 0.3989422804014327f * bell;
 }
 
-// dx = dy gelu'(x), and the column sums over `chunk` rows per block, for the gradient of the bias in x. Any block size.
-//   dy, x, dx bfloat16 [N, columns], columns a multiple of 8; parts float [blocks, columns]
-extern "C" __global__ void __launch_bounds__(1024)
-    ddp_gelu_backward(const bfloat16* __restrict__ dy, const bfloat16* __restrict__ x, bfloat16* __restrict__ dx,
-                      float* __restrict__ parts, long long rows, long long columns, long long chunk, int by_tanh) {
-  const long long first = static_cast<long long>(blockIdx.x) * chunk;
+static __device__ void add(float* sums, const Eight& eight) {
+  for (int k = 0; k < 8; ++k) sums[k] += to_float(eight.at[k]);
+}
+
+// Sums over rows of bfloat16 numbers, `value(r, i)` the eight at column i of row r: a block has `chunk` rows of `tile` columns,
+// and each of its warps every so many rows, kAtOnce of them under way at a time. Blocks beside each other have the tiles of the
+// same rows. Shared memory: 8 floats for each thread.
+//   parts float [chunks, columns], columns and tile multiples of 8
+template <int kAtOnce, class Value>
+static __device__ void sum_columns(float* __restrict__ parts, long long rows, long long columns, long long chunk,
+                                   long long tile, const Value& value) {
+  DDP_SHARED(float, lane_sums);
+  const unsigned tiles = static_cast<unsigned>((columns + tile - 1) / tile);
+  const long long part = blockIdx.x / tiles;
+  const long long first = part * chunk;
   const long long last = first + chunk < rows ? first + chunk : rows;
-  for (long long i = 8ll * threadIdx.x; i < columns; i += 8ll * blockDim.x) {
+  const long long begin = blockIdx.x % tiles * tile;
+  const long long end = begin + tile < columns ? begin + tile : columns;
+  const unsigned warps = blockDim.x / lanes();
+  for (long long base = begin; base < end; base += 8ll * lanes()) {
+    const long long i = base + 8ll * (threadIdx.x % lanes());
     float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    for (long long r = first; r < last; ++r) {
-      Eight gradient = *reinterpret_cast<const Eight*>(dy + r * columns + i);
-      const Eight value = *reinterpret_cast<const Eight*>(x + r * columns + i);
-      for (int k = 0; k < 8; ++k) {
-        gradient.at[k] =
-            to_bfloat16(to_float(gradient.at[k]) * gelu_derivative(to_float(value.at[k]), by_tanh != 0));
-        sums[k] += to_float(gradient.at[k]);
+    if (i < end) {
+      long long r = first + threadIdx.x / lanes();
+      for (; r + (kAtOnce - 1) * warps < last; r += kAtOnce * warps) {
+        Eight eight[kAtOnce];
+        DDP_UNROLL for (int row = 0; row < kAtOnce; ++row) eight[row] = value(r + row * warps, i);
+        DDP_UNROLL for (int row = 0; row < kAtOnce; ++row) add(sums, eight[row]);
       }
-      *reinterpret_cast<Eight*>(dx + r * columns + i) = gradient;
+      for (; kAtOnce > 1 && r < last; r += warps) add(sums, value(r, i));
     }
-    for (int k = 0; k < 8; ++k) parts[blockIdx.x * columns + i + k] = sums[k];
+    for (int k = 0; k < 8; ++k) lane_sums[k * blockDim.x + threadIdx.x] = sums[k];
+    __syncthreads();
+    if (threadIdx.x < lanes() && i < end) {
+      for (int k = 0; k < 8; ++k) {
+        float sum = 0.0f;
+        for (unsigned warp = 0; warp < warps; ++warp) sum += lane_sums[k * blockDim.x + warp * lanes() + threadIdx.x];
+        parts[part * columns + i + k] = sum;
+      }
+    }
+    __syncthreads();  // the sums have been read
   }
+}
+
+// dx = dy gelu'(x), and its column sums by parts, for the gradient of the bias in x.
+//   dy, x, dx bfloat16 [N, columns]
+extern "C" __global__ void __launch_bounds__(512)
+    ddp_gelu_backward(const bfloat16* __restrict__ dy, const bfloat16* __restrict__ x, bfloat16* __restrict__ dx,
+                      float* __restrict__ parts, long long rows, long long columns, long long chunk, long long tile,
+                      int by_tanh) {
+  sum_columns<1>(parts, rows, columns, chunk, tile, [&](long long r, long long i) {
+    Eight gradient = *reinterpret_cast<const Eight*>(dy + r * columns + i);
+    const Eight value = *reinterpret_cast<const Eight*>(x + r * columns + i);
+    for (int k = 0; k < 8; ++k)
+      gradient.at[k] = to_bfloat16(to_float(gradient.at[k]) * gelu_derivative(to_float(value.at[k]), by_tanh != 0));
+    *reinterpret_cast<Eight*>(dx + r * columns + i) = gradient;
+    return gradient;
+  });
+}
+
+// The column sums of x, bfloat16 [N, columns], by parts: the gradient of a bias.
+extern "C" __global__ void __launch_bounds__(512)
+    ddp_column_sums(const bfloat16* __restrict__ x, float* __restrict__ parts, long long rows, long long columns,
+                    long long chunk, long long tile) {
+  sum_columns<4>(parts, rows, columns, chunk, tile,
+                 [&](long long r, long long i) { return *reinterpret_cast<const Eight*>(x + r * columns + i); });
 }
 
 // Gradients of one launch, which are parameters of the kernel. operators.cc has the same.

@@ -30,9 +30,11 @@ struct Kernels {
         add_norm(module.function("ddp_add_norm")),
         add_norm_backward(module.function("ddp_add_norm_backward")),
         gelu_backward(module.function("ddp_gelu_backward")),
+        column_sums(module.function("ddp_column_sums")),
         sums_of_squares(module.function("ddp_sums_of_squares")),
         adam(module.function("ddp_adam")) {}
-  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, sums_of_squares, adam;
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, column_sums,
+      sums_of_squares, adam;
 };
 
 /// For this process's device; each rank has one.
@@ -49,7 +51,10 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   const void* target = targets.const_data_ptr();
   void* loss = losses.data_ptr();
   int64_t stride = logits.size(1);
-  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), kThreads, kSharedOfBlock,
+  // Long rows: so few at once that a row is still in the cache when it is read again.
+  constexpr int64_t kLong = 8192;
+  const unsigned threads = stride < kLong ? kThreads : 1024;
+  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), threads, kSharedOfBlock,
          {&row, &target, &loss, &classes, &stride});
   return losses;
 }
@@ -66,16 +71,17 @@ void check_columns(const at::Tensor& x, int64_t columns) {
       "expected ", columns, " float32 on a GPU");
 }
 
-/// So that a thread has a few vectors of a row of `columns`. A power of two.
+/// So that a thread has one vector of four of a row of `columns`, if a block can have that many.
 unsigned threads_for_row(int64_t columns) {
-  return columns <= 512 ? 64 : columns <= 1024 ? 128 : columns <= 2048 ? 256 : 512;
+  constexpr int64_t kMost = 1024;
+  return static_cast<unsigned>(std::clamp<int64_t>((columns / 4 + 31) / 32 * 32, 32, kMost));
 }
 
-/// Rows for each block of a kernel that sums over rows: enough blocks to fill a GPU, few enough for
-/// their sums to be small. A function of the shape alone, so that all GPUs add in the same order.
-int64_t rows_of_block(int64_t rows) {
-  constexpr int64_t kMostBlocks = 1024;
-  return std::max<int64_t>(1, (rows + kMostBlocks - 1) / kMostBlocks);
+/// Rows for each block of a kernel that sums over rows into `most` parts: enough blocks to fill a
+/// GPU, few enough for their sums to be small. A function of the shape alone, so that all GPUs add
+/// in the same order.
+int64_t rows_of_block(int64_t rows, int64_t most) {
+  return std::max<int64_t>(1, (rows + most - 1) / most);
 }
 
 const void* data_or_null(const std::optional<at::Tensor>& x) {
@@ -124,7 +130,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   check_columns(weight, columns);
   check_columns(statistics, 2 * rows);
   const c10::DeviceGuard device(x.device());
-  int64_t chunk = rows_of_block(rows);
+  const unsigned threads = threads_for_row(columns);
+  constexpr int64_t kMultiprocessors = 132;  // of an H100
+  int64_t chunk = rows_of_block(rows, kMultiprocessors * (1024 / threads));
   const int64_t blocks = (rows + chunk - 1) / chunk;
   const int64_t width = with_bias ? 2 : 1;
   const auto dx = at::empty_like(x);
@@ -140,7 +148,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   void* half = with_branch ? dbranch.data_ptr() : nullptr;
   void* part = parts.data_ptr();
   int centred = with_bias ? 1 : 0;
-  const unsigned threads = threads_for_row(columns);
   launch(kernels->add_norm_backward, static_cast<unsigned>(blocks), threads,
          static_cast<unsigned>(width * columns) * sizeof(float) + kSharedOfBlock,
          {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
@@ -148,28 +155,51 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   return {dx, dbranch, parts};
 }
 
+/// How the kernels that sum columns divide [rows, columns].
+struct ColumnBlocks {
+  explicit ColumnBlocks(const at::Tensor& x)
+      : columns(x.size(-1)), rows(x.numel() / columns), chunk(rows_of_block(rows, 128)) {
+    check_rows(x, at::kBFloat16, x);
+    TORCH_CHECK(columns % 8 == 0, "expected rows of a multiple of 8");
+    parts = at::empty({(rows + chunk - 1) / chunk, columns}, x.options().dtype(at::kFloat));
+  }
+  unsigned count() const {
+    return static_cast<unsigned>(parts.size(0) * ((columns + tile - 1) / tile));
+  }
+
+  int64_t columns, rows, chunk, tile = 256;
+  at::Tensor parts;
+};
+constexpr unsigned kThreadsOfColumns = 256;
+constexpr unsigned kSharedOfColumns = 8 * sizeof(float) * kThreadsOfColumns;
+
 std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at::Tensor& x,
                                                  bool tanh) {
-  int64_t columns = x.size(-1);
-  int64_t rows = x.numel() / columns;
-  check_rows(x, at::kBFloat16, x);
   check_rows(dy, at::kBFloat16, x);
-  TORCH_CHECK(columns % 8 == 0, "expected rows of a multiple of 8");
   const c10::DeviceGuard device(x.device());
-  int64_t chunk = rows_of_block(rows);
-  const int64_t blocks = (rows + chunk - 1) / chunk;
+  ColumnBlocks blocks(x);
   const auto dx = at::empty_like(x);
-  const auto parts = at::empty({blocks, columns}, x.options().dtype(at::kFloat));
-  if (rows == 0) return {dx, parts};
+  if (blocks.rows == 0) return {dx, blocks.parts};
   const void* gradient = dy.const_data_ptr();
   const void* in = x.const_data_ptr();
   void* out = dx.data_ptr();
-  void* part = parts.data_ptr();
+  void* part = blocks.parts.data_ptr();
   int by_tanh = tanh ? 1 : 0;
-  const auto threads = static_cast<unsigned>(std::min<int64_t>(512, (columns / 8 + 31) / 32 * 32));
-  launch(kernels->gelu_backward, static_cast<unsigned>(blocks), threads, 0,
-         {&gradient, &in, &out, &part, &rows, &columns, &chunk, &by_tanh});
-  return {dx, parts};
+  launch(kernels->gelu_backward, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
+         {&gradient, &in, &out, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile,
+          &by_tanh});
+  return {dx, blocks.parts};
+}
+
+at::Tensor column_sums(const at::Tensor& x) {
+  const c10::DeviceGuard device(x.device());
+  ColumnBlocks blocks(x);
+  if (blocks.rows == 0) return blocks.parts;
+  const void* in = x.const_data_ptr();
+  void* part = blocks.parts.data_ptr();
+  launch(kernels->column_sums, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
+         {&in, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile});
+  return blocks.parts;
 }
 
 constexpr std::size_t kSquaredTensors = 128;  // of one launch
@@ -306,6 +336,7 @@ void register_operators() {
   cuda.impl("add_norm", add_norm);
   cuda.impl("add_norm_backward", add_norm_backward);
   cuda.impl("gelu_backward", gelu_backward);
+  cuda.impl("column_sums", column_sums);
   cuda.impl("sums_of_squares", sums_of_squares);
   cuda.impl("adam_", adam_);
 }
@@ -322,6 +353,7 @@ TORCH_LIBRARY(ddp_run, library) {
       "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
       "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
   library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
+  library.def("column_sums(Tensor x) -> Tensor");
   library.def("sums_of_squares(Tensor[] tensors) -> Tensor");
   library.def(
       "adam_(Tensor(a!)[] weights, Tensor[] gradients, Tensor(b!)[] exp_avgs, "

@@ -58,8 +58,12 @@ uint64_t add_norm_backward_bytes(unsigned grid, void** arguments) {
 }
 
 uint64_t gelu_backward_bytes(unsigned grid, void** arguments) {
-  const uint64_t columns = number(arguments, 5);
-  return number(arguments, 4) * columns * 3 * kHalf + grid * columns * kFloat;
+  return number(arguments, 4) * number(arguments, 5) * 3 * kHalf +
+         grid * number(arguments, 7) * kFloat;
+}
+
+uint64_t column_sums_bytes(unsigned grid, void** arguments) {
+  return number(arguments, 2) * number(arguments, 3) * kHalf + grid * number(arguments, 5) * kFloat;
 }
 
 uint64_t sums_of_squares_bytes(unsigned, void** arguments) {
@@ -84,6 +88,7 @@ constexpr HostKernel kKernels[] = {
     {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
     {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},
     {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
+    {"ddp_column_sums", work_of<ddp_column_sums>, column_sums_bytes},
     {"ddp_sums_of_squares", work_of<ddp_sums_of_squares>, sums_of_squares_bytes},
     {"ddp_adam", work_of<ddp_adam>, adam_bytes},
 };
