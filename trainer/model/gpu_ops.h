@@ -27,6 +27,17 @@ struct Normed {
   torch::Tensor y;    ///< Its norm, bfloat16 [.., C].
 };
 
+/// The residual stream between two blocks, whose last branch the next block's norm adds in passing.
+struct Stream {
+  torch::Tensor x;
+  torch::Tensor branch{};  ///< Undefined: nothing is left to add.
+
+  torch::Tensor sum() const { return branch.defined() ? x + branch : x; }
+  std::optional<torch::Tensor> left() const {
+    return branch.defined() ? std::optional(branch) : std::nullopt;
+  }
+};
+
 /// residual [.., C] + branch [.., C], bfloat16; without a branch the residual itself, to be used
 /// in its place: its gradient and the norm's are added in one pass.
 Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,

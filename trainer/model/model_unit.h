@@ -23,12 +23,14 @@ struct UnitHooks {
 class ModelUnit : public torch::nn::Module {
  public:
   void set_hooks(UnitHooks hooks) { hooks_ = std::move(hooks); }
+  /// Without hooks, the computation need not go through with_weights().
+  bool has_hooks() const { return static_cast<bool>(hooks_.before_forward); }
 
  protected:
   /// Returns `forward(x)`.
   template <class Forward>
   torch::Tensor with_weights(const torch::Tensor& x, const Forward& forward) {
-    if (!hooks_.before_forward) return forward(x);
+    if (!has_hooks()) return forward(x);
     hooks_.before_forward();
     torch::Tensor y;
     try {

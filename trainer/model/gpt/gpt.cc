@@ -9,7 +9,6 @@
 #include "trainer/model/attention.h"
 #include "trainer/model/fused_ops.h"
 #include "trainer/model/gpt/gpt_architecture.h"
-#include "trainer/model/gpu_ops.h"
 #include "trainer/model/layer_seeds.h"
 #include "trainer/model/undrawn_layers.h"
 #include "trainer/model/weight_grad_store.h"
@@ -212,15 +211,16 @@ BlockImpl::BlockImpl(const GptConfig& config, const TensorRanksPtr& ranks) {
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_BTC, const AttentionScope& scope) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
-    if (gpu::takes_norm(x)) {
-      const auto before = gpu::add_norm(x, {}, weights_of(ln_1));
-      const auto attended =
-          gpu::add_norm(before.sum, attn->branch(before.y, scope), weights_of(ln_2));
-      return attended.sum + mlp->branch(attended.y, scope.rows);
-    }
+    if (gpu::takes_norm(x)) return unadded({x}, scope).sum();
     const auto attended_BTC = attn(ln_1(x), x, scope);
     return mlp(ln_2(attended_BTC), attended_BTC, scope.rows);
   });
+}
+
+gpu::Stream BlockImpl::unadded(const gpu::Stream& stream, const AttentionScope& scope) {
+  const auto before = gpu::add_norm(stream.x, stream.left(), weights_of(ln_1));
+  const auto attended = gpu::add_norm(before.sum, attn->branch(before.y, scope), weights_of(ln_2));
+  return {attended.sum, mlp->branch(attended.y, scope.rows)};
 }
 
 TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
@@ -262,30 +262,34 @@ torch::Tensor TransformerImpl::stage(const torch::Tensor& x_BTC, const LayerRang
   LayerSeeds seeds(idx_BT.device(), is_training() && drops_);
   const auto rows = rows_in_pass(idx_BT.size(1), context);
   const auto mask = context.mask(idx_BT);
-  auto y_BTC = layers.begin == 0 ? embed(idx_BT, context, tokens, rows) : x_BTC;
+  gpu::Stream stream{layers.begin == 0 ? embed(idx_BT, context, tokens, rows) : x_BTC};
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     seeds.begin(i);
-    y_BTC = through_block(i, y_BTC, context, mask, rows);
+    stream = through_block(i, stream, context, mask, rows);
   }
-  if (layers.end < static_cast<int64_t>(h->size())) return y_BTC;
-  y_BTC = gpu::takes_norm(y_BTC) ? gpu::add_norm(y_BTC, {}, weights_of(ln_f)).y : ln_f(y_BTC);
+  if (layers.end < static_cast<int64_t>(h->size())) return stream.sum();
+  const auto y_BTC = gpu::takes_norm(stream.x)
+                         ? gpu::add_norm(stream.x, stream.left(), weights_of(ln_f)).y
+                         : ln_f(stream.sum());
   return ranks_ && context.cache == nullptr ? enter_layers(y_BTC, ranks_, are_divided(rows))
                                             : y_BTC;
 }
 
-torch::Tensor TransformerImpl::through_block(int64_t index, const torch::Tensor& x_BTC,
-                                             const TokenContext& context, const torch::Tensor& mask,
-                                             const fused::Places& rows) {
+gpu::Stream TransformerImpl::through_block(int64_t index, const gpu::Stream& stream,
+                                           const TokenContext& context, const torch::Tensor& mask,
+                                           const fused::Places& rows) {
   const auto i = static_cast<std::size_t>(index);
   auto* block = h[i]->as<Block>();
   if (KeyValueCache* cache = context.cache; cache != nullptr) {
     const CachedPositions cached{cache->layers[i], cache->length, cache->capacity};
-    return block->forward(x_BTC, {&cached, mask, {}});
+    return {block->forward(stream.sum(), {&cached, mask, {}})};
   }
   const AttentionScope scope{nullptr, mask, rows};
-  if (!checkpointed_ || !is_training()) return block->forward(x_BTC, scope);
-  return checkpoint([block, scope](const torch::Tensor& x) { return block->forward(x, scope); },
-                    x_BTC, block->parameters());
+  if (checkpointed_ && is_training())
+    return {checkpoint([block, scope](const torch::Tensor& x) { return block->forward(x, scope); },
+                       stream.sum(), block->parameters())};
+  if (gpu::takes_norm(stream.x) && !block->has_hooks()) return block->unadded(stream, scope);
+  return {block->forward(stream.sum(), scope)};
 }
 
 void TransformerImpl::keep(const ModelPart& part, bool with_table) {

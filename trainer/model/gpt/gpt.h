@@ -19,6 +19,7 @@
 #include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/fused_ops.h"
+#include "trainer/model/gpu_ops.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/model_part.h"
 #include "trainer/model/model_unit.h"
@@ -94,6 +95,8 @@ class BlockImpl : public ModelUnit {
  public:
   BlockImpl(const GptConfig& config, const TensorRanksPtr& ranks);
   torch::Tensor forward(const torch::Tensor& x_BTC, const AttentionScope& scope);
+  /// The same without the last addition, where gpu::takes_norm().
+  gpu::Stream unadded(const gpu::Stream& stream, const AttentionScope& scope);
 
  private:
   torch::nn::LayerNorm ln_1{nullptr};
@@ -120,9 +123,8 @@ class TransformerImpl : public torch::nn::Module {
   fused::Places rows_in_pass(int64_t length, const TokenContext& context) const;
   torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
                       const CutRange& tokens, const fused::Places& rows);
-  torch::Tensor through_block(int64_t index, const torch::Tensor& x_BTC,
-                              const TokenContext& context, const torch::Tensor& mask,
-                              const fused::Places& rows);
+  gpu::Stream through_block(int64_t index, const gpu::Stream& stream, const TokenContext& context,
+                            const torch::Tensor& mask, const fused::Places& rows);
 
   TensorRanksPtr ranks_;
   bool checkpointed_;

@@ -173,17 +173,19 @@ LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
 torch::Tensor LlamaBlockImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
                                       std::size_t layer) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
-    const bool on_gpu = gpu::takes_norm(x);
-    if (on_gpu || fused::takes_products(x)) {
-      const auto add_norm = on_gpu ? gpu::add_norm : fused::add_rms_norm;
-      const auto before = add_norm(x, {}, input_layernorm->weights());
-      const auto attended = add_norm(before.sum, self_attn(before.y, pass, layer),
-                                     post_attention_layernorm->weights());
-      return attended.sum + mlp(attended.y, pass);
-    }
+    if (gpu::takes_norm(x) || fused::takes_products(x)) return unadded({x}, pass, layer).sum();
     const auto attended_BTC = x + self_attn(input_layernorm(x), pass, layer);
     return attended_BTC + mlp(post_attention_layernorm(attended_BTC), pass);
   });
+}
+
+gpu::Stream LlamaBlockImpl::unadded(const gpu::Stream& stream, const LlamaPass& pass,
+                                    std::size_t layer) {
+  const auto add_norm = gpu::takes_norm(stream.x) ? gpu::add_norm : fused::add_rms_norm;
+  const auto before = add_norm(stream.x, stream.left(), input_layernorm->weights());
+  const auto attended =
+      add_norm(before.sum, self_attn(before.y, pass, layer), post_attention_layernorm->weights());
+  return {attended.sum, mlp(attended.y, pass)};
 }
 
 LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size,
@@ -211,16 +213,17 @@ torch::Tensor LlamaStackImpl::stage(const torch::Tensor& x_BTC, const LayerRange
                                     const torch::Tensor& idx_BT, const TokenContext& context,
                                     const CutRange& tokens) {
   const auto pass = pass_of(idx_BT, context);
-  auto y_BTC = x_BTC;
+  gpu::Stream stream{x_BTC};
   if (range.begin == 0) {
-    y_BTC = ranks_ ? pass.leave(lookup_own(idx_BT, embed_tokens->weight, tokens))
-                   : embed_tokens(idx_BT);
+    stream.x = ranks_ ? pass.leave(lookup_own(idx_BT, embed_tokens->weight, tokens))
+                      : embed_tokens(idx_BT);
   }
   for (int64_t i = range.begin; i < range.end; ++i)
-    y_BTC = through_block(static_cast<std::size_t>(i), y_BTC, pass);
-  if (range.end < static_cast<int64_t>(layers->size())) return y_BTC;
-  return pass.enter(gpu::takes_norm(y_BTC) ? gpu::add_norm(y_BTC, {}, norm->weights()).y
-                                           : norm(y_BTC));
+    stream = through_block(static_cast<std::size_t>(i), stream, pass);
+  if (range.end < static_cast<int64_t>(layers->size())) return stream.sum();
+  return pass.enter(gpu::takes_norm(stream.x)
+                        ? gpu::add_norm(stream.x, stream.left(), norm->weights()).y
+                        : norm(stream.sum()));
 }
 
 void LlamaStackImpl::keep(const ModelPart& part, bool with_table) {
@@ -235,14 +238,16 @@ void LlamaStackImpl::keep(const ModelPart& part, bool with_table) {
   }
 }
 
-torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
-                                            const LlamaPass& pass) {
+gpu::Stream LlamaStackImpl::through_block(std::size_t index, const gpu::Stream& stream,
+                                          const LlamaPass& pass) {
   auto* block = layers[index]->as<LlamaBlock>();
-  if (!checkpointed_ || !is_training() || pass.cache != nullptr)
-    return block->forward(x_BTC, pass, index);
-  return checkpoint(
-      [block, pass, index](const torch::Tensor& x) { return block->forward(x, pass, index); },
-      x_BTC, block->parameters());
+  if (checkpointed_ && is_training() && pass.cache == nullptr)
+    return {checkpoint(
+        [block, pass, index](const torch::Tensor& x) { return block->forward(x, pass, index); },
+        stream.sum(), block->parameters())};
+  const bool takes = gpu::takes_norm(stream.x) || fused::takes_products(stream.x);
+  if (takes && !block->has_hooks()) return block->unadded(stream, pass, index);
+  return {block->forward(stream.sum(), pass, index)};
 }
 
 LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,

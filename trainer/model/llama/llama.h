@@ -88,6 +88,8 @@ class LlamaBlockImpl : public ModelUnit {
  public:
   explicit LlamaBlockImpl(const LlamaShape& shape);
   torch::Tensor forward(const torch::Tensor& x_BTC, const LlamaPass& pass, std::size_t layer);
+  /// The same without the last addition, where gpu::takes_norm() or fused::takes_products().
+  gpu::Stream unadded(const gpu::Stream& stream, const LlamaPass& pass, std::size_t layer);
 
  private:
   RmsNorm input_layernorm{nullptr};
@@ -111,7 +113,7 @@ class LlamaStackImpl : public torch::nn::Module {
 
  private:
   LlamaPass pass_of(const torch::Tensor& idx_BT, const TokenContext& context);
-  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC, const LlamaPass& pass);
+  gpu::Stream through_block(std::size_t index, const gpu::Stream& stream, const LlamaPass& pass);
 
   TensorRanksPtr ranks_;
   bool checkpointed_;
