@@ -86,6 +86,11 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
   return op.call(dy, dsum, x, weight, statistics, with_bias, with_branch);
 }
 
+torch::Tensor gelu(const torch::Tensor& x, bool tanh) {
+  static const auto op = operator_named<decltype(gelu)>("ddp_run::gelu");
+  return op.call(x, tanh);
+}
+
 std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
                                                        const torch::Tensor& x, bool tanh) {
   static const auto op = operator_named<decltype(gelu_backward)>("ddp_run::gelu_backward");

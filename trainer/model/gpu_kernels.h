@@ -51,8 +51,11 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
     const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
     const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias, bool with_branch);
 
+/// gelu(x), bfloat16 [.., C], C a multiple of 8; `tanh`: GPT-2's approximation.
+torch::Tensor gelu(const torch::Tensor& x, bool tanh);
+
 /// Returns the gradient of x, bfloat16 [N, C], from that of gelu(x), and sums over parts of its
-/// rows, float32 [parts, C]. C is a multiple of 8; `tanh`: GPT-2's approximation.
+/// rows, float32 [parts, C].
 std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
                                                        const torch::Tensor& x, bool tanh);
 

@@ -13,7 +13,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr int64_t kVector = 8;  // columns of gelu_backward() and column_sums()
+constexpr int64_t kVector = 8;  // columns of gelu(), gelu_backward() and column_sums()
 
 bool computes_in_bfloat16(const torch::Tensor& x) {
   return x.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
@@ -88,9 +88,11 @@ struct Linear : Function<Linear> {
     return result;
   }
 
+  /// For few rows one launch is faster than two.
   static torch::Tensor gradient_of_bias(const torch::Tensor& dy) {
-    return dy.size(1) % kVector == 0 ? column_sums(dy).sum(0)
-                                     : dy.sum(0, /*keepdim=*/false, torch::kFloat32);
+    constexpr int64_t kManyRows = 4096;
+    const bool in_parts = dy.size(0) >= kManyRows && dy.size(1) % kVector == 0;
+    return in_parts ? column_sums(dy).sum(0) : dy.sum(0, /*keepdim=*/false, torch::kFloat32);
   }
 
   /// There are two inputs with gradients without a bias.
@@ -119,7 +121,7 @@ struct LinearGelu : Function<LinearGelu> {
     const auto inner = product(x, weight, bias);
     context->save_for_backward({x, weight, inner});
     context->saved_data["tanh"] = tanh;
-    return with_rows_of(x, at::gelu(inner, tanh ? "tanh" : "none"));
+    return with_rows_of(x, gelu(inner, tanh));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

@@ -214,6 +214,16 @@ TEST_CASE("a row that is far from zero keeps its digits in the GPU's LayerNorm")
   CHECK(torch::allclose(ours.dresidual.to(torch::kFloat64), theirs.dresidual, 1e-3, 1e-3));
 }
 
+TEST_CASE("the GPU's GELU is torch's") {
+  const bool tanh = GENERATE(true, false);
+  const unsigned threads = GENERATE(1U, 64U);
+  const auto x = torch::arange(-12.0, 12.0, 1.0 / 128).to(torch::kBFloat16);
+  const auto y = torch::full_like(x, 777.0);
+  host_cuda::run(3, threads, 0,
+                 [&] { ddp_gelu(halves(x), halves(y), x.numel(), 1024, tanh ? 1 : 0); });
+  CHECK(agrees(y, at::gelu(x.to(torch::kFloat64), tanh ? "tanh" : "none")));
+}
+
 TEST_CASE("the GPU's GELU gradient and the sums for the bias are torch's") {
   torch::manual_seed(9);
   const bool tanh = GENERATE(true, false);

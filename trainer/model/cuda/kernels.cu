@@ -343,21 +343,50 @@ extern "C" __global__ void __launch_bounds__(1024)
     add_norm_backward<false>(dy, dsum, x, weight, statistics, dx, dbranch, parts, rows, columns, chunk, centred != 0);
 }
 
-// The derivative of GELU: of x times the normal distribution's function, or of GPT-2's approximation by tanh.
-static __device__ float gelu_derivative(float x, bool by_tanh) {
-  if (by_tanh) {
-    const float slope = 0.7978845608028654f;  // sqrt(2 / pi)
-    const float cubic = 0.044715f;
-    const float t = tanhf(slope * (x + cubic * x * x * x));
-    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x);
-  }
-  // The error function to 1.5e-7 (M. Abramowitz, I. Stegun, 7.1.26): its exponential is that of the density.
+struct Normal {
+  float below;    // the normal distribution's function
+  float density;
+};
+
+// The error function to 1.5e-7 (M. Abramowitz, I. Stegun, 7.1.26): its exponential is that of the density.
+static __device__ Normal normal(float x) {
   const float z = fabsf(x) * 0.7071067811865475f;
   const float t = fast_reciprocal(1.0f + 0.3275911f * z);
   const float bell = fast_exp(-z * z);
   const float series = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
   const float beyond = 0.5f * series * bell;
-  return (x < 0.0f ? beyond : 1.0f - beyond) + x * 0.3989422804014327f * bell;
+  return {x < 0.0f ? beyond : 1.0f - beyond, 0.3989422804014327f * bell};
+}
+
+static constexpr float kGeluSlope = 0.7978845608028654f;  // sqrt(2 / pi)
+static constexpr float kGeluCubic = 0.044715f;
+
+// x times the normal distribution's function, or GPT-2's approximation by tanh.
+static __device__ float gelu(float x, bool by_tanh) {
+  if (by_tanh) return 0.5f * x * (1.0f + tanhf(kGeluSlope * (x + kGeluCubic * x * x * x)));
+  return x * normal(x).below;
+}
+
+static __device__ float gelu_derivative(float x, bool by_tanh) {
+  if (by_tanh) {
+    const float t = tanhf(kGeluSlope * (x + kGeluCubic * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * kGeluSlope * (1.0f + 3.0f * kGeluCubic * x * x);
+  }
+  const Normal n = normal(x);
+  return n.below + x * n.density;
+}
+
+// y = gelu(x), `chunk` numbers per block.
+//   x, y bfloat16 [count], count and chunk multiples of 8
+extern "C" __global__ void __launch_bounds__(512)
+    ddp_gelu(const bfloat16* __restrict__ x, bfloat16* __restrict__ y, long long count, long long chunk, int by_tanh) {
+  const long long begin = chunk * blockIdx.x;
+  const long long end = begin + chunk < count ? begin + chunk : count;
+  for (long long i = begin + 8ll * threadIdx.x; i < end; i += 8ll * blockDim.x) {
+    Eight eight = *reinterpret_cast<const Eight*>(x + i);
+    for (int k = 0; k < 8; ++k) eight.at[k] = to_bfloat16(gelu(to_float(eight.at[k]), by_tanh != 0));
+    *reinterpret_cast<Eight*>(y + i) = eight;
+  }
 }
 
 static __device__ void add(float* sums, const Eight& eight) {

@@ -29,11 +29,12 @@ struct Kernels {
       : cross_entropy(module.function("ddp_cross_entropy")),
         add_norm(module.function("ddp_add_norm")),
         add_norm_backward(module.function("ddp_add_norm_backward")),
+        gelu(module.function("ddp_gelu")),
         gelu_backward(module.function("ddp_gelu_backward")),
         column_sums(module.function("ddp_column_sums")),
         sums_of_squares(module.function("ddp_sums_of_squares")),
         adam(module.function("ddp_adam")) {}
-  CUfunction cross_entropy, add_norm, add_norm_backward, gelu_backward, column_sums,
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu, gelu_backward, column_sums,
       sums_of_squares, adam;
 };
 
@@ -153,6 +154,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
          {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
           &centred});
   return {dx, dbranch, parts};
+}
+
+at::Tensor gelu(const at::Tensor& x, bool tanh) {
+  check_rows(x, at::kBFloat16, x);
+  TORCH_CHECK(x.size(-1) % 8 == 0, "expected rows of a multiple of 8");
+  const c10::DeviceGuard device(x.device());
+  auto y = at::empty_like(x);
+  if (x.numel() == 0) return y;
+  const void* in = x.const_data_ptr();
+  void* out = y.data_ptr();
+  int64_t count = x.numel();
+  int64_t chunk = 4096;
+  int by_tanh = tanh ? 1 : 0;
+  launch(kernels->gelu, static_cast<unsigned>((count + chunk - 1) / chunk), 256, 0,
+         {&in, &out, &count, &chunk, &by_tanh});
+  return y;
 }
 
 /// How the kernels that sum columns divide [rows, columns].
@@ -335,6 +352,7 @@ void register_operators() {
   cuda.impl("cross_entropy_", cross_entropy_);
   cuda.impl("add_norm", add_norm);
   cuda.impl("add_norm_backward", add_norm_backward);
+  cuda.impl("gelu", gelu);
   cuda.impl("gelu_backward", gelu_backward);
   cuda.impl("column_sums", column_sums);
   cuda.impl("sums_of_squares", sums_of_squares);
@@ -352,6 +370,7 @@ TORCH_LIBRARY(ddp_run, library) {
   library.def(
       "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
       "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
+  library.def("gelu(Tensor x, bool tanh) -> Tensor");
   library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
   library.def("column_sums(Tensor x) -> Tensor");
   library.def("sums_of_squares(Tensor[] tensors) -> Tensor");

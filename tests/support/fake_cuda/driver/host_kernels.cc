@@ -57,6 +57,8 @@ uint64_t add_norm_backward_bytes(unsigned grid, void** arguments) {
          (grid * parts + 1) * columns * kFloat;
 }
 
+uint64_t gelu_bytes(unsigned, void** arguments) { return number(arguments, 2) * 2 * kHalf; }
+
 uint64_t gelu_backward_bytes(unsigned grid, void** arguments) {
   return number(arguments, 4) * number(arguments, 5) * 3 * kHalf +
          grid * number(arguments, 7) * kFloat;
@@ -87,6 +89,7 @@ constexpr HostKernel kKernels[] = {
     {"ddp_cross_entropy", work_of<ddp_cross_entropy>, cross_entropy_bytes},
     {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
     {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},
+    {"ddp_gelu", work_of<ddp_gelu>, gelu_bytes},
     {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
     {"ddp_column_sums", work_of<ddp_column_sums>, column_sums_bytes},
     {"ddp_sums_of_squares", work_of<ddp_sums_of_squares>, sums_of_squares_bytes},
