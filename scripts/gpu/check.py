@@ -229,12 +229,15 @@ class Check:
                         if (folder / "libtrainer_kernels.so").exists()), None)
         if library is None:
             raise Failed("libtrainer_kernels.so is not next to trainer")
+        wrong = []
         for line in self.output([self.programs.python, HERE / "kernel_numbers.py", library], ok=(0, 1)).splitlines():
             if line.startswith("{"):
                 figures = json.loads(line)
-                self.note("kernel: " + figures.pop("name"), **figures)
-                if figures["verdict"] == "wrong":
-                    raise Failed("a kernel's result is wrong")
+                name = figures.pop("name")
+                self.note("kernel: " + name, **figures)
+                wrong += [name] if figures["verdict"] == "wrong" else []
+        if wrong:
+            raise Failed("wrong results of " + ", ".join(wrong))
 
     def training(self, name, *overrides, ranks=1, restarts=0, tools=(), device=None):
         """A short training of a small model; its folder."""

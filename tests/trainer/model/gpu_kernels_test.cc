@@ -128,7 +128,7 @@ NormResults by_kernels(const NormInputs& in, const torch::Tensor& dy, const torc
   const auto y = torch::full_like(in.residual, 777.0, torch::kBFloat16);
   const auto statistics = torch::empty({rows, 2});
   const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(float);
-  host_cuda::run(static_cast<unsigned>(rows), threads, row_bytes + threads * sizeof(Sums), [&] {
+  host_cuda::run(static_cast<unsigned>(rows), threads, row_bytes + threads * sizeof(Moments), [&] {
     ddp_add_norm(floats(in.residual), halves(in.branch), floats(in.weight), floats(in.bias),
                  floats(sum), halves(y), floats(statistics), columns, kEpsilon);
   });
@@ -137,7 +137,7 @@ NormResults by_kernels(const NormInputs& in, const torch::Tensor& dy, const torc
   const int64_t width = in.bias.defined() ? 2 : 1;
   const auto parts = torch::full({blocks, width, columns}, 777.0);
   host_cuda::run(static_cast<unsigned>(blocks), threads,
-                 static_cast<std::size_t>(width) * row_bytes + threads * sizeof(Sums), [&] {
+                 static_cast<std::size_t>(width) * row_bytes + 64 * sizeof(Sums), [&] {
                    ddp_add_norm_backward(halves(dy), floats(dsum), floats(out.sum),
                                          floats(in.weight), floats(statistics),
                                          floats(out.dresidual), halves(out.dbranch), floats(parts),

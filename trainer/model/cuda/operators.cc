@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kThreadsOfWarp = 32;
-constexpr unsigned kSharedOfBlock = 8 * kThreadsOfWarp;  // Exponentials or Sums of each warp
+constexpr unsigned kSharedOfBlock = 16 * kThreadsOfWarp;  // a few numbers of each warp
 
 struct Kernels {
   explicit Kernels(const KernelModule& module)
