@@ -174,6 +174,7 @@ ddp_torch_room(ddp_run
     run/batch_plan.cc
     run/early_stopping.cc
     run/loss_weights.cc
+    run/micro_batch_graphs.cc
     run/model_norm.cc
     run/partial_gradients.cc
     run/offloaded_optimizer.cc

@@ -37,6 +37,7 @@ ROW = {row.name: row for row in ROWS}
 TINY = {"device": "cpu", "amp": "", "steps": 4, "log_every": 1}
 PEAK_FLOPS = 989e12  # bfloat16, dense, of an H100 and an H200 alike
 OWN, TORCH = ["trainer_config.fused_gpu_kernels=true"], ["trainer_config.fused_gpu_kernels=false"]
+EAGER = {"without CUDA graphs": [*OWN, "trainer_config.cuda_graphs=false"]}
 TRACED = 3  # steps
 
 
@@ -219,10 +220,10 @@ class Check:
             self.compared("gpt2_124m_b64_compiled", what + "; the peer under torch.compile", ours[0], compiled[0], "ms/step")
 
     def default(self):
-        self.pair("default", ROW["gpu_default"], 60, "a step of " + ROW["gpu_default"].what, variants={"torch's operations": TORCH})
+        self.pair("default", ROW["gpu_default"], 60, "a step of " + ROW["gpu_default"].what, variants={"torch's operations": TORCH, **EAGER})
 
     def small(self):
-        self.pair("small", ROW["gpu_small"], 120, "a step of 4 layers of 128, block 64, batch 16")
+        self.pair("small", ROW["gpu_small"], 120, "a step of 4 layers of 128, block 64, batch 16", variants=EAGER)
 
     def kernels(self):
         library = next((folder / "libtrainer_kernels.so" for folder in (self.programs.trainer.parent, self.programs.trainer.parent.parent / "lib")
@@ -258,12 +259,15 @@ class Check:
         self.note(name, steps=len(a.keys() & b.keys()), largest_difference=max(abs(a[step] - b[step]) for step in a.keys() & b.keys()))
 
     def digits(self):
-        """One seed twice, stop and resume, and the CPU's losses."""
+        """One seed twice, stop and resume, graphs and single launches, and the CPU's losses."""
         exact = ["trainer_config.deterministic=true"]
         first = self.training("first", *exact, "trainer_config.max_steps=12")
         self.difference("one seed twice", first, self.training("again", *exact, "trainer_config.max_steps=12"))
         self.training("resumed", *exact, "trainer_config.max_steps=6")
         self.difference("stopped and resumed", first, self.training("resumed", *exact, "trainer_config.max_steps=12"))
+        graphs = "trainer_config.cuda_graphs=auto" if self.dry else "trainer_config.cuda_graphs=true"
+        self.difference("graphs and eager", self.training("graphs", *exact, graphs, "trainer_config.max_steps=24"),
+                        self.training("eager", *exact, "trainer_config.cuda_graphs=false", "trainer_config.max_steps=24"))
         self.difference("beside the CPU", self.training("here", "trainer_config.max_steps=4"),
                         self.training("cpu", "trainer_config.max_steps=4", device="cpu"))
 

@@ -1,5 +1,6 @@
 // The host never waits for the device within a training step: counted, not timed. The steps of a
 // causal language model, in each precision and with each optimizer, are in expected_counts.json.
+// Without CUDA graphs, which take no notice of what a step asks for: gpu_graphs_test.cc has those.
 #include "tests/support/catch.h"
 
 #include "tests/e2e/conversations.h"
@@ -16,7 +17,8 @@ template <typename Place>
 Json ledger_of_run(int steps, const Words& overrides) {
   const Place place;
   Words all = {"trainer_config.max_steps=" + std::to_string(steps),
-               "trainer_config.save_every_steps=null", "trainer_config.log_every_steps=1000"};
+               "trainer_config.save_every_steps=null", "trainer_config.log_every_steps=1000",
+               "trainer_config.cuda_graphs=false"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   succeed(on_gpus(place, 1, alone(place, all)));
   return ledgers_of(place).at(0);
@@ -117,8 +119,8 @@ TEST_CASE("a snapshot is captured, to a file and to memory, without a host synch
   const auto ledger = [](int steps) {
     const Workspace place;
     const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
-                         "trainer_config.log_every_steps=1000", "trainer_config.save_every_steps=1",
-                         "trainer_config.ram_snapshots=true"};
+                         "trainer_config.log_every_steps=1000", "trainer_config.cuda_graphs=false",
+                         "trainer_config.save_every_steps=1", "trainer_config.ram_snapshots=true"};
     succeed(on_gpus(place, 1, launched(place, 1, words)));
     return ledgers_of(place).at(0);
   };
@@ -180,6 +182,7 @@ TEST_CASE("in bfloat16 a micro-batch takes two thirds of torch's launches") {
         "trainer_config.max_steps=" + std::to_string(kFew),
         "trainer_config.save_every_steps=null",
         "trainer_config.log_every_steps=1000",
+        "trainer_config.cuda_graphs=false",
         "trainer_config.use_amp=true",
         "trainer_config.amp_dtype=bfloat16",
         "gpt_config.embd_pdrop=0",

@@ -251,6 +251,13 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
       out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
 }
 
+void check_cuda_graphs(const TrainerConfig& config, const DevicePlan& plan) {
+  if (config.cuda_graphs != AutoSwitch::kTrue || plan.device.is_cuda()) return;
+  throw UserError(
+      "trainer_config.cuda_graphs=true needs a GPU, and this run trains on the CPU; use "
+      "cuda_graphs=auto");
+}
+
 /// trainer's own kernels are for bfloat16. Without them torch's operations serve.
 void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& log) {
   const bool wanted = plan.device.is_cuda() && config.fused_gpu_kernels && config.use_amp &&
@@ -282,6 +289,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   }
   hold_to_share(config.distributed, plan);
   resolve_amp(config.trainer, plan, resume.meta, group, log);
+  check_cuda_graphs(config.trainer, plan);
   load_gpu_kernels(config.trainer, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);

@@ -68,6 +68,7 @@ struct TrainerConfig {
   AmpDtype amp_dtype = AmpDtype::kFloat16;
   AutoSwitch amp_on_cpu = AutoSwitch::kAuto;  ///< See settle_amp().
   bool fused_gpu_kernels = true;              ///< false: torch's operations.
+  AutoSwitch cuda_graphs = AutoSwitch::kAuto;  ///< One launch for a micro-batch; see docs/gpus.md.
   bool tf32 = false;                          ///< In float32 matrix products of a GPU.
   bool deterministic = false;                 ///< The same bits from the same run on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;

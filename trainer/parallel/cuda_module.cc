@@ -2,6 +2,7 @@
 #include "trainer/parallel/cuda_module.h"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
@@ -15,6 +16,72 @@
 
 namespace ddp::train {
 namespace {
+
+/// Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
+template <class Function>
+Function of_runtime(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+}
+
+// Torch 2.11 wants to be told; later versions find out.
+template <class Graph>
+void register_generator(Graph& graph, const at::Generator& generator) {
+  if constexpr (requires { graph.register_generator_state(generator); })
+    graph.register_generator_state(generator);
+}
+
+class TorchGraph final : public CapturedWork {
+ public:
+  void record(const std::function<void()>& work, const std::vector<at::Generator>& generators,
+              const TorchGraph* other) {
+    for (const auto& generator : generators) register_generator(graph_, generator);
+    pool_ = other != nullptr ? other->pool_ : at::cuda::graph_pool_handle();
+    try {
+      // Watchers query events meanwhile, and the backward pass has a thread of its own.
+      graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+      work();
+      graph_.capture_end();
+    } catch (...) {
+      abandon(graph_);
+      throw;
+    }
+    graph_.instantiate();
+  }
+
+  void replay() override { graph_.replay(); }
+
+  int64_t launches() const override {
+    const auto get_nodes = of_runtime<decltype(&cudaGraphGetNodes)>("cudaGraphGetNodes");
+    std::size_t nodes = 0;
+    if (get_nodes != nullptr) get_nodes(graph_.raw_cuda_graph(), nullptr, &nodes);
+    return static_cast<int64_t>(nodes);
+  }
+
+ private:
+  /// The reason is in flight: nothing is thrown.
+  template <class Graph>
+  void abandon(Graph& graph) noexcept {
+    try {
+      graph.capture_end();
+    } catch (const c10::Error&) {
+      stop_allocating(graph);
+    }
+  }
+
+  /// Torch 2.11 goes on to do so after a capture that could not be ended.
+  template <class Graph>
+  void stop_allocating(Graph& graph) {
+    if constexpr (requires { graph.register_generator_state(at::Generator()); }) {
+      try {
+        c10::cuda::CUDACachingAllocator::endAllocateToPool(c10::cuda::current_device(), pool_);
+      } catch (const c10::Error&) {  // it has ended
+      }
+    }
+  }
+
+  mutable at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // for launches()
+  c10::MempoolId_t pool_;
+};
 
 class NcclCudaModule final : public CudaModule {
  public:
@@ -107,6 +174,16 @@ class NcclCudaModule final : public CudaModule {
     if (unlock != nullptr && unlock(memory) != cudaSuccess) forget_error();
   }
 
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
+                                        const std::vector<at::Generator>& generators,
+                                        const CapturedWork* other) override {
+    // What passes without a graph have left there would stand beside the graph's memory.
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    auto graph = std::make_unique<TorchGraph>();
+    graph->record(work, generators, static_cast<const TorchGraph*>(other));
+    return graph;
+  }
+
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size, c10::Device device,
                                                  std::chrono::milliseconds timeout) override {
@@ -158,12 +235,6 @@ class NcclCudaModule final : public CudaModule {
     return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index))
         .reserved_bytes[0]
         .current;
-  }
-
-  /// Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
-  template <class Function>
-  static Function of_runtime(const char* name) {
-    return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
   }
 
   /// Or torch's next check of a kernel would take it for its own.

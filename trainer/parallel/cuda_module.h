@@ -2,15 +2,30 @@
 // is used. A run on the CPU therefore never maps libtorch_cuda.so (0.17 s and 365 MB per process).
 #pragma once
 
+#include <ATen/core/Generator.h>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace ddp::train {
+
+/// A CUDA graph: what a stream recorded, launched as a whole.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  /// Queues it on the current stream, with the generators as they are now.
+  virtual void replay() = 0;
+  /// Kernels, copies and fills that it consists of.
+  virtual int64_t launches() const = 0;
+};
 
 /// What the module offers. The object lives as long as the process.
 class CudaModule {
@@ -40,6 +55,13 @@ class CudaModule {
   /// not take it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;
   virtual void page_unlock(void* memory) = 0;
+  /// Records what `work` queues on the current stream, which is none of CUDA's default ones;
+  /// nothing of it runs. Tensors that `work` makes live in memory of the graph's own, or in that of
+  /// `other` (may be null), which is then replayed at other times. `generators`: those that `work`
+  /// draws from. Throws c10::Error if the work cannot be recorded.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
+                                                const std::vector<at::Generator>& generators,
+                                                const CapturedWork* other) = 0;
   /// Connected to the other ranks on return. Throws c10::Error with NCCL's message.
   virtual c10::intrusive_ptr<c10d::Backend> connect_nccl(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,

@@ -34,6 +34,8 @@ void check_same_parameters(const std::vector<torch::Tensor>& parameters, Process
 /// warm_up() makes the rebuild happen before the first real step, always.
 class DistributedDataParallel : public GradientSync {
  public:
+  /// Alone.
+  DistributedDataParallel() = default;
   DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                           const DistributedConfig& config,
                           FirstValues values = FirstValues::kOfRankZero);

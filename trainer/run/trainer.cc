@@ -8,6 +8,7 @@
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
+#include "trainer/parallel/ddp.h"
 #include "trainer/run/divided_model.h"
 #include "trainer/run/offloaded_optimizer.h"
 #include "trainer/run/run_end.h"
@@ -117,6 +118,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
                                        meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
                                 config)),
+      graphs_(config.trainer.cuda_graphs, plan.device,
+              why_no_cuda_graphs(config, plan.device, world_.size(), !task.buffers().empty())),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
@@ -139,6 +142,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
   if (task.stage_model() != nullptr) make_pipeline();
   if (meta) load(*meta, snapshot);
   task.join(data_, batch_plan_.micro_batches);
+  // A Reducer's nodes of the backward pass belong to a stream that cannot be recorded.
+  if (graphs_.enabled()) sync_ = std::make_unique<DistributedDataParallel>();
   if (!sync_) {
     sync_ = make_gradient_sync(named(optimizer_->parameters()), data_, config.distributed,
                                meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
@@ -172,40 +177,69 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
   share_state(snapshot);
   share_table();
   weight_copies_.forget();
+  graphs_.forget();
   optimizer_->refresh_masters();
 }
 
-void Trainer::seed_dropout(int64_t micro) {
-  seed_generator(plan_.device,
-                 dropout_seed(as_seed(config_), step_, micro * data_.size() + data_.rank()));
+uint64_t Trainer::dropout_seed_of(int64_t micro) const {
+  return dropout_seed(as_seed(config_), step_, micro * data_.size() + data_.rank());
+}
+
+void Trainer::seed_dropout(int64_t micro) { seed_generator(plan_.device, dropout_seed_of(micro)); }
+
+torch::Tensor Trainer::mean_loss(const Batch& batch) {
+  RECORD_USER_SCOPE("forward");
+  const Autocast autocast(plan_.device.type(), amp_dtype_);
+  const WithoutCopies no_copies(*sync_);
+  try {
+    return task_.loss(batch);
+  } catch (...) {
+    sync_->end_inference();
+    throw;
+  }
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
                                         bool last) {
   monitor.enter(Phase::kData);
-  const Batch batch = loader.next().to(plan_.device);
+  Batch batch = loader.next();
+  const bool ruined = monitor.faults().plans(FaultKind::kNan, step_ + 1);
+  if (!ruined && graphs_.takes(batch)) return run_graph(batch, monitor, micro);
+  batch = batch.to(plan_.device);
   monitor.enter(Phase::kForward);
   seed_dropout(micro);
   sync_->begin_micro_batch(last);
-  MicroBatchLoss loss{{}, batch.target_count};
-  {
-    RECORD_USER_SCOPE("forward");
-    const Autocast autocast(plan_.device.type(), amp_dtype_);
-    const WithoutCopies no_copies(*sync_);
-    try {
-      loss.mean = task_.loss(batch);
-    } catch (...) {
-      sync_->end_inference();
-      throw;
-    }
-  }
-  if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss.mean = loss.mean * std::nan("");
+  MicroBatchLoss loss{mean_loss(batch), batch.target_count};
+  if (ruined) loss.mean = loss.mean * std::nan("");
   const auto scaled = scaler_.scale(loss_weights_.for_backward(loss));
   const bool reduces = last || sync_->reduces_every_micro_batch();
   monitor.enter(Phase::kBackward, reduces ? sync_->collective_name() : "");
   RECORD_USER_SCOPE("backward");
   sync_->backward(scaled);
   return {loss.mean.detach(), loss.targets};
+}
+
+// The gradients of one rank are those of all: nothing to communicate.
+MicroBatchLoss Trainer::run_graph(const Batch& batch, RunMonitor& monitor, int64_t micro) {
+  monitor.enter(Phase::kForward);
+  monitor.enter(Phase::kBackward);
+  const auto passes = [this](const Batch& inputs) {
+    const MicroBatchLoss loss{mean_loss(inputs), inputs.target_count};
+    RECORD_USER_SCOPE("backward");
+    scaler_.scale(loss_weights_.for_backward(loss)).backward();
+    return loss.mean.detach();
+  };
+  return {graphs_.run(batch, dropout_seed_of(micro), shared_addresses(), passes),
+          batch.target_count};
+}
+
+std::vector<const void*> Trainer::shared_addresses() const {
+  std::vector<const void*> addresses;
+  for (const Parameter& parameter : optimizer_->parameters()) {
+    addresses.push_back(parameter.tensor.const_data_ptr());
+    addresses.push_back(parameter.tensor.grad().const_data_ptr());
+  }
+  return addresses;
 }
 
 std::optional<std::vector<MicroBatchLoss>> Trainer::run_micro_batches(
@@ -229,6 +263,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
                                const std::function<void()>& before_update,
                                const std::function<bool()>& gives_up) {
   StepOutput output;
+  graphs_.begin_step();
   optimizer_->zero_grad();
   {
     std::optional<WeightCopies::Step> shared_copies;

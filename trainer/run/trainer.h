@@ -26,6 +26,7 @@
 #include "trainer/run/cut_state.h"
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/loss_weights.h"
+#include "trainer/run/micro_batch_graphs.h"
 #include "trainer/run/model_norm.h"
 #include "trainer/run/partial_gradients.h"
 #include "trainer/run/replica_check.h"
@@ -115,6 +116,9 @@ class Trainer {
   std::optional<ReplicaDifference> compare_replicas(const std::function<void()>& before_wait = [] {
   });
 
+  /// What there is to say of CUDA graphs since the last call.
+  std::optional<MicroBatchGraphs::Note> take_graphs_note() { return graphs_.take_note(); }
+
   /// How gradients are communicated; see GradientSync.
   GradientSync& sync() { return *sync_; }
 
@@ -176,6 +180,10 @@ class Trainer {
   TrainedParameters divide(TrainedParameters trained, FirstValues values);
   void swap_averages();
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
+  MicroBatchLoss run_graph(const Batch& batch, RunMonitor& monitor, int64_t micro);
+  torch::Tensor mean_loss(const Batch& batch);
+  /// Where the tensors are that every micro-batch reads and writes.
+  std::vector<const void*> shared_addresses() const;
   /// All passes of a step, in one copy of the model on one rank or through the stages of one.
   std::optional<std::vector<MicroBatchLoss>> run_micro_batches(
       DataLoader& loader, RunMonitor& monitor, const std::function<bool()>& gives_up);
@@ -186,6 +194,7 @@ class Trainer {
   std::vector<MicroBatchLoss> of_last_stage(std::vector<MicroBatchLoss> losses) const;
   /// The last stage gets the table of a tied head as it is now on the first one.
   void share_table();
+  uint64_t dropout_seed_of(int64_t micro) const;
   void seed_dropout(int64_t micro);
   void update(StepOutput& output, const FaultPlan& faults);
   /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
@@ -221,6 +230,7 @@ class Trainer {
   std::unique_ptr<PartialGradients> partial_gradients_;  // where ranks also hold shards
   std::unique_ptr<StageLinks> stage_links_;              // these two: where it is cut into stages
   std::unique_ptr<PipelineExecutor> pipeline_;
+  MicroBatchGraphs graphs_;
   GradScaler scaler_;
   DistributedSampler sampler_;
   Schedule schedule_;

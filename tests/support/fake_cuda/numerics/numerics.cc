@@ -8,7 +8,9 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
@@ -101,14 +103,23 @@ bool is_generator(const c10::Argument& argument) {
   return argument.type()->str().starts_with("Generator");
 }
 
-/// For one operation: seeded by where the device's generator stands, so that the same seeds give
-/// the same numbers, whatever was drawn on the host meanwhile.
-at::Generator host_generator(const IValue& given) {
+/// Where the device's generator stands; when a graph is captured, where it will stand.
+at::PhiloxCudaState place_of(const IValue& given) {
   at::Generator generator = given.isGenerator() ? given.toGenerator()
                                                 : at::globalContext().defaultGenerator(c10::Device(
                                                       c10::kCUDA, c10::cuda::current_device()));
   const std::lock_guard lock(generator.mutex());
-  uint64_t seed = generator.current_seed() + 0x9e3779b97f4a7c15ULL * (generator.get_offset() + 1);
+  return at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(0);
+}
+
+/// For one operation: seeded by where the device's generator stands, so that the same seeds give
+/// the same numbers, whatever was drawn on the host meanwhile. In the order of the stream.
+at::Generator host_generator(const at::PhiloxCudaState& place) {
+  const auto value = [&](const auto& of) {
+    return place.captured_ ? static_cast<uint64_t>(*of.ptr) : of.val;
+  };
+  const uint64_t offset = value(place.offset_) + place.offset_intragraph_;
+  uint64_t seed = value(place.seed_) + 0x9e3779b97f4a7c15ULL * (offset + 1);
   seed = (seed ^ (seed >> 30U)) * 0xbf58476d1ce4e5b9ULL;  // splitmix64
   seed = (seed ^ (seed >> 27U)) * 0x94d049bb133111ebULL;
   return at::make_generator<at::CPUGeneratorImpl>(seed ^ (seed >> 31U));
@@ -204,9 +215,9 @@ class Wrapped final : public c10::OperatorKernel {
       return cuda_.callBoxed(op, keys, stack);
     const std::vector<IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count),
                                         stack->end());
-    std::optional<at::Generator> generator;
+    std::optional<at::PhiloxCudaState> drawn_at;
     if (generator_at_ && computes)
-      generator = host_generator(drops_ ? IValue() : arguments[*generator_at_]);
+      drawn_at = place_of(drops_ ? IValue() : arguments[*generator_at_]);
     {
       const Within within;
       cuda_.callBoxed(op, keys, stack);
@@ -216,10 +227,10 @@ class Wrapped final : public c10::OperatorKernel {
     auto input = std::make_shared<Stack>();
     for (const auto& argument : arguments) input->push_back(for_cpu(argument));
     if (drops_) input->emplace_back();
-    if (generator) (*input)[*generator_at_] = *generator;
-    std::function<void()> work = [this, op, input, places = promised(op, *stack)] {
-      compute(op, *input, places);
-      input->clear();
+    std::function<void()> work = [this, op, input, drawn_at, places = promised(op, *stack)] {
+      Stack given = *input;  // a graph does it again
+      if (drawn_at) given[*generator_at_] = host_generator(*drawn_at);
+      compute(op, given, places);
     };
     fakecuda_enqueue(c10::cuda::getCurrentCUDAStream().stream(), &work);
   }
@@ -251,6 +262,8 @@ class Wrapped final : public c10::OperatorKernel {
   }
 
   void compute_at_once(const c10::OperatorHandle& op, Stack* stack, std::size_t from) {
+    TORCH_CHECK(c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None,
+                op.schema().name(), ": operation not permitted when stream is capturing");
     fakecuda_wait(c10::cuda::getCurrentCUDAStream().stream(), op.schema().name().c_str());
     const c10::Device device(c10::kCUDA, c10::cuda::current_device());
     Stack input;

@@ -76,6 +76,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     return invalid("reads past an allocation");
   if (ends.to.kind != MemoryKind::kUnknown && !ends.to.holds(to, bytes))
     return invalid("writes past an allocation");
+  if (ends.pageable() && fake_cuda::stream_of(stream).capture != nullptr)
+    return fake_cuda::failed(cudaErrorStreamCaptureUnsupported);
   fake_cuda::count(std::string("copy:") + name_of(ends.way()), bytes);
   if (ends.pageable()) fake_cuda::count("copy:pageable", bytes);
   fake_cuda::trace("copy %s %zu%s", name_of(ends.way()), bytes, ends.pageable() ? " pageable" : "");

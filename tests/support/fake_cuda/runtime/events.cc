@@ -77,6 +77,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
   fake_cuda::Stream& stream = fake_cuda::stream_of(stream_handle);
   const std::lock_guard lock(event.mutex);
   if (event.capture != nullptr) {  // the stream joins the capture
+    const bool legacy = stream_handle == nullptr || stream_handle == cudaStreamLegacy;
+    if (legacy) return fake_cuda::failed(cudaErrorStreamCaptureImplicit);
     stream.capture = event.capture;
     event.capture->streams.insert(&stream);
     return cudaSuccess;

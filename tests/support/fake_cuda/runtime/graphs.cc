@@ -3,8 +3,10 @@
 
 #include "tests/support/fake_cuda/runtime/errors.h"
 #include "tests/support/fake_cuda/runtime/ledger.h"
+#include "tests/support/fake_cuda/runtime/settings.h"
 #include "tests/support/fake_cuda/runtime/streams.h"
 
+#include <atomic>
 #include <utility>
 
 using fake_cuda::Graph;
@@ -21,7 +23,9 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   Stream& stream = fake_cuda::stream_of(handle);
   if (stream.capture != nullptr) return fake_cuda::failed(cudaErrorStreamCaptureUnsupported);
+  static std::atomic<uint64_t> captures{0};
   stream.capture = new Graph;
+  stream.capture->id = ++captures;
   stream.capture->streams.insert(&stream);
   return cudaSuccess;
 }
@@ -31,6 +35,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* out) {
   if (graph == nullptr) return fake_cuda::failed(cudaErrorStreamCaptureInvalidated);
   for (Stream* stream : graph->streams) stream->capture = nullptr;
   graph->streams.clear();
+  if (fake_cuda::settings().capture_fails) {
+    *out = nullptr;
+    return fake_cuda::failed(cudaErrorStreamCaptureInvalidated);
+  }
   *out = reinterpret_cast<cudaGraph_t>(graph);
   return cudaSuccess;
 }
@@ -47,7 +55,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
                                      std::size_t* count) {
   Graph* capture = fake_cuda::stream_of(handle).capture;
   *status = capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  if (id != nullptr) *id = reinterpret_cast<unsigned long long>(capture);
+  if (id != nullptr) *id = capture != nullptr ? capture->id : 0;
   if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(capture);
   if (nodes != nullptr) *nodes = nullptr;
   if (edges != nullptr) *edges = nullptr;

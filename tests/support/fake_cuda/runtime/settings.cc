@@ -46,6 +46,7 @@ Settings read_settings() {
   s.illegal_address_at = number_of<int64_t>("FAKECUDA_FAULT_AT", 0);
   s.stuck_kernel = text_of("FAKECUDA_STUCK_KERNEL");
   s.stuck_kernel_at = number_of<int64_t>("FAKECUDA_STUCK_AT", 0);
+  s.capture_fails = number_of("FAKECUDA_CAPTURE_FAILS", 0) != 0;
   s.mig = number_of("FAKECUDA_MIG", 0) != 0;
   s.driver_version = number_of("FAKECUDA_DRIVER", s.driver_version);
   return s;

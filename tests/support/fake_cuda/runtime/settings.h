@@ -28,6 +28,7 @@ struct Settings {
   int64_t illegal_address_at = 0;    ///< FAKECUDA_FAULT_AT: the n-th launch
   std::string stuck_kernel;          ///< FAKECUDA_STUCK_KERNEL: part of its name; never ends
   int64_t stuck_kernel_at = 0;       ///< FAKECUDA_STUCK_AT: the n-th launch never ends
+  bool capture_fails = false;        ///< FAKECUDA_CAPTURE_FAILS: no graph can be captured
   int driver_version = 13020;        ///< FAKECUDA_DRIVER
   bool mig = false;                  ///< FAKECUDA_MIG: the devices are MIG instances
 

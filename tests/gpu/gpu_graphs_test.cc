@@ -1,0 +1,170 @@
+// Micro-batches as CUDA graphs: the numbers of their single launches, from fewer of them.
+#include "tests/support/catch.h"
+
+#include "tests/e2e/conversations.h"
+#include "tests/e2e/faults.h"
+#include "tests/e2e/logged_losses.h"
+#include "tests/e2e/reviews.h"
+#include "tests/e2e/saved_state.h"
+#include "tests/gpu/gpu_job.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+const Words kGraphs = {"trainer_config.cuda_graphs=true"};
+const Words kNoGraphs = {"trainer_config.cuda_graphs=false"};
+const std::string kCaptured = "launches of a micro-batch are replayed as one";
+
+int graph_launches(const Workspace& place) {
+  const auto& counters = ledgers_of(place).at(0).at("counters");
+  return counters.contains("graph_launch")
+             ? counters.at("graph_launch").at("calls").template get<int>()
+             : 0;
+}
+
+/// Requires that both runs of a place's kind end with the same bits. Returns the graphs' output.
+template <typename Place>
+std::string check_same_bits(const Words& words, int replays) {
+  const Place with, without;
+  const auto by_graphs = succeed(on_gpus(with, 1, alone(with, joined(words, kGraphs))));
+  const auto by_launches = succeed(on_gpus(without, 1, alone(without, joined(words, kNoGraphs))));
+  INFO(by_graphs.out << by_graphs.err);
+  CHECK(differences(with.snapshot(), without.snapshot()) == Words{});
+  CHECK(steps_of(by_graphs.out) == steps_of(by_launches.out));
+  CHECK(logged_losses(by_graphs.out) == logged_losses(by_launches.out));
+  CHECK(graph_launches(with) == replays);
+  CHECK(graph_launches(without) == 0);
+  return by_graphs.out + by_graphs.err;
+}
+
+const Words kSixteenSteps = {"trainer_config.max_steps=16", "trainer_config.log_every_steps=1"};
+constexpr int kReplays = 12;  // three steps to warm up, one in the stream of the graph
+
+}  // namespace
+
+TEST_CASE("a graph of a micro-batch trains bit for bit as its single launches, with dropout") {
+  if (!gpus_are_faked()) return;
+  CHECK_THAT(check_same_bits<Workspace>(kSixteenSteps, kReplays), Contains(kCaptured));
+  for (const char* type : {"bfloat16", "float16"}) {
+    INFO(type);
+    check_same_bits<Workspace>(
+        joined(kSixteenSteps,
+               {"trainer_config.use_amp=true", std::string("trainer_config.amp_dtype=") + type}),
+        kReplays);
+  }
+}
+
+TEST_CASE("graphs survive micro-batches, averaged weights, evaluations and samples in between") {
+  if (!gpus_are_faked()) return;
+  const Words words = joined(
+      kSixteenSteps, {"trainer_config.grad_accumulation_steps=3", "trainer_config.ema_decay=0.9",
+                      "trainer_config.eval_every_steps=2", "trainer_config.sample_every_steps=3",
+                      "trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"});
+  check_same_bits<Workspace>(words, 3 * (16 - 3) - 1);
+}
+
+TEST_CASE("a text classifier trains with graphs bit for bit") {
+  if (!gpus_are_faked()) return;
+  const auto said = check_same_bits<ReviewWorkspace>({"trainer_config.max_steps=12"}, 8);
+  CHECK_THAT(said, Contains(kCaptured));
+}
+
+TEST_CASE("a killed run with graphs resumes bit for bit, as does one that rolls back") {
+  if (!gpus_are_faked()) return;
+  const Words saving = joined(kSixteenSteps, {"trainer_config.save_every_steps=3"});
+  const auto run_with = [&](const Workspace& place, const Words& words) {
+    return succeed(on_gpus(place, 1, launched(place, 1, words, {"--max_restarts=3"})));
+  };
+  const Workspace unbroken, killed, without, back, back_without;
+  run_with(unbroken, joined(saving, kGraphs));
+  CHECK(graph_launches(unbroken) == kReplays);
+  run_with(without, joined(saving, kNoGraphs));
+  CHECK(differences(unbroken.snapshot(), without.snapshot()) == Words{});
+  const auto run = run_with(killed, joined(joined(saving, kGraphs),
+                                           {plan_of({"rank=0 step=9 phase=backward kind=kill"})}));
+  CHECK_THAT(run.err, Contains("restart 1 of 3"));
+  CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
+
+  const Words bad = joined(
+      saving, {plan_of({"rank=0 step=9 kind=nan"}), "trainer_config.bad_step_policy=rollback"});
+  CHECK_THAT(run_with(back, joined(bad, kGraphs)).err, Contains("Back to the snapshot of step 6"));
+  run_with(back_without, joined(bad, kNoGraphs));
+  CHECK(differences(back.snapshot(), back_without.snapshot()) == Words{});
+}
+
+TEST_CASE("with a graph a step makes one launch of the micro-batch's, and the host never waits") {
+  if (!gpus_are_faked()) return;
+  const auto ledger = [](int steps, const Words& more) {
+    const Workspace place;
+    const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
+                         "trainer_config.save_every_steps=null",
+                         "trainer_config.log_every_steps=1000"};
+    succeed(on_gpus(place, 1, alone(place, joined(words, more))));
+    return ledgers_of(place).at(0);
+  };
+  constexpr int kFew = 6, kMany = 11;
+  const Json few = ledger(kFew, kGraphs), many = ledger(kMany, kGraphs);
+  CHECK(few.at("host_syncs") == many.at("host_syncs"));
+  CHECK(few.at("pageable") == many.at("pageable"));
+  CHECK(few.at("alloc_calls") == many.at("alloc_calls"));
+  const int with = (many.at("launches").get<int>() - few.at("launches").get<int>()) / 5;
+  const int without = (ledger(kMany, kNoGraphs).at("launches").get<int>() -
+                       ledger(kFew, kNoGraphs).at("launches").get<int>()) /
+                      5;
+  CAPTURE(with, without);
+  CHECK(3 * with < without);
+}
+
+TEST_CASE("a micro-batch that cannot be captured trains by single launches, with one line") {
+  if (!gpus_are_faked()) return;
+  const Workspace fails, without;
+  auto options = on_gpus(fails, 1, alone(fails, joined(kSixteenSteps, kGraphs)));
+  options.set["FAKECUDA_CAPTURE_FAILS"] = "1";
+  const auto run = succeed(options);
+  CHECK_THAT(run.err, Contains("WARNING") && Contains("CUDA graphs: not used; CUDA error: "
+                                                      "operation failed due to a previous error "
+                                                      "during capture"));
+  CHECK(run.err.find("CUDA graphs") == run.err.rfind("CUDA graphs"));
+  succeed(on_gpus(without, 1, alone(without, joined(kSixteenSteps, kNoGraphs))));
+  CHECK(differences(fails.snapshot(), without.snapshot()) == Words{});
+}
+
+TEST_CASE("batches of ever other shapes or targets train without graphs, with one line") {
+  if (!gpus_are_faked()) return;
+  const auto said = check_same_bits<ChatPlace>({"trainer_config.max_steps=16"}, 0);
+  CHECK_THAT(said,
+             Contains("CUDA graphs: not used; shapes or numbers of targets change from batch"));
+}
+
+TEST_CASE("by default a small model gets graphs, and one that fills the GPU does not") {
+  if (!gpus_are_faked()) return;
+  const Workspace small, large;
+  const auto by_small = succeed(on_gpus(small, 1, alone(small, kSixteenSteps)));
+  CHECK_THAT(by_small.out, Contains(kCaptured));
+  auto options = on_gpus(large, 1, alone(large, kSixteenSteps));
+  options.set["FAKECUDA_MEMORY_GB"] = "0.04";
+  const auto by_large = succeed(options);
+  CHECK_THAT(by_large.out, Contains("CUDA graphs: not used; tensors take more than a quarter"));
+  CHECK(differences(small.snapshot(), large.snapshot()) == Words{});
+}
+
+TEST_CASE("cuda_graphs=true without a GPU is an error, and auto is silent") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  const auto refused = finish(alone(place, kGraphs));
+  CHECK(refused.exit == 1);
+  CHECK_THAT(refused.err, Contains("trainer_config.cuda_graphs=true needs a GPU"));
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=2"}));
+  CHECK_THAT(run.out + run.err, !Contains("CUDA graphs"));
+}
+
+TEST_CASE("two ranks train without graphs, with one line") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  const auto run = succeed(on_gpus(place, 2, launched(place, 2, {"trainer_config.max_steps=2"})));
+  CHECK_THAT(run.out, Contains("CUDA graphs: not used; 2 ranks train together"));
+}
+
+}  // namespace ddp::test

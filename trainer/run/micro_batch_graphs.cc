@@ -1,0 +1,149 @@
+#include "trainer/run/micro_batch_graphs.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/parallel/device_wait.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kWarmUpSteps = 3;
+constexpr std::size_t kMostKinds = 4;
+constexpr int64_t kLeastPartOfMemory = 4;
+
+bool same_kind(const Batch& some, const Batch& other) {
+  return some.target_count == other.target_count &&
+         std::equal(some.tensors.begin(), some.tensors.end(), other.tensors.begin(),
+                    other.tensors.end(), [](const auto& a, const auto& b) {
+                      return a.first == b.first && a.second.sizes() == b.second.sizes() &&
+                             a.second.scalar_type() == b.second.scalar_type();
+                    });
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+std::string why_no_cuda_graphs(const Config& config, torch::Device device, int ranks,
+                               bool keeps_statistics) {
+  if (!device.is_cuda()) return "the device is a CPU";
+  if (ranks > 1) return fmt::format("{} ranks train together", ranks);
+  if (config.distributed.offload != Offload::kNone)
+    return "distributed_config.offload moves weights between steps";
+  if (config.distributed.gradient_compression != GradientCompression::kNone)
+    return "distributed_config.gradient_compression rounds gradients in a collective";
+  if (config.gpt.activation_checkpointing)
+    return "gpt_config.activation_checkpointing seeds dropout within the backward pass";
+  if (keeps_statistics) return "batch norm keeps statistics of each batch";
+  return "";
+}
+
+MicroBatchGraphs::MicroBatchGraphs(AutoSwitch wanted, torch::Device device,
+                                   const std::string& why_not)
+    : forced_(wanted == AutoSwitch::kTrue), device_(device) {
+  if (wanted == AutoSwitch::kFalse || device.is_cpu()) return;
+  if (!why_not.empty()) {
+    give_up(why_not);
+    return;
+  }
+  generators_.emplace(device);
+  side_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+void MicroBatchGraphs::give_up(const std::string& why) {
+  note_ = Note{fmt::format("CUDA graphs: not used; {}", why), forced_};
+  kinds_.clear();
+  generators_.reset();
+}
+
+bool MicroBatchGraphs::too_large() const {
+  CudaModule& cuda = *loaded_cuda_module();
+  return cuda.peak_memory_bytes(device_.index()) >
+         cuda.total_memory_bytes(device_.index()) / kLeastPartOfMemory;
+}
+
+MicroBatchGraphs::Kind* MicroBatchGraphs::find(const Batch& batch) {
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(),
+                                  [&](const auto& kind) { return same_kind(kind->inputs, batch); });
+  return found == kinds_.end() ? nullptr : found->get();
+}
+
+bool MicroBatchGraphs::takes(const Batch& batch) {
+  if (!enabled() || steps_ <= kWarmUpSteps) return false;
+  if (!std::exchange(measured_, true) && !forced_ && too_large())
+    give_up("tensors take more than a quarter of the GPU's memory");
+  else if (kinds_.size() == kMostKinds && find(batch) == nullptr)
+    give_up("shapes or numbers of targets change from batch to batch");
+  return enabled();
+}
+
+torch::Tensor MicroBatchGraphs::run(const Batch& batch, uint64_t dropout_seed,
+                                    const std::vector<const void*>& addresses,
+                                    const Passes& passes) {
+  RECORD_USER_SCOPE("forward and backward");
+  if (addresses != addresses_) forget();
+  addresses_ = addresses;
+  Kind* kind = find(batch);
+  if (kind == nullptr) {
+    kind = kinds_.emplace_back(std::make_unique<Kind>()).get();
+    kind->inputs = batch.to(device_);
+  } else {
+    for (auto& [name, tensor] : kind->inputs.tensors)
+      tensor.copy_(batch[name], /*non_blocking=*/true);
+  }
+  generators_->seed(dropout_seed);
+  if (!std::exchange(kind->rehearsed, true)) return beside(kind->inputs, passes);
+  if (!kind->graph) {
+    try {
+      record(*kind, passes);
+    } catch (const c10::Error& error) {
+      const Batch inputs = kind->inputs;
+      give_up(first_line(error.what_without_backtrace()));
+      generators_.emplace(device_);  // those of a failed capture may be left in its mode
+      generators_->seed(dropout_seed);
+      auto loss = beside(inputs, passes);
+      generators_.reset();
+      return loss;
+    }
+  }
+  kind->graph->replay();
+  return kind->loss.clone();
+}
+
+void MicroBatchGraphs::record(Kind& kind, const Passes& passes) {
+  const CapturedWork* other = nullptr;
+  for (const auto& each : kinds_) {
+    if (each->graph) other = each->graph.get();
+  }
+  beside(kind.inputs, [&](const Batch& inputs) {
+    kind.graph = loaded_cuda_module()->capture([&] { kind.loss = passes(inputs); },
+                                               generators_->all(), other);
+    return kind.loss;
+  });
+  if (std::exchange(reported_, true)) return;
+  note_ = Note{fmt::format("CUDA graphs: the {} launches of a micro-batch are replayed as one",
+                           kind.graph->launches())};
+}
+
+torch::Tensor MicroBatchGraphs::beside(const Batch& inputs, const Passes& passes) {
+  const LayerGenerators::Use use(*generators_);
+  const ReadyEvent before = record_ready(device_);
+  torch::Tensor loss;
+  ReadyEvent after;
+  {
+    const c10::StreamGuard guard(*side_);
+    before->hold_queue();
+    loss = passes(inputs);
+    after = record_ready(device_);
+  }
+  after->hold_queue();
+  return loss;
+}
+
+}  // namespace ddp::train

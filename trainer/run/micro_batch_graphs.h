@@ -1,0 +1,85 @@
+// Forward and backward pass of a micro-batch as one CUDA graph (trainer_config.cuda_graphs). A
+// small model leaves a GPU idle while the host launches hundreds of short kernels; a graph is one
+// launch.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/batch.h"
+#include "trainer/model/layer_seeds.h"
+#include "trainer/parallel/cuda_module.h"
+
+namespace ddp::train {
+
+/// Why a run cannot have graphs; empty if it can. `ranks` train together. `keeps_statistics`:
+/// passes leave more in the model than gradients.
+std::string why_no_cuda_graphs(const Config& config, torch::Device device, int ranks,
+                               bool keeps_statistics);
+
+/// Owns the graphs of one run, one for each kind of batch: shapes, types and number of targets. A
+/// kind's first batch runs without a graph, in the stream that its second one is recorded in.
+/// Belongs to the training thread.
+class MicroBatchGraphs {
+ public:
+  /// Both passes of a batch on the device: adds to the gradients, which exist. Returns the loss.
+  /// Asks the host for nothing but launches that are the same for each batch of a kind.
+  using Passes = std::function<torch::Tensor(const Batch&)>;
+  /// For the log, and whether it is the user's wish that fails.
+  struct Note {
+    std::string text;
+    bool warns = false;
+  };
+
+  /// `why_not`: as why_no_cuda_graphs() has it.
+  MicroBatchGraphs(AutoSwitch wanted, torch::Device device, const std::string& why_not);
+
+  /// Whether graphs are used, now or after the first steps.
+  bool enabled() const { return generators_.has_value(); }
+  void begin_step() { ++steps_; }
+  /// Whether run() takes this batch, which may be in host memory. Not in the first steps, in which
+  /// kernels are loaded, and not if there are too many kinds of batches.
+  bool takes(const Batch& batch);
+  /// The loss of `passes`, which are recorded or replayed. `addresses`: where the tensors are that
+  /// passes share with each other; a graph of other ones is dropped.
+  torch::Tensor run(const Batch& batch, uint64_t dropout_seed,
+                    const std::vector<const void*>& addresses, const Passes& passes);
+  /// Drops the graphs: tensors that they refer to are about to be replaced.
+  void forget() { kinds_.clear(); }
+
+  std::optional<Note> take_note() { return std::exchange(note_, std::nullopt); }
+
+ private:
+  struct Kind {
+    Batch inputs;  ///< What the graph reads.
+    bool rehearsed = false;
+    std::unique_ptr<CapturedWork> graph;
+    torch::Tensor loss;  ///< What it writes.
+  };
+  Kind* find(const Batch& batch);
+  bool too_large() const;
+  void give_up(const std::string& why);
+  void record(Kind& kind, const Passes& passes);
+  /// `passes` in the stream beside the current one, in whose order they stay.
+  torch::Tensor beside(const Batch& inputs, const Passes& passes);
+
+  const bool forced_;
+  const torch::Device device_;
+  std::optional<LayerGenerators> generators_;
+  std::optional<c10::Stream> side_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::vector<const void*> addresses_;
+  int64_t steps_ = 0;
+  bool measured_ = false;
+  bool reported_ = false;
+  std::optional<Note> note_;
+};
+
+}  // namespace ddp::train
