@@ -26,6 +26,17 @@ bool same_kind(const Batch& some, const Batch& other) {
                     });
 }
 
+/// Where the tensors are that every pass reads and writes.
+std::vector<const void*> addresses_of(const std::vector<torch::Tensor>& parameters,
+                                      bool with_gradients) {
+  std::vector<const void*> addresses;
+  for (const auto& parameter : parameters) {
+    addresses.push_back(parameter.const_data_ptr());
+    if (with_gradients) addresses.push_back(parameter.grad().const_data_ptr());
+  }
+  return addresses;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -45,8 +56,8 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
 }
 
 MicroBatchGraphs::MicroBatchGraphs(AutoSwitch wanted, torch::Device device,
-                                   const std::string& why_not)
-    : forced_(wanted == AutoSwitch::kTrue), device_(device) {
+                                   const std::string& why_not, int64_t micro_batches)
+    : forced_(wanted == AutoSwitch::kTrue), device_(device), makes_gradients_(micro_batches == 1) {
   if (wanted == AutoSwitch::kFalse || device.is_cpu()) return;
   if (!why_not.empty()) {
     give_up(why_not);
@@ -84,11 +95,18 @@ bool MicroBatchGraphs::takes(const Batch& batch) {
 }
 
 torch::Tensor MicroBatchGraphs::run(const Batch& batch, uint64_t dropout_seed,
-                                    const std::vector<const void*>& addresses,
-                                    const Passes& passes) {
+                                    const std::vector<torch::Tensor>& parameters,
+                                    const Passes& given) {
   RECORD_USER_SCOPE("forward and backward");
-  if (addresses != addresses_) forget();
-  addresses_ = addresses;
+  if (auto addresses = addresses_of(parameters, !makes_gradients_); addresses != addresses_) {
+    forget();
+    addresses_ = std::move(addresses);
+  }
+  const Passes passes = [&](const Batch& inputs) {
+    for (const auto& parameter : parameters)
+      if (makes_gradients_) parameter.mutable_grad().reset();
+    return given(inputs);
+  };
   Kind* kind = find(batch);
   if (kind == nullptr) {
     kind = kinds_.emplace_back(std::make_unique<Kind>()).get();
@@ -98,25 +116,41 @@ torch::Tensor MicroBatchGraphs::run(const Batch& batch, uint64_t dropout_seed,
       tensor.copy_(batch[name], /*non_blocking=*/true);
   }
   generators_->seed(dropout_seed);
-  if (!std::exchange(kind->rehearsed, true)) return beside(kind->inputs, passes);
+  if (!std::exchange(kind->rehearsed, true)) {
+    auto loss = beside(kind->inputs, passes);
+    complete(parameters);
+    return loss;
+  }
   if (!kind->graph) {
     try {
-      record(*kind, passes);
+      record(*kind, parameters, passes);
     } catch (const c10::Error& error) {
       const Batch inputs = kind->inputs;
       give_up(first_line(error.what_without_backtrace()));
       generators_.emplace(device_);  // those of a failed capture may be left in its mode
       generators_->seed(dropout_seed);
       auto loss = beside(inputs, passes);
+      complete(parameters);
       generators_.reset();
       return loss;
     }
   }
   kind->graph->replay();
+  for (std::size_t i = 0; i < kind->gradients.size(); ++i)
+    parameters[i].mutable_grad() = kind->gradients[i];
   return kind->loss.clone();
 }
 
-void MicroBatchGraphs::record(Kind& kind, const Passes& passes) {
+void MicroBatchGraphs::complete(const std::vector<torch::Tensor>& parameters) {
+  for (const auto& parameter : parameters) {
+    if (parameter.grad().defined()) continue;
+    parameter.mutable_grad() = torch::zeros_like(parameter).detach();
+    makes_gradients_ = false;
+  }
+}
+
+void MicroBatchGraphs::record(Kind& kind, const std::vector<torch::Tensor>& parameters,
+                              const Passes& passes) {
   const CapturedWork* other = nullptr;
   for (const auto& each : kinds_) {
     if (each->graph) other = each->graph.get();
@@ -126,6 +160,8 @@ void MicroBatchGraphs::record(Kind& kind, const Passes& passes) {
                                                generators_->all(), other);
     return kind.loss;
   });
+  for (const auto& parameter : parameters)
+    if (makes_gradients_) kind.gradients.push_back(parameter.grad());
   if (std::exchange(reported_, true)) return;
   note_ = Note{fmt::format("CUDA graphs: the {} launches of a micro-batch are replayed as one",
                            kind.graph->launches())};

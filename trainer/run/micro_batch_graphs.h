@@ -29,8 +29,9 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
 /// Belongs to the training thread.
 class MicroBatchGraphs {
  public:
-  /// Both passes of a batch on the device: adds to the gradients, which exist. Returns the loss.
-  /// Asks the host for nothing but launches that are the same for each batch of a kind.
+  /// Both passes of a batch on the device: adds to the gradients that exist, makes the others.
+  /// Returns the loss. Asks the host for nothing but launches that are the same for each batch of a
+  /// kind.
   using Passes = std::function<torch::Tensor(const Batch&)>;
   /// For the log, and whether it is the user's wish that fails.
   struct Note {
@@ -39,7 +40,8 @@ class MicroBatchGraphs {
   };
 
   /// `why_not`: as why_no_cuda_graphs() has it.
-  MicroBatchGraphs(AutoSwitch wanted, torch::Device device, const std::string& why_not);
+  MicroBatchGraphs(AutoSwitch wanted, torch::Device device, const std::string& why_not,
+                   int64_t micro_batches);
 
   /// Whether graphs are used, now or after the first steps.
   bool enabled() const { return generators_.has_value(); }
@@ -47,10 +49,13 @@ class MicroBatchGraphs {
   /// Whether run() takes this batch, which may be in host memory. Not in the first steps, in which
   /// kernels are loaded, and not if there are too many kinds of batches.
   bool takes(const Batch& batch);
-  /// The loss of `passes`, which are recorded or replayed. `addresses`: where the tensors are that
-  /// passes share with each other; a graph of other ones is dropped.
+  /// Whether run() makes the gradients of a step anew instead of adding to those that exist. Not if
+  /// a step has several micro-batches, or `parameters` that a pass does not use.
+  bool makes_gradients() const { return makes_gradients_; }
+  /// The loss of `passes`, which are recorded or replayed. Graphs of other `parameters`, or of
+  /// gradients elsewhere, are dropped.
   torch::Tensor run(const Batch& batch, uint64_t dropout_seed,
-                    const std::vector<const void*>& addresses, const Passes& passes);
+                    const std::vector<torch::Tensor>& parameters, const Passes& passes);
   /// Drops the graphs: tensors that they refer to are about to be replaced.
   void forget() { kinds_.clear(); }
 
@@ -61,12 +66,15 @@ class MicroBatchGraphs {
     Batch inputs;  ///< What the graph reads.
     bool rehearsed = false;
     std::unique_ptr<CapturedWork> graph;
-    torch::Tensor loss;  ///< What it writes.
+    torch::Tensor loss;                    ///< What it writes.
+    std::vector<torch::Tensor> gradients;  ///< Likewise, if it makes them.
   };
   Kind* find(const Batch& batch);
   bool too_large() const;
   void give_up(const std::string& why);
-  void record(Kind& kind, const Passes& passes);
+  void record(Kind& kind, const std::vector<torch::Tensor>& parameters, const Passes& passes);
+  /// Sees to it that all gradients exist after the first passes.
+  void complete(const std::vector<torch::Tensor>& parameters);
   /// `passes` in the stream beside the current one, in whose order they stay.
   torch::Tensor beside(const Batch& inputs, const Passes& passes);
 
@@ -76,6 +84,7 @@ class MicroBatchGraphs {
   std::optional<c10::Stream> side_;
   std::vector<std::unique_ptr<Kind>> kinds_;
   std::vector<const void*> addresses_;
+  bool makes_gradients_;
   int64_t steps_ = 0;
   bool measured_ = false;
   bool reported_ = false;

@@ -119,7 +119,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                                        meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
                                 config)),
       graphs_(config.trainer.cuda_graphs, plan.device,
-              why_no_cuda_graphs(config, plan.device, world_.size(), !task.buffers().empty())),
+              why_no_cuda_graphs(config, plan.device, world_.size(), !task.buffers().empty()),
+              own_micro_batches_),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
@@ -205,6 +206,7 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   Batch batch = loader.next();
   const bool ruined = monitor.faults().plans(FaultKind::kNan, step_ + 1);
   if (!ruined && graphs_.takes(batch)) return run_graph(batch, monitor, micro);
+  zero_gradients();
   batch = batch.to(plan_.device);
   monitor.enter(Phase::kForward);
   seed_dropout(micro);
@@ -229,17 +231,15 @@ MicroBatchLoss Trainer::run_graph(const Batch& batch, RunMonitor& monitor, int64
     scaler_.scale(loss_weights_.for_backward(loss)).backward();
     return loss.mean.detach();
   };
-  return {graphs_.run(batch, dropout_seed_of(micro), shared_addresses(), passes),
-          batch.target_count};
+  if (!graphs_.makes_gradients()) zero_gradients();
+  std::vector<torch::Tensor> parameters;
+  for (const Parameter& parameter : optimizer_->parameters())
+    parameters.push_back(parameter.tensor);
+  return {graphs_.run(batch, dropout_seed_of(micro), parameters, passes), batch.target_count};
 }
 
-std::vector<const void*> Trainer::shared_addresses() const {
-  std::vector<const void*> addresses;
-  for (const Parameter& parameter : optimizer_->parameters()) {
-    addresses.push_back(parameter.tensor.const_data_ptr());
-    addresses.push_back(parameter.tensor.grad().const_data_ptr());
-  }
-  return addresses;
+void Trainer::zero_gradients() {
+  if (!std::exchange(gradients_are_ready_, true)) optimizer_->zero_grad();
 }
 
 std::optional<std::vector<MicroBatchLoss>> Trainer::run_micro_batches(
@@ -264,7 +264,8 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
                                const std::function<bool()>& gives_up) {
   StepOutput output;
   graphs_.begin_step();
-  optimizer_->zero_grad();
+  gradients_are_ready_ = false;
+  if (!graphs_.enabled()) zero_gradients();  // if they are, a graph may make them
   {
     std::optional<WeightCopies::Step> shared_copies;
     if (!sync_->divides_weights())

@@ -182,8 +182,8 @@ class Trainer {
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   MicroBatchLoss run_graph(const Batch& batch, RunMonitor& monitor, int64_t micro);
   torch::Tensor mean_loss(const Batch& batch);
-  /// Where the tensors are that every micro-batch reads and writes.
-  std::vector<const void*> shared_addresses() const;
+  /// Once a step.
+  void zero_gradients();
   /// All passes of a step, in one copy of the model on one rank or through the stages of one.
   std::optional<std::vector<MicroBatchLoss>> run_micro_batches(
       DataLoader& loader, RunMonitor& monitor, const std::function<bool()>& gives_up);
@@ -231,6 +231,7 @@ class Trainer {
   std::unique_ptr<StageLinks> stage_links_;              // these two: where it is cut into stages
   std::unique_ptr<PipelineExecutor> pipeline_;
   MicroBatchGraphs graphs_;
+  bool gradients_are_ready_ = false;  // to be added to
   GradScaler scaler_;
   DistributedSampler sampler_;
   Schedule schedule_;

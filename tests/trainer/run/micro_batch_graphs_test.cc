@@ -19,7 +19,7 @@ TEST_CASE("one GPU has CUDA graphs unless a pass does more than launch kernels")
   const auto nothing = [](Config&) {};
   CHECK(why(nothing).empty());
   CHECK(why_no_cuda_graphs(plain, torch::kCPU, 1, false) == "the device is a CPU");
-  CHECK(why(nothing, 2) == "2 ranks train together");
+  CHECK(why(nothing, 2) == "2 ranks train together", 1);
   CHECK(why(nothing, 1, true) == "batch norm keeps statistics of each batch");
   CHECK(why([](Config& config) { config.distributed.offload = Offload::kOptimizer; })
             .starts_with("distributed_config.offload"));
@@ -35,15 +35,15 @@ TEST_CASE("without graphs batches are left alone, and a wish that fails is a war
   off.begin_step();
   CHECK_FALSE(off.takes(Batch{}));
   CHECK_FALSE(off.take_note());
-  MicroBatchGraphs automatic(AutoSwitch::kAuto, kGpu, "2 ranks train together");
+  MicroBatchGraphs automatic(AutoSwitch::kAuto, kGpu, "2 ranks train together", 1);
   CHECK_FALSE(automatic.enabled());
   const auto note = automatic.take_note();
   REQUIRE(note);
   CHECK(note->text == "CUDA graphs: not used; 2 ranks train together");
   CHECK_FALSE(note->warns);
   CHECK_FALSE(automatic.take_note());
-  CHECK(MicroBatchGraphs(AutoSwitch::kTrue, kGpu, "2 ranks train together").take_note()->warns);
-  CHECK_FALSE(MicroBatchGraphs(AutoSwitch::kAuto, torch::kCPU, "the device is a CPU").take_note());
+  CHECK(MicroBatchGraphs(AutoSwitch::kTrue, kGpu, "2 ranks train together", 1).take_note()->warns);
+  CHECK_FALSE(MicroBatchGraphs(AutoSwitch::kAuto, torch::kCPU, "the device is a CPU", 1).take_note());
 }
 
 }  // namespace ddp::train
