@@ -18,10 +18,13 @@ const Words kNoGraphs = {"trainer_config.cuda_graphs=false"};
 const std::string kCaptured = "launches of a micro-batch are replayed as one";
 
 int graph_launches(const Workspace& place) {
-  const auto& counters = ledgers_of(place).at(0).at("counters");
-  return counters.contains("graph_launch")
-             ? counters.at("graph_launch").at("calls").template get<int>()
-             : 0;
+  int launches = 0;
+  for (const auto& ledger : ledgers_of(place)) {
+    const auto& counters = ledger.at("counters");
+    if (counters.contains("graph_launch"))
+      launches += counters.at("graph_launch").at("calls").get<int>();
+  }
+  return launches;
 }
 
 /// Requires that both runs of a place's kind end with the same bits. Returns the graphs' output.
@@ -65,9 +68,10 @@ TEST_CASE("graphs survive micro-batches, averaged weights, evaluations and sampl
   check_same_bits<Workspace>(words, 3 * (16 - 3) - 1);
 }
 
+// One of its batches is padded to another length.
 TEST_CASE("a text classifier trains with graphs bit for bit") {
   if (!gpus_are_faked()) return;
-  const auto said = check_same_bits<ReviewWorkspace>({"trainer_config.max_steps=12"}, 8);
+  const auto said = check_same_bits<ReviewWorkspace>({"trainer_config.max_steps=12"}, 7);
   CHECK_THAT(said, Contains(kCaptured));
 }
 
@@ -143,18 +147,19 @@ TEST_CASE("by default a small model gets graphs, and one that fills the GPU does
   const Workspace small, large;
   const auto by_small = succeed(on_gpus(small, 1, alone(small, kSixteenSteps)));
   CHECK_THAT(by_small.out, Contains(kCaptured));
-  auto options = on_gpus(large, 1, alone(large, kSixteenSteps));
-  options.set["FAKECUDA_MEMORY_GB"] = "0.04";
-  const auto by_large = succeed(options);
-  CHECK_THAT(by_large.out, Contains("CUDA graphs: not used; tensors take more than a quarter"));
-  CHECK(differences(small.snapshot(), large.snapshot()) == Words{});
+  auto options =
+      on_gpus(large, 1, alone(large, {"trainer_config.max_steps=5", "gpt_config.n_embd=1024"}));
+  options.set["FAKECUDA_NUMERICS"] = "0";
+  options.set["FAKECUDA_MEMORY_GB"] = "1.3";  // half a GB is the context's
+  CHECK_THAT(succeed(options).out,
+             Contains("CUDA graphs: not used; tensors take more than a quarter"));
 }
 
 TEST_CASE("cuda_graphs=true without a GPU is an error, and auto is silent") {
   if (!gpus_are_faked()) return;
   const Workspace place;
   const auto refused = finish(alone(place, kGraphs));
-  CHECK(refused.exit == 1);
+  CHECK(refused.exit == 2);
   CHECK_THAT(refused.err, Contains("trainer_config.cuda_graphs=true needs a GPU"));
   const auto run = succeed(alone(place, {"trainer_config.max_steps=2"}));
   CHECK_THAT(run.out + run.err, !Contains("CUDA graphs"));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -36,15 +37,21 @@ class TorchGraph final : public CapturedWork {
               const TorchGraph* other) {
     for (const auto& generator : generators) register_generator(graph_, generator);
     pool_ = other != nullptr ? other->pool_ : at::cuda::graph_pool_handle();
+    // Watchers query events meanwhile, and the backward pass has a thread of its own.
+    graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    std::exception_ptr failure;
     try {
-      // Watchers query events meanwhile, and the backward pass has a thread of its own.
-      graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       work();
-      graph_.capture_end();
     } catch (...) {
-      abandon(graph_);
-      throw;
+      failure = std::current_exception();
     }
+    try {
+      graph_.capture_end();
+    } catch (...) {  // because of the first failure, if there was one
+      if (!failure) failure = std::current_exception();
+      stop_allocating(graph_);
+    }
+    if (failure) std::rethrow_exception(failure);
     graph_.instantiate();
   }
 
@@ -58,16 +65,6 @@ class TorchGraph final : public CapturedWork {
   }
 
  private:
-  /// The reason is in flight: nothing is thrown.
-  template <class Graph>
-  void abandon(Graph& graph) noexcept {
-    try {
-      graph.capture_end();
-    } catch (const c10::Error&) {
-      stop_allocating(graph);
-    }
-  }
-
   /// Torch 2.11 goes on to do so after a capture that could not be ended.
   template <class Graph>
   void stop_allocating(Graph& graph) {
