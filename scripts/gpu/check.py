@@ -53,6 +53,10 @@ class Lines:
     def line(self, text):
         self.text += text
 
+    def graphs(self):
+        found = re.search(r"CUDA graphs: (.*)", self.text)
+        return found[1] if found else None
+
     def peak_bytes(self):
         found = re.search(r"GPU memory: peak ([\d.]+)([kMG]?)B", self.text)
         return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]] if found else None
@@ -141,7 +145,7 @@ class Check:
         ours, peer = found["own kernels"], found["peer"]
         for key in found.keys() - {"own kernels", "peer"}:
             self.compared(f"{name}, {key}", f"{what}; {key}", found[key][0], peer[0], "ms/step")
-        self.compared(name, what, ours[0], peer[0], "ms/step", losses=[ours[1], peer[1]], **more)
+        self.compared(name, what, ours[0], peer[0], "ms/step", losses=[ours[1], peer[1]], graphs=ours[2].graphs(), **more)
         return row, ours, peer
 
     # --- steps -----------------------------------------------------------------------------------------------------------
