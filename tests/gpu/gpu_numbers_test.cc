@@ -247,23 +247,27 @@ TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece
   check_learned_alike(logged_losses(by_one.out), logged_losses(by_many.out), 5e-3);
 }
 
-// Against float32, of which both are roundings.
+// Against float32, of which both are roundings. Without graphs, whose kernels the ledger counts
+// once.
 TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are compiled once") {
   if (!gpus_are_faked()) return;
   const Words plain = joined(kInBfloat16, {"trainer_config.fused_gpu_kernels=false"});
+  const Words launched = joined(kInBfloat16, {"trainer_config.cuda_graphs=false"});
   const Workspace ours, torchs, exact;
-  const auto by_ours = logged_losses(succeed(on_gpus(ours, 1, alone(ours, kInBfloat16))).out);
+  const auto by_ours = logged_losses(succeed(on_gpus(ours, 1, alone(ours, launched))).out);
   const auto by_torchs = logged_losses(succeed(on_gpus(torchs, 1, alone(torchs, plain))).out);
   const auto in_float32 =
       logged_losses(succeed(on_gpus(exact, 1, alone(exact, kWithoutDropout))).out);
   check_learned_alike(by_ours, in_float32, 5e-3);
-  CHECK(mean_distance(by_ours, in_float32) <= 1.1 * mean_distance(by_torchs, in_float32));
+  // Roundings of 16 steps: a kernel that lost a bit would double it.
+  CHECK(mean_distance(by_ours, in_float32) <= 1.5 * mean_distance(by_torchs, in_float32));
 
   const auto ledger = ledgers_of(ours).at(0);
   constexpr int kSteps = 16, kLayers = 2;
   const auto& kernels = ledger.at("kernels");
   CHECK(kernels.at("ddp_cross_entropy") == kSteps);
   CHECK(kernels.at("ddp_add_norm_backward") == kSteps * (2 * kLayers + 1));
+  CHECK(kernels.at("ddp_gelu") == kSteps * kLayers);
   CHECK(kernels.at("ddp_gelu_backward") == kSteps * kLayers);
   CHECK(kernels.at("ddp_sums_of_squares") == kSteps);
   constexpr int kGroups = 2;  // with and without weight decay
@@ -279,7 +283,8 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
 
 TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   if (!gpus_are_faked()) return;
-  const Words words = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"};
+  const Words words = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16",
+                       "trainer_config.cuda_graphs=false"};
   const Workspace ours, torchs;
   for (const Workspace* place : {&ours, &torchs}) {
     place->write(
