@@ -87,7 +87,9 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t*, std::size_t*
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
   FAKE_CUDA_RETURN_IF_STICKY();
   fake_cuda::count("graph_launch");
-  for (const auto& work : reinterpret_cast<Graph*>(handle)->work) fake_cuda::submit(stream, work);
+  const auto* graph = reinterpret_cast<Graph*>(handle);
+  for (const auto& kernel : graph->kernels) fake_cuda::count_kernel(kernel);
+  for (const auto& work : graph->work) fake_cuda::submit(stream, work);
   return cudaSuccess;
 }
 

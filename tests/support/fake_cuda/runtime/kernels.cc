@@ -79,7 +79,7 @@ void launch_named(cudaStream_t stream, const std::string& name, fake_cuda::Work 
   if (auto* graph = fake_cuda::stream_of(stream).capture) {
     graph->kernels.push_back(name);
   } else {
-    fake_cuda::count_kernel(name);
+    fake_cuda::count_launch(name);
   }
   fake_cuda::trace("launch %.200s", name.c_str());
   if (auto fault = planned_fault(name)) return fake_cuda::submit(stream, std::move(fault));

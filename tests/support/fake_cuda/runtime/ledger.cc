@@ -190,10 +190,14 @@ void count(const std::string& name, uint64_t bytes) {
   counter.bytes += bytes;
 }
 
+void count_launch(const std::string& name) {
+  count("launch");
+  count_kernel(name);
+}
+
 void count_kernel(const std::string& name) {
   auto& book = ledger();
   const std::lock_guard lock(book.mutex);
-  ++book.counters["launch"].calls;
   ++book.kernels[name];
 }
 
