@@ -45,6 +45,11 @@ class FakeCuda final : public CudaModule {
   int64_t total_memory_bytes(int /*index*/) override { return 0; }
   void limit_memory(int /*index*/, int64_t /*bytes*/) override {}
   int64_t available_memory_bytes(int /*index*/) override { return 0; }
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&,
+                                        const std::vector<at::Generator>&,
+                                        const CapturedWork*) override {
+    return nullptr;
+  }
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& /*store*/,
                                                  int /*rank*/, int /*size*/, c10::Device /*device*/,
                                                  std::chrono::milliseconds /*timeout*/) override {
