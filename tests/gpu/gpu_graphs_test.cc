@@ -4,6 +4,7 @@
 #include "tests/e2e/conversations.h"
 #include "tests/e2e/faults.h"
 #include "tests/e2e/logged_losses.h"
+#include "tests/e2e/pictures.h"
 #include "tests/e2e/reviews.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/gpu/gpu_job.h"
@@ -79,6 +80,15 @@ TEST_CASE("on a slow device a graph still trains bit for bit as its single launc
   succeed(options);
   succeed(on_gpus(fast, 1, alone(fast, joined(words, kNoGraphs))));
   CHECK(differences(slow.snapshot(), fast.snapshot()) == Words{});
+}
+
+TEST_CASE("an image classifier trains with graphs bit for bit, and with batch norm without them") {
+  if (!gpus_are_faked()) return;
+  const Words words = {"trainer_config.max_steps=12"};
+  check_same_bits<ImageWorkspace>(words, 8);
+  const auto said =
+      check_same_bits<ImageWorkspace>(joined(words, {"image_config.batch_norm=local"}), 0);
+  CHECK_THAT(said, Contains("CUDA graphs: not used; batch norm keeps statistics"));
 }
 
 // One of its batches is padded to another length.
