@@ -168,7 +168,7 @@ class Check:
 
     def b16(self):
         self.ours(self.row(ROW["gpu_gpt2_b16"], 12), OWN)  # compiles the kernels, reads the programs from the disk
-        self.pair("b16", ROW["gpu_gpt2_b16"], 60, ROW["gpu_gpt2_b16"].what, variants={"torch's operations": TORCH})
+        self.pair("b16", ROW["gpu_gpt2_b16"], 60, ROW["gpu_gpt2_b16"].what, variants={"torch's operations": TORCH, **EAGER})
 
     def traces(self):
         self.traced("b16", ROW["gpu_gpt2_b16"], variants={"own kernels": OWN, "torch's operations": TORCH})
@@ -180,13 +180,13 @@ class Check:
         self.traced("small", ROW["gpu_small"])
 
     def traced(self, what, row, extra=(), options=(), variants=None):
-        """Where the time of ours and of the peer's step goes."""
+        """Where the time of ours and of the peer's step goes, launch by launch."""
         row = self.row(row, 40)
         first = 1 if self.dry else 30
         row = changed(row, steps=max(row.steps, first + TRACED + 2))
         for name, overrides in (variants or {"own kernels": OWN}).items():
             folder = tempfile.mkdtemp(dir=self.folder)
-            self.ours(row, [*overrides, *extra, f"profile.start={first}", f"profile.steps={TRACED}"], folder=folder)
+            self.ours(row, [*overrides, *extra, "trainer_config.cuda_graphs=false", f"profile.start={first}", f"profile.steps={TRACED}"], folder=folder)
             self.trace(f"{what}, {name}", Path(folder, "profile_rank_0.json"))
         peer = self.folder / "peer_trace.json"
         self.theirs(row, [*options, "--trace", peer, "--trace_from", first, "--trace_steps", TRACED])

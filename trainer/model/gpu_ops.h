@@ -1,8 +1,8 @@
 // The operations of a transformer's block on a GPU under autocast to bfloat16, with their
 // gradients: autograd functions around the kernels of gpu_kernels.h and torch's products. Values
 // are rounded to bfloat16 where autocast rounds them, and the residual stream stays in float32;
-// sums are taken in another order, and GELU has an error of 1.5e-7. Gradients of weights are not
-// rounded to bfloat16 first.
+// sums are taken in another order, and GELU's error function is exact to 1.5e-7. Gradients of
+// weights are not rounded to bfloat16 first.
 // trainer_config.fused_gpu_kernels is the switch. None of them can be differentiated twice.
 #pragma once
 

@@ -49,8 +49,8 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
     return "distributed_config.offload moves weights between steps";
   if (config.distributed.gradient_compression != GradientCompression::kNone)
     return "distributed_config.gradient_compression rounds gradients in a collective";
-  if (config.gpt.activation_checkpointing)
-    return "gpt_config.activation_checkpointing seeds dropout within the backward pass";
+  if (config.gpt.activation_checkpointing || config.llama.activation_checkpointing)
+    return "activation_checkpointing sets the state of generators within the backward pass";
   if (keeps_statistics) return "batch norm keeps statistics of each batch";
   return "";
 }
@@ -64,7 +64,9 @@ MicroBatchGraphs::MicroBatchGraphs(AutoSwitch wanted, torch::Device device,
     return;
   }
   generators_.emplace(device);
-  side_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  side_ = c10::impl::VirtualGuardImpl(device.type())
+              .getStreamFromGlobalPool(
+                  device, /*isHighPriority=*/true);  // of which copies to the host take none
 }
 
 void MicroBatchGraphs::give_up(const std::string& why) {
@@ -89,9 +91,9 @@ bool MicroBatchGraphs::takes(const Batch& batch) {
   if (!enabled() || steps_ <= kWarmUpSteps) return false;
   if (!std::exchange(measured_, true) && !forced_ && too_large())
     give_up("tensors take more than a quarter of the GPU's memory");
-  else if (kinds_.size() == kMostKinds && find(batch) == nullptr)
-    give_up("shapes or numbers of targets change from batch to batch");
-  return enabled();
+  if (kinds_.size() < kMostKinds || find(batch) != nullptr) return enabled();
+  if (!reported_) give_up("shapes or numbers of targets change from batch to batch");
+  return false;
 }
 
 torch::Tensor MicroBatchGraphs::run(const Batch& batch, uint64_t dropout_seed,
@@ -124,9 +126,9 @@ torch::Tensor MicroBatchGraphs::run(const Batch& batch, uint64_t dropout_seed,
   if (!kind->graph) {
     try {
       record(*kind, parameters, passes);
-    } catch (const c10::Error& error) {
+    } catch (const std::exception& error) {  // torch's, or of a kernel of ours
       const Batch inputs = kind->inputs;
-      give_up(first_line(error.what_without_backtrace()));
+      give_up(first_line(error.what()));
       generators_.emplace(device_);  // those of a failed capture may be left in its mode
       generators_->seed(dropout_seed);
       auto loss = beside(inputs, passes);

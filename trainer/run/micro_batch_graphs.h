@@ -47,7 +47,7 @@ class MicroBatchGraphs {
   bool enabled() const { return generators_.has_value(); }
   void begin_step() { ++steps_; }
   /// Whether run() takes this batch, which may be in host memory. Not in the first steps, in which
-  /// kernels are loaded, and not if there are too many kinds of batches.
+  /// kernels are loaded, and none of further kinds than the first four.
   bool takes(const Batch& batch);
   /// Whether run() makes the gradients of a step anew instead of adding to those that exist. Not if
   /// a step has several micro-batches, or `parameters` that a pass does not use.

@@ -133,7 +133,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   const c10::DeviceGuard device(x.device());
   const unsigned threads = threads_for_row(columns);
   constexpr int64_t kMultiprocessors = 132;  // of an H100
-  int64_t chunk = rows_of_block(rows, kMultiprocessors * (1024 / threads));
+  int64_t chunk = rows_of_block(rows, std::min<int64_t>(1056, kMultiprocessors * (1024 / threads)));
   const int64_t blocks = (rows + chunk - 1) / chunk;
   const int64_t width = with_bias ? 2 : 1;
   const auto dx = at::empty_like(x);
