@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/model/causal_architecture.h"
 #include "trainer/parallel/device_wait.h"
 
 namespace ddp::train {
@@ -49,7 +50,8 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
     return "distributed_config.offload moves weights between steps";
   if (config.distributed.gradient_compression != GradientCompression::kNone)
     return "distributed_config.gradient_compression rounds gradients in a collective";
-  if (config.gpt.activation_checkpointing || config.llama.activation_checkpointing)
+  if (config.task == TaskKind::kCausalLm &&
+      causal_architecture(config).recomputed_share(config) > 0)
     return "activation_checkpointing sets the state of generators within the backward pass";
   if (keeps_statistics) return "batch norm keeps statistics of each batch";
   return "";

@@ -60,6 +60,9 @@ class LlamaArchitecture : public CausalArchitecture {
     return llama_flops_per_token(llama_of(config), vocab_size, config.data.block_size);
   }
   std::string_view flops_formula() const override { return "6N + 12LHQT per token"; }
+  double recomputed_share(const Config& config) const override {
+    return llama_of(config).activation_checkpointing ? 1.0 : 0.0;
+  }
   std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                        const ComputePlace& place) const override {
     return llama_memory_items(config, vocab_size, place);
