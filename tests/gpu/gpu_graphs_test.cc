@@ -192,8 +192,11 @@ TEST_CASE("cuda_graphs=true without a GPU is an error, and auto is silent") {
 TEST_CASE("two ranks train without graphs, with one line") {
   if (!gpus_are_faked()) return;
   const Workspace place;
-  const auto run = succeed(on_gpus(place, 2, launched(place, 2, {"trainer_config.max_steps=2"})));
-  CHECK_THAT(run.out, Contains("CUDA graphs: not used; 2 ranks train together"));
+  const Words words = joined({"trainer_config.max_steps=2"}, kGraphs);
+  const auto run = succeed(on_gpus(place, 2, launched(place, 2, words)));
+  const std::string said = run.out + run.err;
+  CHECK_THAT(said, Contains("CUDA graphs: not used; 2 ranks train together"));
+  CHECK(said.find("CUDA graphs") == said.rfind("CUDA graphs"));
 }
 
 }  // namespace ddp::test

@@ -183,7 +183,7 @@ void TrainingRun::profiling(const Work& work) {
 
 void TrainingRun::say_warnings() {
   for (const auto& line : trainer_.task().take_warnings()) log_.warning(line);
-  if (const auto note = trainer_.take_graphs_note())
+  if (const auto note = trainer_.take_graphs_note(); note && group_.is_main())
     note->warns ? log_.warning(note->text) : log_.setup(note->text);
 }
 
