@@ -66,11 +66,11 @@ struct TrainerConfig {
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
-  AutoSwitch amp_on_cpu = AutoSwitch::kAuto;  ///< See settle_amp().
-  bool fused_gpu_kernels = true;              ///< false: torch's operations.
+  AutoSwitch amp_on_cpu = AutoSwitch::kAuto;   ///< See settle_amp().
+  bool fused_gpu_kernels = true;               ///< false: torch's operations.
   AutoSwitch cuda_graphs = AutoSwitch::kAuto;  ///< One launch for a micro-batch; see docs/gpus.md.
-  bool tf32 = false;                          ///< In float32 matrix products of a GPU.
-  bool deterministic = false;                 ///< The same bits from the same run on a GPU, too.
+  bool tf32 = false;                           ///< In float32 matrix products of a GPU.
+  bool deterministic = false;                  ///< The same bits from the same run on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.

@@ -128,7 +128,7 @@ NormResults by_kernels(const NormInputs& in, const torch::Tensor& dy, const torc
   const auto y = torch::full_like(in.residual, 777.0, torch::kBFloat16);
   const auto statistics = torch::empty({rows, 2});
   const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(float);
-  host_cuda::run(static_cast<unsigned>(rows), threads, row_bytes + threads * sizeof(Moments), [&] {
+  host_cuda::run(static_cast<unsigned>(rows), threads, row_bytes + 64 * sizeof(Sums), [&] {
     ddp_add_norm(floats(in.residual), halves(in.branch), floats(in.weight), floats(in.bias),
                  floats(sum), halves(y), floats(statistics), columns, kEpsilon);
   });

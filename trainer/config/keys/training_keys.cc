@@ -108,9 +108,10 @@ std::vector<Field> trainer_fields() {
            "kept in ~/.cache/ddp_run; false: torch's, which read and write memory more "
            "often."},
       {DDP_KEY(trainer, cuda_graphs),
-       .meaning = "On one GPU, launch forward and backward pass of a micro-batch as one CUDA graph. "
-                  "auto: where tensors take at most a quarter of the GPU's memory, as only small "
-                  "models wait for launches; true: always."},
+       .meaning =
+           "On one GPU, launch forward and backward pass of a micro-batch as one CUDA graph. "
+           "auto: where tensors take at most a quarter of the GPU's memory, as only small "
+           "models wait for launches; true: always."},
       {DDP_KEY(trainer, tf32), .null_means = NullMeans::kOff,
        .meaning = "Let GPUs compute float32 matrix products in TensorFloat-32: several times "
                   "faster, 10 bits of mantissa instead of 23. No effect on CPUs."},

@@ -174,41 +174,12 @@ static __device__ Sums from_lane(Sums own, unsigned far) {
   return {__shfl_xor_sync(~0u, own.a, static_cast<int>(far)), __shfl_xor_sync(~0u, own.b, static_cast<int>(far))};
 }
 
-// Of some numbers: how many, their mean, and the sum of their squared distances from it.
-struct Moments {
-  float count, mean, squares;
-};
-
-// After Chan, Golub and LeVeque, 1979. The same bits for (a, b) and (b, a).
-static __device__ Moments join(Moments a, Moments b) {
-  const float count = a.count + b.count;
-  if (count == 0.0f) return a;
-  const float apart = b.mean - a.mean;
-  return {count, (__fmul_rn(a.count, a.mean) + __fmul_rn(b.count, b.mean)) / count,
-          a.squares + b.squares + apart * apart * (a.count * b.count / count)};
-}
-
-static __device__ Moments from_lane(Moments own, unsigned far) {
-  const int lane = static_cast<int>(far);
-  return {__shfl_xor_sync(~0u, own.count, lane), __shfl_xor_sync(~0u, own.mean, lane), __shfl_xor_sync(~0u, own.squares, lane)};
-}
-
-static __device__ Moments moments(const FourFloats& x) {
-  Moments result = {4.0f, 0.25f * (x.at[0] + x.at[1] + x.at[2] + x.at[3]), 0.0f};
-  for (int k = 0; k < 4; ++k) result.squares += (x.at[k] - result.mean) * (x.at[k] - result.mean);
-  return result;
-}
-
-static __device__ Moments moments_about_zero(const FourFloats& x) {
-  return {4.0f, 0.0f, x.at[0] * x.at[0] + x.at[1] * x.at[1] + x.at[2] * x.at[2] + x.at[3] * x.at[3]};
-}
-
 // The vectors of a row that are this thread's, in every pass over it.
 #define DDP_EACH_VECTOR(i, columns) for (long long i = 4ll * threadIdx.x; i < (columns); i += 4ll * blockDim.x)
 
 // One row per block: sum = residual + branch, and its LayerNorm as the next product takes it; without a bias its RMSNorm.
 // kOne: no thread has more than one vector of a row, which stays in registers. Otherwise it stays in shared memory, `columns`
-// floats. Behind them Moments for each warp.
+// floats. Behind them Sums for each warp, twice.
 //   residual float [N, columns], columns a multiple of 4; branch bfloat16 [N, columns], or null: sum is not written
 //   y bfloat16 [N, columns]; statistics float [N, 2], mean and 1 / standard deviation, for the backward pass
 template <bool kOne>
@@ -216,14 +187,14 @@ static __device__ void add_norm(const float* __restrict__ residual, const bfloat
                                 const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ sum,
                                 bfloat16* __restrict__ y, float* __restrict__ statistics, long long columns, float epsilon) {
   DDP_SHARED(float, row);
-  Moments* shared = reinterpret_cast<Moments*>(row + (kOne ? 0 : columns));
+  Sums* shared = reinterpret_cast<Sums*>(row + (kOne ? 0 : columns));
   FourFloats only = {{0.0f, 0.0f, 0.0f, 0.0f}};
   const auto kept = [&](long long i) -> FourFloats& { return kOne ? only : *reinterpret_cast<FourFloats*>(row + i); };
   const bool centred = bias != nullptr;
   const bool weight_aligned = is_aligned(weight, 16);
   const bool bias_aligned = is_aligned(bias, 16);
   const long long start = static_cast<long long>(blockIdx.x) * columns;
-  Moments own = {0.0f, 0.0f, 0.0f};
+  Sums own = {0.0f, 0.0f};
   DDP_EACH_VECTOR(i, columns) {
     FourFloats x = *reinterpret_cast<const FourFloats*>(residual + start + i);
     if (branch != nullptr) {
@@ -232,11 +203,20 @@ static __device__ void add_norm(const float* __restrict__ residual, const bfloat
       *reinterpret_cast<FourFloats*>(sum + start + i) = x;
     }
     kept(i) = x;
-    own = join(own, centred ? moments(x) : moments_about_zero(x));
+    for (int k = 0; k < 4; ++k) own.a += centred ? x.at[k] : x.at[k] * x.at[k];
   }
-  const Moments all = join_across_block(own, shared);
-  const float mean = all.mean;
-  const float scale = 1.0f / sqrtf(all.squares / static_cast<float>(columns) + epsilon);
+  float mean = 0.0f;
+  float variance = join_across_block(own, shared).a / static_cast<float>(columns);
+  if (centred) {
+    mean = variance;
+    own.a = 0.0f;
+    DDP_EACH_VECTOR(i, columns) {
+      const FourFloats x = kept(i);
+      for (int k = 0; k < 4; ++k) own.a += (x.at[k] - mean) * (x.at[k] - mean);
+    }
+    variance = join_across_block(own, shared + 32).a / static_cast<float>(columns);
+  }
+  const float scale = 1.0f / sqrtf(variance + epsilon);
   if (threadIdx.x == 0) {
     statistics[2ll * blockIdx.x] = mean;
     statistics[2ll * blockIdx.x + 1] = scale;
