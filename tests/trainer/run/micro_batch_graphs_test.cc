@@ -2,6 +2,8 @@
 
 #include "tests/support/catch.h"
 
+#include "trainer/model/llama/llama_config.h"
+
 namespace ddp::train {
 namespace {
 
@@ -31,7 +33,8 @@ TEST_CASE("one GPU has CUDA graphs unless a pass does more than launch kernels")
           config.gpt.activation_checkpointing = true;
         }).starts_with("activation_checkpointing"));
   CHECK(why([](Config& config) {
-          config.llama.activation_checkpointing = true;
+          config.model = "llama";
+          llama_of(config).activation_checkpointing = true;
         }).starts_with("activation_checkpointing"));
 }
 
