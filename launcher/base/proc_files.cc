@@ -43,6 +43,7 @@ ProcessStat read_stat(const std::string& folder) {
     return {};
   }
   stat.dying = (flags & kDying) != 0;
+  stat.wait_status = std::atoi(line.c_str() + line.rfind(' '));  // the last field
   return stat;
 }
 

@@ -17,7 +17,8 @@ std::string first_line(const std::string& file);
 struct ProcessStat {
   char state = '?';  // R, S, D, T, ...; '?': no such process
   pid_t parent = 0;
-  bool dying = false;  // exiting, killed by a signal, or dumping core
+  bool dying = false;   // exiting, killed by a signal, or dumping core
+  int wait_status = 0;  // as waitpid() will return it; 0 until its main thread has ended
 };
 
 /// Returns false if /proc is missing or shows another PID namespace, in which our PIDs mean other

@@ -72,13 +72,13 @@ bool is_python(pid_t pid) {
 
 KernelState kernel_state(pid_t pid) {
   const fs::path folder = process_folder(pid);
-  const auto [state, parent, dying] = read_stat(folder);
-  if (state == '?') return {};
+  const ProcessStat stat = read_stat(folder);
+  if (stat.state == '?') return {};
   const std::string place = kernel_place(folder);
-  return {
-      state,
-      fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ", place),
-      dying, voluntary_switches(folder)};
+  return {stat.state,
+          fmt::format("state {} ({}{}{})", stat.state, meaning(stat.state),
+                      place.empty() ? "" : ", in ", place),
+          stat.dying, voluntary_switches(folder)};
 }
 
 std::string thread_table(pid_t pid) {

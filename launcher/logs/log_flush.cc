@@ -48,12 +48,20 @@ bool LogPump::flush(Patience patience, const std::vector<int>& interrupts,
 
 bool LogPump::is_flushed() const {
   return !is_console_waiting() && shown_[0].empty() && shown_[1].empty() && files_.is_idle() &&
-         console_files_.is_idle();
+         console_files_[0].is_idle() && console_files_[1].is_idle();
+}
+
+// Before any note: a note is written by one of them.
+std::vector<FileWriter*> LogPump::late_writers() {
+  std::vector<FileWriter*> late;
+  for (FileWriter* writer : writers()) {
+    if (!writer->is_idle()) late.push_back(writer);
+  }
+  return late;
 }
 
 void LogPump::note_wait() {
-  for (const FileWriter* writer : writers()) {
-    if (writer->is_idle()) continue;
+  for (const FileWriter* writer : late_writers()) {
     note(fmt::format("waiting for '{}': {} bytes of {} are not written yet; a signal ends the wait",
                      writer->current(), writer->waiting(),
                      writer == &files_ ? "the log files" : "the console"));
@@ -62,8 +70,7 @@ void LogPump::note_wait() {
 
 void LogPump::give_up_files() {
   for (auto& shown : shown_) shown.clear();
-  for (FileWriter* writer : writers()) {
-    if (writer->is_idle()) continue;
+  for (FileWriter* writer : late_writers()) {
     (writer == &files_ ? files_given_up_ : console_given_up_) = true;
     const std::string file = writer->current();
     if (const std::size_t lost = writer->give_up(); lost > 0) {

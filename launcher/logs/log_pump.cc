@@ -61,9 +61,9 @@ struct LogPump::Source {
   SharedConsole::Writer writer() const { return {local_rank, is_stderr}; }
 };
 
-LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO, &console_files_)) {
+LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO, &console_files_[0])) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO))
-    err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO, &console_files_);
+    err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO, &console_files_[1]);
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
     shared_[fd == STDERR_FILENO ? 1 : 0] = SharedConsole(::isatty(fd) == 1);
 }
@@ -157,7 +157,8 @@ bool LogPump::must_wait(const Source& source) const {
 void LogPump::add_poll_fds(std::vector<pollfd>& fds) { add_poll_fds(fds, false); }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
-  const std::array seen{console_files_.progress(), files_.progress()};
+  std::array<std::uint64_t, 3> seen{};
+  for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = writers()[i]->progress();
   for (const auto* queue : {out_.get(), err_.get()}) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
@@ -225,7 +226,7 @@ void LogPump::settle() {
 }
 
 void LogPump::note_failures() {
-  console_files_.take_failures();  // see console_error()
+  for (FileWriter& writer : console_files_) writer.take_failures();  // see console_error()
   for (const FileWriter::Failure& failure : files_.take_failures()) {
     for (auto& shown : shown_) {
       for (ConsoleLines& lines : shown) lines.absorb(failure);

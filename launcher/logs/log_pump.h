@@ -92,13 +92,14 @@ class LogPump {
   void copy_if_wanted(Source& source, std::string_view line);
   void close_source(Source& source);
   RepeatFolding* folding_for(const StreamPlan& plan, bool is_stderr);
-  std::array<FileWriter*, 2> writers() { return {&console_files_, &files_}; }
+  std::array<FileWriter*, 3> writers() { return {&console_files_[0], &console_files_[1], &files_}; }
   bool must_wait(const Source& source) const;
   bool needs_turn() const;
   void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress);
   void settle();
   void note_failures();
   bool is_flushed() const;
+  std::vector<FileWriter*> late_writers();
   void note_wait();
   void give_up_files();
   void show_more(std::list<ConsoleLines>& shown);
@@ -106,7 +107,7 @@ class LogPump {
   bool is_console_waiting() const;
 
   FileWriter files_;
-  FileWriter console_files_;  // stdout and stderr: the disk of the log files may block alone
+  FileWriter console_files_[2];  // of stdout and of stderr: each disk may block alone
   bool files_given_up_ = false;
   bool console_given_up_ = false;
   long skipped_lines_ = 0;  // omitted on a slow console, present in the log files

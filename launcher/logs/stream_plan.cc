@@ -63,11 +63,10 @@ bool RankStreams::any() const {
                                  [](const auto& entry) { return entry.second != 0; });
 }
 
-bool can_share_stdout(int fd, int workers) {
+bool can_share_stdout(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return true;  // closed: nothing to copy to
-  return (S_ISREG(status.st_mode) && workers == 1) ||
-         (S_ISCHR(status.st_mode) && ::isatty(fd) == 0);
+  return S_ISCHR(status.st_mode) && ::isatty(fd) == 0;
 }
 
 WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place) {

@@ -75,10 +75,9 @@ struct StreamPlace {
   std::string attempt_folder;  // for filtered lines of all workers
 };
 
-/// Returns whether workers may write to this descriptor of ddp-run directly: neither can its reader
-/// exit before them nor do their lines tear one another. False for pipes, sockets and terminals,
-/// and for a file that several workers write.
-bool can_share_stdout(int fd, int workers);
+/// Returns whether workers may write to this descriptor of ddp-run directly: /dev/null and the
+/// like, where no reader exits, no disk blocks and no line is torn.
+bool can_share_stdout(int fd);
 
 /// Returns where this worker's stdout and stderr go.
 WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place);

@@ -108,7 +108,7 @@ JobPlan plan_job(const LaunchConfig& config) {
   if (has_heartbeats && plan.restarts.program == WorkerProgram::kTrainer)
     plan.hangs.first_heartbeat = std::chrono::minutes(1);
   plan.logs = config.logs;
-  plan.logs.own_stdout = can_share_stdout(STDOUT_FILENO, plan.job.local_world_size);
+  plan.logs.own_stdout = can_share_stdout(STDOUT_FILENO);
   plan.host = host_name();
   return plan;
 }

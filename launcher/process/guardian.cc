@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -95,19 +96,21 @@ void name_survivors(const std::vector<std::string>& survivors) {
 // An agent in uninterruptible sleep, e.g. on a dead file server, survives even SIGKILL; its workers
 // must not.
 int end_stuck(pid_t agent) {
-  const char state = read_stat(process_folder(agent)).state;
+  const ProcessStat stat = read_stat(process_folder(agent));
   ::kill(agent, SIGKILL);
   kill_children_of(agent, kPatience);
   kill_descendants(kShortPatience);  // an agent that can die leaves orphans
   const auto survivors = kill_descendants(kPatience, {agent});
+  const bool has_ended = stat.state == 'Z';
   say_error(
-      state == 'Z'
+      has_ended
           ? fmt::format("ddp-run's agent process (pid {}) cannot exit: its disk blocks", agent)
           : fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; "
                         "it and everything it started were killed",
-                        agent, state, kMostRequests));
+                        agent, stat.state, kMostRequests));
   name_survivors(survivors);
-  return kExitSignalBase + SIGKILL;
+  if (!has_ended) return kExitSignalBase + SIGKILL;
+  return std::max(exit_code_of(stat.wait_status), kExitFailed);  // it has lost output
 }
 
 int guard(const SignalMailbox& signals, pid_t agent) {

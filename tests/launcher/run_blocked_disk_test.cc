@@ -1,13 +1,21 @@
-// A disk that blocks: the thread of ddp-run that writes files is stopped by a debugger.
+// A disk that blocks: the thread of ddp-run that writes files is stopped by a debugger, or a file
+// system is frozen, which takes root.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
 
+#include "launcher/base/descriptors.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
@@ -94,7 +102,7 @@ TEST_CASE("a disk that stays blocked ends with a second signal, and what is lost
   ::kill(blocked.agent, SIGTERM);  // one request, as two signals
   blocked.job->signal(SIGTERM);
   // The thread cannot die, as in a write to a frozen disk.
-  CHECK(blocked.job->wait_exit() == 128 + SIGKILL);
+  CHECK(blocked.job->wait_exit() == 128 + SIGTERM);
   CHECK(std::chrono::steady_clock::now() - asked > std::chrono::seconds(5));
   CHECK_THAT(blocked.job->err(), Contains("the last 24 bytes of the log files are lost") &&
                                      Contains("cannot exit: its disk blocks") &&
@@ -108,6 +116,59 @@ TEST_CASE("an agent that is killed while its disk blocks is reported, and its wo
   ::kill(blocked.agent, SIGKILL);
   CHECK(blocked.job->wait_exit() == 128 + SIGKILL);
   CHECK_THAT(blocked.job->err(), Contains("cannot exit: its disk blocks"));
+}
+
+// A file system of its own, in a mount namespace of this process.
+class FrozenDisk {
+ public:
+  FrozenDisk() {
+    const std::string image = folder_ / "image";
+    const std::string make = "mkdir " + path() + " && truncate -s 8M " + image +
+                             " && mkfs.ext4 -q " + image + " && mount -o loop " + image + " " +
+                             path() + " 2>/dev/null";
+    mounted_ = ::geteuid() == 0 && ::unshare(CLONE_NEWNS) == 0 &&
+               ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+               std::system(make.c_str()) == 0;
+    if (mounted_) root_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  ~FrozenDisk() {
+    thaw();
+    launch::close_descriptor(root_);
+    if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
+  }
+
+  bool is_there() const { return mounted_; }
+  std::string path() const { return folder_ / "disk"; }
+  void freeze() { REQUIRE(::ioctl(root_, FIFREEZE, 0) == 0); }
+  void thaw() { ::ioctl(root_, FITHAW, 0); }
+
+ private:
+  TempFolder folder_;
+  bool mounted_ = false;
+  int root_ = -1;
+};
+
+TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it with one line",
+          "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  const std::string out = disk.path() + "/out", err = tmp / "err";
+  auto options = stub_job(tmp, {}, {"hold=USR1", "beat=timeout=2", "print=while frozen"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "exec \"$@\" >" + out + " 2>" + err, "sh"});
+  ChildProgram job(options);
+  wait_until([&] { return text_of(out).find("holding") != std::string::npos; });
+  disk.freeze();
+  job.signal(SIGUSR1);
+  wait_until([&] { return text_of(err).find('\n') != std::string::npos; });
+  CHECK(text_of(err) ==
+        "ddp-run: waiting for 'stdout': 13 bytes of the console are not written yet; a signal ends "
+        "the wait\n");
+  disk.thaw();
+  CHECK(job.wait_exit() == 0);
+  CHECK_THAT(text_of(out), Catch::EndsWith("\nwhile frozen\n"));
+  CHECK(lines_of(text_of(err)).size() == 1);
 }
 
 }  // namespace
