@@ -82,7 +82,7 @@ KernelState kernel_state(pid_t pid) {
 }
 
 std::string thread_table(pid_t pid) {
-  std::string table;
+  std::string table = fmt::format("pid {}: {}\n", pid, kernel_state(pid).text);
   std::error_code error;
   const fs::path tasks = process_folder(pid) + "/task";
   for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {

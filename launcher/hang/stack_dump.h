@@ -20,7 +20,8 @@ struct KernelState {
 /// Reads the state of a process; its text is empty if the process has exited.
 KernelState kernel_state(pid_t pid);
 
-/// Returns a table with one line per thread: id, name, state, kernel function.
+/// Returns the process's state and a table with one line per thread: id, name, state, kernel
+/// function.
 std::string thread_table(pid_t pid);
 
 /// Returns a command that prints the stacks of `pid`: py-spy (Python only), gdb or eu-stack,

@@ -1,15 +1,13 @@
 #include "launcher/process/stack_dumper.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/messages.h"
 #include "launcher/hang/stack_dump.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_spec.h"
@@ -22,13 +20,11 @@ namespace {
 constexpr std::size_t kAtOnce = 2;
 constexpr rlim_t kMostMemory = rlim_t{4} << 30;
 
-bool write_thread_table(const StackDumper::Target& target) {
-  const int file = ::open(target.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return false;
-  write_fully(file, fmt::format("pid {}: {}\n{}", target.pid, kernel_state(target.pid).text,
-                                thread_table(target.pid)));
-  ::close(file);
-  return true;
+// The shell opens the file: on a disk that blocks, this process would wait for it.
+Command appending_to(const std::string& file, const Command& tool) {
+  Command shell{"/bin/sh", {"sh", "-c", "exec \"$@\" >>\"$0\" 2>&1", file, tool.executable}};
+  shell.argv.insert(shell.argv.end(), tool.argv.begin() + 1, tool.argv.end());
+  return shell;
 }
 
 }  // namespace
@@ -38,9 +34,8 @@ bool StackDumper::begin(const std::vector<Target>& targets, const std::string& p
   failed_.clear();
   cancelled_ = false;
   for (const Target& target : targets) {
-    if (!write_thread_table(target) || !target.by_debugger) continue;
     if (const auto tool = stack_tool(target.pid, path))
-      waiting_.push_back({target.local_rank, target.file, *tool});
+      waiting_.push_back({target.local_rank, appending_to(target.file, *tool)});
   }
   start_more();
   return !running_.empty();
@@ -59,20 +54,18 @@ void StackDumper::start_more() {
 }
 
 pid_t StackDumper::start(const Job& job) {
-  const int file = ::open(job.file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return 0;
   WorkerSpec spec;
   spec.command = job.tool;
   spec.environment = inherited_environment();
   pid_t started = 0;
   try {
-    PendingSpawn pending = begin_spawn(spec, {.out = file, .err = file}, false);
+    const Descriptor null(open_null_device(O_WRONLY));
+    PendingSpawn pending = begin_spawn(spec, {.out = null.get(), .err = null.get()}, false);
     const rlimit memory{kMostMemory, kMostMemory};
     ::prlimit(pending.pid, RLIMIT_DATA, &memory, nullptr);
     if (finish_spawn(pending) == 0) started = pending.pid;
   } catch (const LaunchError&) {  // out of processes: go without stacks
   }
-  ::close(file);
   return started;
 }
 

@@ -20,11 +20,10 @@ class StackDumper {
     int local_rank = 0;
     pid_t pid = 0;
     std::string file;
-    bool by_debugger = true;
   };
 
-  /// Writes each worker's thread table to its file and has debuggers found on `path` (as in $PATH)
-  /// append the stacks, in this order. Returns false if none could be started.
+  /// Has debuggers found on `path` (as in $PATH) append each worker's stacks to its file, in this
+  /// order. Returns false if none could be started.
   bool begin(const std::vector<Target>& targets, const std::string& path);
   /// Call for every child that exits. Returns the local ranks whose debuggers failed once the last
   /// one has exited; nullopt if `pid` is no debugger or not the last one.
@@ -37,7 +36,6 @@ class StackDumper {
  private:
   struct Job {
     int local_rank = 0;
-    std::string file;
     Command tool;
   };
   void start_more();

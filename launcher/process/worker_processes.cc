@@ -12,11 +12,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
@@ -37,6 +39,16 @@ ExitStatus to_exit_status(const siginfo_t& info) {
 
 double cpu_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+// For the thread of the log files. The end of a round may have removed the folder by then.
+FileWriter::Write append_stacks_to(const std::string& file) {
+  return [file](std::string_view text) {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
+    const Descriptor fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    return fd.get() < 0 ? errno : write_fully(fd.get(), text);
+  };
 }
 
 LaunchError exec_error(const WorkerSpec& spec, int error) {
@@ -328,8 +340,10 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   const char* path = std::getenv("PATH");
   std::vector<StackDumper::Target> targets;
   for (const StackDump& dump : wanted) {
-    if (const pid_t pid = pid_of(dump.local_rank); pid != 0)
-      targets.push_back({dump.local_rank, pid, dump.file, dump.by_debugger});
+    const pid_t pid = pid_of(dump.local_rank);
+    if (pid == 0) continue;
+    pump_.open_file(dump.file, append_stacks_to(dump.file))(thread_table(pid));
+    if (dump.by_debugger) targets.push_back({dump.local_rank, pid, dump.file});
   }
   return stack_dumper_.begin(targets, path ? path : "");
 }

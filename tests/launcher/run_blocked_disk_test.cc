@@ -171,5 +171,27 @@ TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it 
   CHECK(lines_of(text_of(err)).size() == 1);
 }
 
+TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its stacks later",
+          "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
+  options.set["PATH"] = tmp.path();
+  ChildProgram job(options);
+  job.wait_for("holding");
+  disk.freeze();
+  job.signal(SIGUSR1);
+  job.wait_for("rank 0 (local rank 0, pid ");
+  const std::string file = disk.path() + "/latest/attempt_0/0/stacks.txt";
+  const std::string line = job.wait_for(" of the log files are not written yet");
+  CHECK_THAT(line, Contains("waiting for '") && Contains("/attempt_0/0/stacks.txt'"));
+  CHECK(text_of(file).empty());
+  disk.thaw();
+  CHECK(job.wait_exit() == 124);
+  CHECK_THAT(text_of(file), Catch::StartsWith("pid ") && Contains("thread "));
+}
+
 }  // namespace
 }  // namespace ddp::test
