@@ -103,32 +103,51 @@ int end_without_guardian(const RunResult& result, const RunFolder& folder, Resul
   return exit_code(result);
 }
 
-int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchConfig& config,
+// By the thread of the log files, as its disk may block.
+void remove_folder(const RunFolder& folder, WorkerProcesses& processes) {
+  if (!folder.is_private()) return;
+  const auto remove = [folder](std::string_view /*nothing*/) {
+    if (!folder.keeps_logs()) folder.remove_if_private();
+    return 0;
+  };
+  processes.open_file(folder.path(), remove)("");
+}
+
+int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& config,
                     ResultWriter& results, StopRequests& requests, WorkerProcesses& processes) {
   // A signal ends the wait for the console soon; otherwise a slow reader loses no output.
   const bool ended_itself =
       result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
   const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
-  const bool shown = processes.flush(patience, requests);
+  const FinalReportOptions options = report_options(result, plan, config);
+  const auto flush = [&] {
+    const bool complete = processes.flush(patience, requests);
+    if (processes.files_given_up()) plan.folder = RunFolder();  // it would block this process
+    results.use_folder(plan.folder);
+    return complete;
+  };
+  const bool shown = flush();
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
   if (failed || !shown) plan.folder.keep_logs();
-  if (!processes.files_given_up()) results.write_to_folder();
+  results.write_to_folder();
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
-  processes.print(final_report(result, report_options(result, plan, config)));
-  processes.flush(patience, requests);
+  processes.print(final_report(result, options));
+  flush();
   const int code = code_after_console_error(exit_code(result), processes);
   if (code != exit_code(result)) {
     results.write(result, plan.job.run_id, plan.host, code);
-    if (!processes.files_given_up()) results.write_to_folder();
+    results.write_to_folder();
   }
+  remove_folder(plan.folder, processes);
+  flush();
   return code;
 }
 
 }  // namespace
 
-int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailbox& signals,
+int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& signals,
               int guardian_pipe, ResultWriter& results) {
   raise_descriptor_limit();
   const JobRendezvous rendezvous = make_rendezvous(config, plan, signals);

@@ -10,8 +10,8 @@ namespace ddp::launch {
 
 /// Runs the job to its end, writes and prints its result, and returns ddp-run's exit code.
 /// `guardian_pipe` reports end-of-file when the guardian dies. Throws LaunchError if ddp-run itself
-/// fails.
-int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailbox& signals,
+/// fails. Empties `plan.folder` if its disk blocks: nothing may touch it any more.
+int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& signals,
               int guardian_pipe, ResultWriter& results);
 
 }  // namespace ddp::launch

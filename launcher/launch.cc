@@ -94,6 +94,23 @@ int dry_run(const LaunchConfig& config) {
   return print(lines);
 }
 
+// Returns what `write` returns. In a process of its own, for a second at most: a disk that blocks
+// must not keep ddp-run.
+bool aside(const std::function<bool()>& write) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return write();
+  if (pid == 0) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::close(fd);  // it may outlive ddp-run
+    ::_exit(write() ? kExitDone : kExitFailed);
+  }
+  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{process.get(), POLLIN, 0};
+  if (process.get() >= 0) ::poll(&ended, 1, 1000);
+  int status = 0;
+  return ::waitpid(pid, &status, process.get() >= 0 ? WNOHANG : 0) == pid &&
+         exit_code_of(status) == kExitDone;
+}
+
 // Removes the folders on disk and in memory. Guardian and agent both do, as either may be the last
 // one alive, and the agent exits without running destructors.
 struct CleanUp {
@@ -101,31 +118,24 @@ struct CleanUp {
   const MemoryFolder& memory;
   ~CleanUp() { now(); }
   void now() const {
-    if (!folder.keeps_logs()) folder.remove_if_private();
     memory.remove();
+    if (!folder.is_private() || ::access(folder.path().c_str(), F_OK) != 0) return;
+    aside([this] {
+      if (!folder.keeps_logs()) folder.remove_if_private();
+      return true;
+    });
   }
 };
 
 // An agent that exits normally removes its logs, or keeps them and prints where.
 void keep_logs_of_killed_agent(const RunFolder& folder) {
-  if (!folder.has_logs() || !folder.is_private() || folder.keeps_logs()) return;
-  if (::access(folder.path().c_str(), F_OK) != 0) return;
-  folder.keep_logs();
-  say("logs of this run: " + folder.path());
-}
-
-// In a process of its own, for a second at most: a disk that blocks must not keep ddp-run.
-void write_aside(const std::function<void()>& write) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::close(fd);  // it may outlive ddp-run
-    write();
-    ::_exit(kExitDone);
-  }
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{process.get(), POLLIN, 0};
-  if (process.get() >= 0) ::poll(&ended, 1, 1000);
-  ::waitpid(pid, nullptr, process.get() >= 0 ? WNOHANG : 0);
+  if (!folder.has_logs() || !folder.is_private()) return;
+  const bool kept = aside([&] {
+    if (folder.keeps_logs() || ::access(folder.path().c_str(), F_OK) != 0) return false;
+    folder.keep_logs();
+    return true;
+  });
+  if (kept) say("logs of this run: " + folder.path());
 }
 
 void announce(const LaunchConfig& config, const JobPlan& plan) {
@@ -159,7 +169,11 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
   });
   if (code == kExitDone) return code;
   keep_logs_of_killed_agent(plan.folder);
-  write_aside([&] { results.write_if_missing(code); });
+  aside([&] {
+    results.write_if_missing(code);
+    return true;
+  });
+  if (plan.folder.has_logs()) plan.folder = RunFolder();  // kept, or removed by the agent
   return code;
 }
 

@@ -72,13 +72,14 @@ struct FileWriter::Shared {
     due.pop_front();
     current->is_due = false;
     std::string part;
-    if (current->error == 0 && !current->parts.empty()) {
+    const bool has_part = current->error == 0 && !current->parts.empty();
+    if (has_part) {
       part = std::move(current->parts.front());
       current->parts.pop_front();
     }
     const bool last = current->closed && current->parts.empty();
     lock.unlock();
-    const int error = part.empty() ? 0 : current->write(part);
+    const int error = has_part ? current->write(part) : 0;
     if (last) current->write = nullptr;
     lock.lock();
     absorb(error, part);

@@ -62,9 +62,12 @@ std::vector<FileWriter*> LogPump::late_writers() {
 
 void LogPump::note_wait() {
   for (const FileWriter* writer : late_writers()) {
-    note(fmt::format("waiting for '{}': {} bytes of {} are not written yet; a signal ends the wait",
-                     writer->current(), writer->waiting(),
-                     writer == &files_ ? "the log files" : "the console"));
+    const std::string unwritten =
+        writer->waiting() == 0
+            ? ""
+            : fmt::format(": {} bytes of {} are not written yet", writer->waiting(),
+                          writer == &files_ ? "the log files" : "the console");
+    note(fmt::format("waiting for '{}'{}; a signal ends the wait", writer->current(), unwritten));
   }
 }
 

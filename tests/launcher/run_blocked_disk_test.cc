@@ -193,5 +193,44 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
   CHECK_THAT(text_of(file), Catch::StartsWith("pid ") && Contains("thread "));
 }
 
+TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits for", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {}, {"hold=USR1"});
+  options.set["TMPDIR"] = disk.path();
+  ChildProgram job(options);
+  job.wait_for("holding");
+  disk.freeze();
+  job.signal(SIGUSR1);
+  CHECK_THAT(job.wait_for("a signal ends the wait"),
+             Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/ddp-run_"));
+  disk.thaw();
+  CHECK(job.wait_exit() == 0);
+}
+
+TEST_CASE("a signal ends the wait for logs, which are kept with the code of the job", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--tee=3"}, {"hold=USR1", "print=x", "exit=3"});
+  options.set["TMPDIR"] = disk.path();
+  ChildProgram job(options);
+  job.wait_for("holding");
+  disk.freeze();
+  job.signal(SIGUSR1);
+  job.wait_for("2 bytes of the log files are not written yet");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 3);
+  CHECK_THAT(job.err(), Contains("the last 2 bytes of the log files are lost") &&
+                            Contains("logs      : " + disk.path() + "/ddp-run_"));
+  disk.thaw();
+  const std::string text = job.err(), label = "logs      : ";
+  const auto at = text.find(label) + label.size();
+  const std::string run = text.substr(at, text.find('\n', at) - at);
+  wait_until([&] { return std::filesystem::exists(run + "/logs_kept"); });
+  CHECK(std::filesystem::exists(run + "/attempt_0/0/stdout.log"));
+}
+
 }  // namespace
 }  // namespace ddp::test
