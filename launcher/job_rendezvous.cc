@@ -71,6 +71,7 @@ RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size) 
   round.world_size = round.role_world_size = round.group_world_size * local_world_size;
   round.master_addr = group.host;
   round.master_port = group.port;
+  round.agent_store = !group.rank0_store;
   return round;
 }
 

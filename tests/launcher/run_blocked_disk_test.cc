@@ -74,7 +74,7 @@ struct BlockedJob {
   }
 };
 
-void say_no_trace() { say_skipped("ptrace: this system does not let a process trace others"); }
+void say_no_trace() { say_skipped("ptrace: this system does not let a process trace its child"); }
 
 TEST_CASE("while the log files' disk blocks, output is shown and signals are answered at once") {
   BlockedJob blocked;

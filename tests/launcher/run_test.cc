@@ -313,6 +313,14 @@ TEST_CASE("a log folder /dev/null means no files at all") {
         "TORCHELASTIC_ERROR_FILE=\n");
 }
 
+TEST_CASE("a dry run of one node of two has the ranks and the store of the job") {
+  const auto job =
+      run({"--dry-run", "--nnodes=2", "--node-rank=1", "--master-addr=gpu1"}, {"print=x"});
+  CHECK_THAT(job.out, Contains(" RANK=1 ") && Contains(" WORLD_SIZE=2 ") &&
+                          Contains(" MASTER_ADDR=gpu1 MASTER_PORT=29500 ") &&
+                          Contains(" TORCHELASTIC_USE_AGENT_STORE=True "));
+}
+
 TEST_CASE("a dry run prints each worker's command and starts nothing") {
   const auto job = run({"--dry-run", "--nproc_per_node=2"}, {"print=${local_rank}"});
   CHECK(job.exit == 0);
