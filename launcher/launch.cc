@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,23 +91,6 @@ int dry_run(const LaunchConfig& config) {
   return print(lines);
 }
 
-// Returns what `write` returns. In a process of its own, for a second at most: a disk that blocks
-// must not keep ddp-run.
-bool aside(const std::function<bool()>& write) {
-  const pid_t pid = ::fork();
-  if (pid < 0) return write();
-  if (pid == 0) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::close(fd);  // it may outlive ddp-run
-    ::_exit(write() ? kExitDone : kExitFailed);
-  }
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{process.get(), POLLIN, 0};
-  if (process.get() >= 0) ::poll(&ended, 1, 1000);
-  int status = 0;
-  return ::waitpid(pid, &status, process.get() >= 0 ? WNOHANG : 0) == pid &&
-         exit_code_of(status) == kExitDone;
-}
-
 // Removes the folders on disk and in memory. Guardian and agent both do, as either may be the last
 // one alive, and the agent exits without running destructors.
 struct CleanUp {
@@ -135,7 +115,8 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
     folder.keep_logs();
     return true;
   });
-  if (kept) say("logs of this run: " + folder.path());
+  if (!kept) return;
+  aside([&] { return say("logs of this run: " + folder.path()), true; }, STDERR_FILENO);
 }
 
 void announce(const LaunchConfig& config, const JobPlan& plan) {

@@ -1,7 +1,9 @@
 #include "launcher/process/guardian.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,8 +91,14 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
   }
 }
 
-void name_survivors(const std::vector<std::string>& survivors) {
-  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+// Not by this process: a disk that blocks may be that of stderr.
+void report(const std::string& end, const std::vector<std::string>& survivors) {
+  const auto print = [&] {
+    say_error(end);
+    for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+    return true;
+  };
+  aside(print, STDERR_FILENO);
 }
 
 // An agent in uninterruptible sleep, e.g. on a dead file server, survives even SIGKILL; its workers
@@ -102,13 +110,13 @@ int end_stuck(pid_t agent) {
   kill_descendants(kShortPatience);  // an agent that can die leaves orphans
   const auto survivors = kill_descendants(kPatience, {agent});
   const bool has_ended = stat.state == 'Z';
-  say_error(
+  report(
       has_ended
           ? fmt::format("ddp-run's agent process (pid {}) cannot exit: its disk blocks", agent)
           : fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; "
                         "it and everything it started were killed",
-                        agent, stat.state, kMostRequests));
-  name_survivors(survivors);
+                        agent, stat.state, kMostRequests),
+      survivors);
   if (!has_ended) return kExitSignalBase + SIGKILL;
   return std::max(exit_code_of(stat.wait_status), kExitFailed);  // it has lost output
 }
@@ -120,10 +128,11 @@ int guard(const SignalMailbox& signals, pid_t agent) {
   const auto survivors =
       kill_descendants(WIFEXITED(*status) ? Clock::duration(kShortPatience) : kPatience);
   if (WIFSIGNALED(*status)) {
-    say_error(fmt::format(
-        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed as well", agent,
-        signal_name(WTERMSIG(*status))));
-    name_survivors(survivors);  // an agent that exited has reported them
+    // One that exited has reported the survivors.
+    report(fmt::format(
+               "ddp-run's agent process (pid {}) was killed by {}; its workers were killed as well",
+               agent, signal_name(WTERMSIG(*status))),
+           survivors);
   }
   return exit_code_of(*status);
 }
@@ -157,6 +166,23 @@ int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent)
 }
 
 }  // namespace
+
+bool aside(const std::function<bool()>& write, int stream) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return write();
+  if (pid == 0) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+      if (fd != stream) ::close(fd);
+    }
+    ::_exit(write() ? kExitDone : kExitFailed);
+  }
+  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended{process.get(), POLLIN, 0};
+  if (process.get() >= 0) ::poll(&ended, 1, 1000);
+  int status = 0;
+  return ::waitpid(pid, &status, process.get() >= 0 ? WNOHANG : 0) == pid &&
+         exit_code_of(status) == kExitDone;
+}
 
 int run_guarded(const SignalMailbox& signals, const Agent& agent) {
   return has_children() ? guard_from_a_fresh_process(signals, agent)

@@ -13,4 +13,9 @@ namespace ddp::launch {
 /// started. The agent's argument is a descriptor that reports end-of-file when this process dies.
 int run_guarded(const SignalMailbox& signals, const std::function<int(int guardian_pipe)>& agent);
 
+/// Returns what `write` returns. Calls it in a process of its own, and returns false after a
+/// second: a disk that blocks must not keep this process. As the other may outlive it, it has only
+/// `stream` of the standard streams; -1: none.
+bool aside(const std::function<bool()>& write, int stream = -1);
+
 }  // namespace ddp::launch

@@ -132,14 +132,22 @@ class FrozenDisk {
     if (mounted_) root_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
   }
   ~FrozenDisk() {
-    thaw();
     launch::close_descriptor(root_);
     if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
   }
 
   bool is_there() const { return mounted_; }
   std::string path() const { return folder_ / "disk"; }
-  void freeze() { REQUIRE(::ioctl(root_, FIFREEZE, 0) == 0); }
+  /// Until thaw() or the guard's end, which must come before that of a program that may write
+  /// there.
+  struct Guard {
+    FrozenDisk& disk;
+    ~Guard() { disk.thaw(); }
+  };
+  [[nodiscard]] Guard freeze() {
+    REQUIRE(::ioctl(root_, FIFREEZE, 0) == 0);
+    return {*this};
+  }
   void thaw() { ::ioctl(root_, FITHAW, 0); }
 
  private:
@@ -159,7 +167,7 @@ TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it 
                       {"/bin/sh", "-c", "exec \"$@\" >" + out + " 2>" + err, "sh"});
   ChildProgram job(options);
   wait_until([&] { return text_of(out).find("holding") != std::string::npos; });
-  disk.freeze();
+  const auto frozen = disk.freeze();
   job.signal(SIGUSR1);
   wait_until([&] { return text_of(err).find('\n') != std::string::npos; });
   CHECK(text_of(err) ==
@@ -181,7 +189,7 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
   job.wait_for("holding");
-  disk.freeze();
+  const auto frozen = disk.freeze();
   job.signal(SIGUSR1);
   job.wait_for("rank 0 (local rank 0, pid ");
   const std::string file = disk.path() + "/latest/attempt_0/0/stacks.txt";
@@ -193,6 +201,23 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
   CHECK_THAT(text_of(file), Catch::StartsWith("pid ") && Contains("thread "));
 }
 
+TEST_CASE("a signal ends ddp-run though stdout and stderr are on a frozen disk", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  const std::string out = disk.path() + "/out", result = tmp / "result.json";
+  auto options = stub_job(tmp, {"--result-json=" + result}, {"hold=USR1", "print=x", "exit=3"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "exec \"$@\" >" + out + " 2>&1", "sh"});
+  ChildProgram job(options);
+  wait_until([&] { return text_of(out).find("holding") != std::string::npos; });
+  const auto frozen = disk.freeze();
+  job.signal(SIGUSR1);
+  wait_for_file(result);  // the workers have ended, and ddp-run waits for the disk
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 3);
+}
+
 TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits for", "[waits]") {
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
@@ -201,7 +226,7 @@ TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits 
   options.set["TMPDIR"] = disk.path();
   ChildProgram job(options);
   job.wait_for("holding");
-  disk.freeze();
+  const auto frozen = disk.freeze();
   job.signal(SIGUSR1);
   CHECK_THAT(job.wait_for("a signal ends the wait"),
              Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/ddp-run_"));
@@ -217,7 +242,7 @@ TEST_CASE("a signal ends the wait for logs, which are kept with the code of the 
   options.set["TMPDIR"] = disk.path();
   ChildProgram job(options);
   job.wait_for("holding");
-  disk.freeze();
+  const auto frozen = disk.freeze();
   job.signal(SIGUSR1);
   job.wait_for("2 bytes of the log files are not written yet");
   job.signal(SIGTERM);
