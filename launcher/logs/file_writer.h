@@ -34,8 +34,8 @@ class FileWriter {
 
   /// Adds an open file. `name` is for messages.
   static FilePtr open(std::string name, Write write);
-  /// Queues the text after what was appended to the file before. The first call starts the thread;
-  /// if there can be none, it writes at once.
+  /// Queues the text, even an empty one, after what was appended to the file before. The first call
+  /// starts the thread; if there can be none, it writes at once.
   void append(const FilePtr& file, std::string_view text);
   /// The same without a copy; spare_buffer() returns such strings again.
   void append(const FilePtr& file, std::string&& text);
