@@ -190,6 +190,7 @@ ddp_torch_room(ddp_run
     run/step_guard.cc
     run/step_profile.cc
     run/trainer.cc
+    run/trainer_micro_batches.cc
     run/trainer_pipeline.cc
     run/trainer_state.cc
     run/training_run.cc
