@@ -1,8 +1,7 @@
 #include "trainer/run/micro_batch_graphs.h"
 
 #include "tests/support/catch.h"
-
-#include "trainer/model/llama/llama_config.h"
+#include "tests/trainer/llama_kinds.h"
 
 namespace ddp::train {
 namespace {
@@ -33,8 +32,9 @@ TEST_CASE("one GPU has CUDA graphs unless a pass does more than launch kernels")
           config.gpt.activation_checkpointing = true;
         }).starts_with("activation_checkpointing"));
   CHECK(why([](Config& config) {
-          config.model = "llama";
-          llama_of(config).activation_checkpointing = true;
+          LlamaConfig llama;
+          llama.activation_checkpointing = true;
+          config = test::whole_config(llama, /*block_size=*/8);
         }).starts_with("activation_checkpointing"));
 }
 
