@@ -267,7 +267,7 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
   const auto& kernels = ledger.at("kernels");
   CHECK(kernels.at("ddp_cross_entropy") == kSteps);
   CHECK(kernels.at("ddp_add_norm_backward") == kSteps * (2 * kLayers + 1));
-  CHECK(kernels.at("ddp_gelu") == kSteps * kLayers);
+  CHECK(kernels.at("ddp_gelu") > kSteps * kLayers);  // evaluations, too
   CHECK(kernels.at("ddp_gelu_backward") == kSteps * kLayers);
   CHECK(kernels.at("ddp_sums_of_squares") == kSteps);
   constexpr int kGroups = 2;  // with and without weight decay
