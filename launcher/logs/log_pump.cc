@@ -157,8 +157,6 @@ bool LogPump::must_wait(const Source& source) const {
 void LogPump::add_poll_fds(std::vector<pollfd>& fds) { add_poll_fds(fds, false); }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
-  std::array<std::uint64_t, 3> seen{};
-  for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = writers()[i]->progress();
   for (const auto* queue : {out_.get(), err_.get()}) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
@@ -175,8 +173,8 @@ void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
         wants_progress || std::any_of(shown.begin(), shown.end(),
                                       [](const ConsoleLines& lines) { return lines.is_behind(); });
   }
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (const int fd = writers()[i]->wait_fd(wants_progress, seen[i]); fd >= 0)
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    if (const int fd = writers()[i]->wait_fd(wants_progress, seen_[i]); fd >= 0)
       fds.push_back({fd, POLLIN, 0});
   }
 }
@@ -215,7 +213,9 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
   settle();
 }
 
+// What the writers get done from here on wakes the next poll.
 void LogPump::settle() {
+  for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = writers()[i]->progress();
   note_failures();
   write_consoles();
   for (auto& shown : shown_) show_more(shown);

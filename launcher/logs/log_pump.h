@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -110,6 +111,7 @@ class LogPump {
   FileWriter console_files_[2];  // of stdout and of stderr: each disk may block alone
   bool files_given_up_ = false;
   bool console_given_up_ = false;
+  std::array<std::uint64_t, 3> seen_{};  // progress() of writers() before the last settle()
   long skipped_lines_ = 0;  // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
