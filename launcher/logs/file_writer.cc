@@ -60,6 +60,8 @@ struct FileWriter::Shared {
     if (event >= 0) ::close(event);
   }
 
+  bool is_idle() const { return given_up || (due.empty() && !current); }
+
   void enqueue(const FilePtr& file) {
     if (std::exchange(file->is_due, true)) return;
     due.push_back(file);
@@ -136,7 +138,7 @@ FileWriter::FileWriter() : shared_(std::make_shared<Shared>()) {}
 
 FileWriter::~FileWriter() {
   if (shared_->state != Shared::kRuns) return;
-  if (!is_idle()) give_up();
+  give_up();
   bool may_block = false;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -222,7 +224,7 @@ std::size_t FileWriter::waiting() const { return shared_->backlog; }
 
 bool FileWriter::is_idle() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->given_up || (shared_->due.empty() && !shared_->current);
+  return shared_->is_idle();
 }
 
 std::string FileWriter::current() const {
@@ -257,12 +259,14 @@ std::vector<FileWriter::Failure> FileWriter::take_failures() {
   return failures;
 }
 
-std::size_t FileWriter::give_up() {
+std::optional<FileWriter::Lost> FileWriter::give_up() {
   const std::lock_guard lock(shared_->mutex);
+  if (shared_->is_idle()) return std::nullopt;
   shared_->given_up = true;
   for (const FilePtr& file : shared_->due) file->parts.clear();  // the thread closes them
   shared_->failed.clear();
-  return shared_->backlog.exchange(0);
+  const FilePtr& first = shared_->current ? shared_->current : shared_->due.front();
+  return Lost{first->name, shared_->backlog.exchange(0)};
 }
 
 }  // namespace ddp::launch

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,8 +66,13 @@ class FileWriter {
   int wait_fd(bool wants_progress, std::uint64_t seen);
   /// Returns what failed since the last call.
   std::vector<Failure> take_failures();
-  /// Discards what waits and what will be appended. Returns the number of bytes lost so far.
-  std::size_t give_up();
+  struct Lost {
+    std::string file;  // of several, the one that is being written
+    std::size_t bytes = 0;
+  };
+  /// Discards what waits and what will be appended. Returns nullopt, and changes nothing, if all is
+  /// written.
+  std::optional<Lost> give_up();
 
  private:
   struct Shared;

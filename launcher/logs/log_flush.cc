@@ -51,36 +51,36 @@ bool LogPump::is_flushed() const {
          console_files_[0].is_idle() && console_files_[1].is_idle();
 }
 
-// Before any note: a note is written by one of them.
-std::vector<FileWriter*> LogPump::late_writers() {
-  std::vector<FileWriter*> late;
-  for (FileWriter* writer : writers()) {
-    if (!writer->is_idle()) late.push_back(writer);
-  }
-  return late;
-}
-
 void LogPump::note_wait() {
-  for (const FileWriter* writer : late_writers()) {
+  std::vector<std::string> notes;  // printed last, as one of the writers writes them
+  for (const FileWriter* writer : writers()) {
+    const std::string file = writer->current();
+    if (file.empty()) continue;
+    const std::size_t waiting = writer->waiting();
     const std::string unwritten =
-        writer->waiting() == 0
-            ? ""
-            : fmt::format(": {} bytes of {} are not written yet", writer->waiting(),
-                          writer == &files_ ? "the log files" : "the console");
-    note(fmt::format("waiting for '{}'{}; a signal ends the wait", writer->current(), unwritten));
+        waiting == 0 ? ""
+                     : fmt::format(": {} bytes of {} are not written yet", waiting,
+                                   writer == &files_ ? "the log files" : "the console");
+    notes.push_back(fmt::format("waiting for '{}'{}; a signal ends the wait", file, unwritten));
   }
+  for (const std::string& line : notes) note(line);
 }
 
 void LogPump::give_up_files() {
   for (auto& shown : shown_) shown.clear();
-  for (FileWriter* writer : late_writers()) {
+  std::vector<std::string> notes;  // printed last, as one of the writers writes them
+  for (FileWriter* writer : writers()) {
+    const auto lost = writer->give_up();
+    if (!lost) continue;
     (writer == &files_ ? files_given_up_ : console_given_up_) = true;
-    const std::string file = writer->current();
-    if (const std::size_t lost = writer->give_up(); lost > 0) {
-      note(fmt::format("'{}' could not be written in time; the last {} bytes of {} are lost", file,
-                       lost, writer == &files_ ? "the log files" : "the console"));
+    if (lost->bytes > 0) {
+      notes.push_back(fmt::format(
+          "'{}' could not be written in time; the last {} bytes of {} are "
+          "lost",
+          lost->file, lost->bytes, writer == &files_ ? "the log files" : "the console"));
     }
   }
+  for (const std::string& line : notes) note(line);
 }
 
 }  // namespace ddp::launch

@@ -100,7 +100,6 @@ class LogPump {
   void settle();
   void note_failures();
   bool is_flushed() const;
-  std::vector<FileWriter*> late_writers();
   void note_wait();
   void give_up_files();
   void show_more(std::list<ConsoleLines>& shown);
@@ -112,7 +111,7 @@ class LogPump {
   bool files_given_up_ = false;
   bool console_given_up_ = false;
   std::array<std::uint64_t, 3> seen_{};  // progress() of writers() before the last settle()
-  long skipped_lines_ = 0;  // omitted on a slow console, present in the log files
+  long skipped_lines_ = 0;               // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
       err_;  // null: the same file as stdout, so that their lines never mix

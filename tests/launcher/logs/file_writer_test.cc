@@ -155,12 +155,28 @@ TEST_CASE("giving up on a file that blocks returns at once, with the number of b
     CHECK(slow.read(10) == text.substr(0, 10));  // it is being written
     CHECK(writer.current() == "slow");
     writer.append(file, "never written"sv);
-    CHECK(writer.give_up() == text.size() + 13);
+    const auto lost = writer.give_up();
+    REQUIRE(lost);
+    CHECK(lost->file == "slow");
+    CHECK(lost->bytes == text.size() + 13);
     writer.append(file, "nor this"sv);
     CHECK(writer.waiting() == 0);
     writer.close(file);
   }
   CHECK((slow.read() == text.substr(10)));  // the thread ends after the write that blocked
+}
+
+TEST_CASE("giving up does nothing once all is written") {
+  BlockingFile quick;
+  FileWriter writer;
+  auto file = FileWriter::open("quick", quick.write());
+  CHECK_FALSE(writer.give_up());
+  writer.append(file, "a"sv);
+  wait_until_idle(writer);
+  CHECK_FALSE(writer.give_up());
+  writer.append(file, "b"sv);
+  writer.close(file);
+  CHECK(quick.read() == "ab");
 }
 
 TEST_CASE("a log file that fails leaves each line on the console once") {
