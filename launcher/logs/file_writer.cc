@@ -264,6 +264,7 @@ std::optional<FileWriter::Lost> FileWriter::give_up() {
   if (shared_->is_idle()) return std::nullopt;
   shared_->given_up = true;
   for (const FilePtr& file : shared_->due) file->parts.clear();  // the thread closes them
+  if (shared_->current) shared_->current->parts.clear();
   shared_->failed.clear();
   const FilePtr& first = shared_->current ? shared_->current : shared_->due.front();
   return Lost{first->name, shared_->backlog.exchange(0)};

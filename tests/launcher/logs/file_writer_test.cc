@@ -179,6 +179,25 @@ TEST_CASE("giving up does nothing once all is written") {
   CHECK(quick.read() == "ab");
 }
 
+TEST_CASE("giving up discards what follows the part that is being written") {
+  BlockingFile first, second;
+  const std::string text = numbers(1 << 20);
+  {
+    FileWriter writer;
+    auto before = FileWriter::open("first", first.write());
+    auto file = FileWriter::open("second", second.write());
+    writer.append(before, text);
+    writer.append(file, text);  // in two parts, as the thread has not begun with them
+    writer.append(file, "never written"sv);
+    writer.close(before);
+    CHECK((first.read() == text));
+    CHECK(second.read(10) == text.substr(0, 10));
+    CHECK(writer.give_up());
+    writer.close(file);
+  }
+  CHECK((second.read() == text.substr(10)));
+}
+
 TEST_CASE("a log file that fails leaves each line on the console once") {
   const test::TempFolder folder;
   folder.write("log", "");
