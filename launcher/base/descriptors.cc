@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "launcher/base/errors.h"
@@ -19,6 +21,13 @@ Descriptor::~Descriptor() {
 void close_descriptor(int& fd) {
   if (fd >= 0) ::close(fd);
   fd = -1;
+}
+
+void close_all_from(int first) {
+  if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0) == 0) return;
+  // For kernels before 5.9.
+  const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
+  for (int fd = first; fd < limit; ++fd) ::close(fd);
 }
 
 PipeEnds open_pipe(const char* purpose) {

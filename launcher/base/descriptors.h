@@ -19,6 +19,9 @@ class Descriptor {
 /// Closes it unless it is -1, and sets it to -1.
 void close_descriptor(int& fd);
 
+/// Closes all from `first` upwards, in a forked child.
+void close_all_from(int first);
+
 /// Both ends belong to the caller.
 struct PipeEnds {
   int read = -1;

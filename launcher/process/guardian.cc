@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,23 +166,38 @@ int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent)
   return exit_code_of(*wait_and_forward(signals, pid, INT_MAX));  // the guardian itself gives up
 }
 
+bool is_regular(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// It may outlive this process: it holds nothing of other programs, and a signal can end it.
+[[noreturn]] void work_aside(const std::function<bool()>& write, int stream) noexcept {
+  ::setsid();
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fd != stream) ::close(fd);
+  }
+  close_all_from(STDERR_FILENO + 1);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::_exit(write() ? kExitDone : kExitFailed);
+}
+
 }  // namespace
 
 bool aside(const std::function<bool()>& write, int stream) {
-  const pid_t pid = ::fork();
+  const pid_t pid = stream < 0 || is_regular(stream) ? ::fork() : -1;
   if (pid < 0) return write();
-  if (pid == 0) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-      if (fd != stream) ::close(fd);
-    }
-    ::_exit(write() ? kExitDone : kExitFailed);
-  }
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{process.get(), POLLIN, 0};
-  if (process.get() >= 0) ::poll(&ended, 1, 1000);
+  if (pid == 0) work_aside(write, stream);
+  const auto deadline = Clock::now() + kLastChance;
   int status = 0;
-  return ::waitpid(pid, &status, process.get() >= 0 ? WNOHANG : 0) == pid &&
-         exit_code_of(status) == kExitDone;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && Clock::now() < deadline)
+    ::poll(nullptr, 0, 1);
+  // In uninterruptible sleep it writes once its disk answers.
+  if (ended == 0 && read_stat(process_folder(pid)).state != 'D') ::kill(pid, SIGKILL);
+  return ended == pid && exit_code_of(status) == kExitDone;
 }
 
 int run_guarded(const SignalMailbox& signals, const Agent& agent) {

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -27,13 +25,6 @@ constexpr std::size_t kLongestNote = 1024;
 
 // Standard error is the agent's, for what ends a process with a message.
 constexpr int kControl = STDIN_FILENO, kSource = STDOUT_FILENO;
-
-void close_all_from(int first) {
-  if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0) == 0) return;
-  // For kernels before 5.9.
-  const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
-  for (int fd = first; fd < limit; ++fd) ::close(fd);
-}
 
 // The far end of a channel for connections was closed: its round is over.
 bool at_end(int source) {

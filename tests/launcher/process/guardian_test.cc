@@ -1,0 +1,79 @@
+// What the guardian does aside.
+#include "launcher/process/guardian.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launcher/base/descriptors.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+// As stderr.
+class Redirected {
+ public:
+  explicit Redirected(int fd) { ::dup2(fd, STDERR_FILENO); }
+  ~Redirected() { ::dup2(before_.get(), STDERR_FILENO); }
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+
+ private:
+  const Descriptor before_{::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)};
+};
+
+bool is_blocked(int signal) {
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  return ::sigismember(&blocked, signal) == 1;
+}
+
+TEST_CASE("a process waits itself for the reader of a pipe, and leaves none behind that does") {
+  PipeEnds pipe = open_pipe("test");
+  const pid_t self = ::getpid();
+  const bool by_this_process = [&] {
+    const Redirected redirected(pipe.write);
+    return aside([self] { return ::getpid() == self; }, STDERR_FILENO);
+  }();
+  CHECK(by_this_process);
+  close_descriptor(pipe.read);
+  close_descriptor(pipe.write);
+}
+
+TEST_CASE("what is done aside holds nothing but its file, and a signal can end it") {
+  const test::TempFolder folder;
+  PipeEnds pipe = open_pipe("test");
+  const Descriptor file(
+      ::open((folder / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  sigset_t term, before;
+  ::sigemptyset(&term);
+  ::sigaddset(&term, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &term, &before);
+  const pid_t self = ::getpid();
+  const auto holds_nothing = [&] {
+    return ::getpid() != self && !is_blocked(SIGTERM) && ::fcntl(pipe.write, F_GETFD) < 0 &&
+           ::fcntl(STDOUT_FILENO, F_GETFD) < 0 && ::write(STDERR_FILENO, "x", 1) == 1;
+  };
+  const bool held_nothing = [&] {
+    const Redirected redirected(file.get());
+    return aside(holds_nothing, STDERR_FILENO);
+  }();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  CHECK(held_nothing);
+  close_descriptor(pipe.read);
+  close_descriptor(pipe.write);
+}
+
+TEST_CASE("what is done aside and sleeps for longer than a second is killed", "[waits]") {
+  CHECK_FALSE(aside([] { return ::poll(nullptr, 0, 30'000) == 0; }));
+  int status = 0;
+  REQUIRE(::waitpid(-1, &status, 0) > 0);
+  CHECK(WIFSIGNALED(status));
+}
+
+}  // namespace
+}  // namespace ddp::launch
