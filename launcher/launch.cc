@@ -107,13 +107,21 @@ struct CleanUp {
   }
 };
 
+bool keep_logs_unless_removed(const RunFolder& folder) {
+  if (!folder.has_logs() || !folder.is_private() || folder.keeps_logs()) return false;
+  if (::access(folder.path().c_str(), F_OK) != 0) return false;
+  folder.keep_logs();
+  return true;
+}
+
 // An agent that exits normally removes its logs, or keeps them and prints where.
-void keep_logs_of_killed_agent(const RunFolder& folder) {
-  if (!folder.has_logs() || !folder.is_private()) return;
+void finish_for_agent(const RunFolder& folder, ResultWriter& results, int code) {
+  results.take_over(code);
   const bool kept = aside([&] {
-    if (folder.keeps_logs() || ::access(folder.path().c_str(), F_OK) != 0) return false;
-    folder.keep_logs();
-    return true;
+    results.write_if_missing();
+    const bool now = keep_logs_unless_removed(folder);
+    results.write_if_missing();  // a folder has a result once it is kept
+    return now;
   });
   if (!kept) return;
   aside([&] { return say("logs of this run: " + folder.path()), true; }, STDERR_FILENO);
@@ -149,11 +157,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
     return agent_code;
   });
   if (code == kExitDone) return code;
-  keep_logs_of_killed_agent(plan.folder);
-  aside([&] {
-    results.write_if_missing(code);
-    return true;
-  });
+  finish_for_agent(plan.folder, results, code);
   if (plan.folder.has_logs()) plan.folder = RunFolder();  // kept, or removed by the agent
   return code;
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/new_file.h"
@@ -45,7 +47,7 @@ bool is_missing(const std::string& file) {
 }  // namespace
 
 ResultWriter::ResultWriter(std::string result_json, const Environment& environment)
-    : result_json_(std::move(result_json)) {
+    : result_json_(std::move(result_json)), handover_(::memfd_create("result", MFD_CLOEXEC)) {
   const auto enclosing = environment.find(kErrorFile);
   if (enclosing != environment.end()) enclosing_error_file_ = enclosing->second;
   if (result_json_.empty()) return;
@@ -54,12 +56,14 @@ ResultWriter::ResultWriter(std::string result_json, const Environment& environme
 }
 
 ResultWriter::~ResultWriter() {
-  if (reserve_ >= 0) ::close(reserve_);
+  close_descriptor(handover_);
+  close_descriptor(reserve_);
 }
 
 int ResultWriter::run(const std::function<int()>& body) {
   const auto record = [&](int exit_code, const char* error) {
     text_ = error_json(exit_code, error);
+    hand_over();
     write_result_json(text_);
     write_to_folder();
   };
@@ -77,6 +81,7 @@ int ResultWriter::run(const std::function<int()>& body) {
 void ResultWriter::write(const RunResult& result, const std::string& run_id,
                          const std::string& host, int code) {
   text_ = result_json(result, run_id, host, code);
+  hand_over();
   write_result_json(text_);
   pass_on_cause(result);
 }
@@ -86,11 +91,21 @@ void ResultWriter::write_to_folder() {
   if (!file.empty()) replace_file(file, text_);  // a full disk has been reported already
 }
 
-void ResultWriter::write_if_missing(int exit_code) {
-  const std::string text = error_json(exit_code, "ddp-run's agent process ended without a result");
-  for (const std::string& file : {result_json_, folder_.result_file()}) {
-    if (is_missing(file)) replace_file(file, text);  // an agent that could not has reported it
-  }
+void ResultWriter::hand_over() const {
+  if (::ftruncate(handover_, 0) == 0 && ::lseek(handover_, 0, SEEK_SET) == 0)
+    write_fully(handover_, text_);
+}
+
+void ResultWriter::take_over(int exit_code) {
+  struct stat status {};
+  if (::fstat(handover_, &status) == 0) text_.resize(static_cast<std::size_t>(status.st_size));
+  const ssize_t got = ::pread(handover_, text_.data(), text_.size(), 0);
+  if (got <= 0) text_ = error_json(exit_code, "ddp-run's agent process ended without a result");
+}
+
+void ResultWriter::write_if_missing() {
+  if (is_missing(result_json_)) replace_file(result_json_, text_);
+  if (const std::string file = folder_.result_file(); is_missing(file)) replace_file(file, text_);
 }
 
 void ResultWriter::write_result_json(const std::string& text) {

@@ -35,10 +35,13 @@ class ResultWriter {
   void write(const RunResult& result, const std::string& run_id, const std::string& host, int code);
   /// Then, once it is decided whether the run's folder is kept: writes the same result there.
   void write_to_folder();
-  /// In the guardian: an agent that was killed has written nothing.
-  void write_if_missing(int exit_code);
+  /// In the guardian, after the agent's end: takes over its result, or records that there is none.
+  void take_over(int exit_code);
+  /// Writes what was taken over to the files that the agent, killed or stuck, has not written.
+  void write_if_missing();
 
  private:
+  void hand_over() const;
   void write_result_json(const std::string& text);
   void pass_on_cause(const RunResult& result);
   int replace_file(const std::string& path, const std::string& text);
@@ -47,6 +50,7 @@ class ResultWriter {
   std::string enclosing_error_file_;
   RunFolder folder_;
   std::string text_;  // the result of write()
+  int handover_;      // a file in memory, for the guardian: holds text_ of write() in the agent
   int reserve_ = -1;  // a descriptor to close if none is left for the result
 };
 
