@@ -84,14 +84,18 @@ FinalReportOptions report_options(const RunResult& result, const JobPlan& plan,
           .summary = config.summary};
 }
 
-// Lost output must not look like success; a failure of the job keeps its own code.
-int code_after_console_error(int code, WorkerProcesses& processes) {
+void report_console_error(WorkerProcesses& processes) {
   const int error = processes.console_error();
-  if (error == 0) return code;
+  if (error == 0) return;
   // Not directly: a disk that blocks would block this process.
   processes.print("error: cannot write the workers' output: " + error_text(error) +
                   "; free space or redirect ddp-run's output elsewhere, and rerun\n");
-  return code == kExitDone ? kExitFailed : code;
+}
+
+// Lost output must not look like success; a failure of the job keeps its own code.
+int code_after_losses(int code, const WorkerProcesses& processes) {
+  const bool lost = processes.console_error() != 0 || processes.files_given_up();
+  return lost && code == kExitDone ? kExitFailed : code;
 }
 
 // Nothing of the job may be left within a second, so nothing waits for the console.
@@ -135,13 +139,14 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, options));
   flush();
-  const int code = code_after_console_error(exit_code(result), processes);
+  report_console_error(processes);
+  remove_folder(plan.folder, processes);
+  flush();
+  const int code = code_after_losses(exit_code(result), processes);
   if (code != exit_code(result)) {
     results.write(result, plan.job.run_id, plan.host, code);
     results.write_to_folder();
   }
-  remove_folder(plan.folder, processes);
-  flush();
   return code;
 }
 

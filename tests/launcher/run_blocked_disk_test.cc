@@ -255,6 +255,26 @@ TEST_CASE("a signal ends the wait for logs, which are kept with the code of the 
   const std::string run = text.substr(at, text.find('\n', at) - at);
   wait_until([&] { return std::filesystem::exists(run + "/logs_kept"); });
   CHECK(std::filesystem::exists(run + "/attempt_0/0/stdout.log"));
+  wait_until([&] { return std::filesystem::exists(run + "/result.json"); });
+  CHECK_THAT(text_of(run + "/result.json"),
+             Contains("\"exit_code\": 3") && Contains("\"local_rank\": 0"));
+}
+
+TEST_CASE("a job that succeeds but loses its logs fails, and its result says so", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  const std::string result = tmp / "result.json";
+  auto options = stub_job(tmp, {"--tee=3", "--result-json=" + result}, {"hold=USR1", "print=x"});
+  options.set["TMPDIR"] = disk.path();
+  ChildProgram job(options);
+  job.wait_for("holding");
+  const auto frozen = disk.freeze();
+  job.signal(SIGUSR1);
+  job.wait_for("2 bytes of the log files are not written yet");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(text_of(result), Contains("\"exit_code\": 1"));
 }
 
 }  // namespace
