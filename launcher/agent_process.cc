@@ -147,6 +147,7 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
     results.write(result, plan.job.run_id, plan.host, code);
     results.write_to_folder();
   }
+  plan.folder = RunFolder();  // done with
   return code;
 }
 

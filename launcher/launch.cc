@@ -99,7 +99,7 @@ struct CleanUp {
   ~CleanUp() { now(); }
   void now() const {
     memory.remove();
-    if (!folder.is_private() || ::access(folder.path().c_str(), F_OK) != 0) return;
+    if (!folder.is_private()) return;
     aside([this] {
       if (!folder.keeps_logs()) folder.remove_if_private();
       return true;
@@ -156,9 +156,9 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
     clean_up.now();
     return agent_code;
   });
-  if (code == kExitDone) return code;
-  finish_for_agent(plan.folder, results, code);
-  if (plan.folder.has_logs()) plan.folder = RunFolder();  // kept, or removed by the agent
+  if (code != kExitDone) finish_for_agent(plan.folder, results, code);
+  // Kept, or removed by the agent.
+  if (code == kExitDone || plan.folder.has_logs()) plan.folder = RunFolder();
   return code;
 }
 
