@@ -108,6 +108,18 @@ int end_without_guardian(const RunResult& result, const RunFolder& folder, Resul
 }
 
 // By the thread of the log files, as its disk may block.
+void finish_folder(const RunFolder& folder, bool keeps_logs, const ResultWriter& results,
+                   WorkerProcesses& processes) {
+  if (folder.path().empty()) return;
+  const auto finish = [folder, keeps_logs, write = results.folder_write()](std::string_view) {
+    if (keeps_logs) folder.keep_logs();
+    write();
+    return 0;
+  };
+  processes.open_file(folder.path(), finish)("");
+}
+
+// By the same thread.
 void remove_folder(const RunFolder& folder, WorkerProcesses& processes) {
   if (!folder.is_private()) return;
   const auto remove = [folder](std::string_view /*nothing*/) {
@@ -133,9 +145,8 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
   const bool shown = flush();
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
-  if (failed || !shown) plan.folder.keep_logs();
-  results.write_to_folder();
-  if (!failed && plan.folder.keeps_logs())
+  finish_folder(plan.folder, failed || !shown, results, processes);
+  if (!failed && !shown && plan.folder.is_private() && plan.folder.has_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(final_report(result, options));
   flush();
@@ -145,7 +156,8 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
   const int code = code_after_losses(exit_code(result), processes);
   if (code != exit_code(result)) {
     results.write(result, plan.job.run_id, plan.host, code);
-    results.write_to_folder();
+    finish_folder(plan.folder, false, results, processes);
+    flush();
   }
   plan.folder = RunFolder();  // done with
   return code;

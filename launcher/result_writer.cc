@@ -44,6 +44,23 @@ bool is_missing(const std::string& file) {
   return !file.empty() && ::access(file.c_str(), F_OK) != 0;
 }
 
+// By rename, so that no reader sees half of it. `reserve` is closed if no descriptor is left.
+// Returns 0 or the error number.
+int replace_file(const std::string& path, const std::string& text, int& reserve) {
+  std::string temporary;
+  int fd = create_temporary_file(path, temporary);
+  if (fd < 0 && errno == EMFILE && reserve >= 0) {
+    ::close(std::exchange(reserve, -1));
+    fd = create_temporary_file(path, temporary);
+  }
+  if (fd < 0) return errno;
+  int error = write_fully(fd, text);
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) ::unlink(temporary.c_str());
+  return error;
+}
+
 }  // namespace
 
 ResultWriter::ResultWriter(std::string result_json, const Environment& environment)
@@ -86,9 +103,15 @@ void ResultWriter::write(const RunResult& result, const std::string& run_id,
   pass_on_cause(result);
 }
 
-void ResultWriter::write_to_folder() {
-  const std::string file = folder_.result_file();
-  if (!file.empty()) replace_file(file, text_);  // a full disk has been reported already
+void ResultWriter::write_to_folder() { folder_write()(); }
+
+std::function<void()> ResultWriter::folder_write() const {
+  return [folder = folder_, text = text_] {
+    int no_reserve = -1;
+    const std::string file = folder.result_file();
+    // A full disk has been reported already.
+    if (!file.empty()) replace_file(file, text, no_reserve);
+  };
 }
 
 void ResultWriter::hand_over() const {
@@ -104,13 +127,14 @@ void ResultWriter::take_over(int exit_code) {
 }
 
 void ResultWriter::write_if_missing() {
-  if (is_missing(result_json_)) replace_file(result_json_, text_);
-  if (const std::string file = folder_.result_file(); is_missing(file)) replace_file(file, text_);
+  if (is_missing(result_json_)) replace_file(result_json_, text_, reserve_);
+  if (const std::string file = folder_.result_file(); is_missing(file))
+    replace_file(file, text_, reserve_);
 }
 
 void ResultWriter::write_result_json(const std::string& text) {
   if (result_json_.empty()) return;
-  if (const int error = replace_file(result_json_, text); error != 0) {
+  if (const int error = replace_file(result_json_, text, reserve_); error != 0) {
     say_error(fmt::format("--result-json={}: {}; choose a writable path", result_json_,
                           error_text(error)));
   }
@@ -122,24 +146,8 @@ void ResultWriter::pass_on_cause(const RunResult& result) {
   const ProcessFailure& cause = result.failures.front();
   const int code = cause.exit.signal != 0 ? -cause.exit.signal : cause.exit.code;
   const std::string text = error_file_to_pass_on(cause.error_file, code);
-  if (!text.empty() && replace_file(enclosing_error_file_, text) != 0)
+  if (!text.empty() && replace_file(enclosing_error_file_, text, reserve_) != 0)
     say("cannot write the cause to TORCHELASTIC_ERROR_FILE=" + enclosing_error_file_);
-}
-
-// By rename, so that no reader sees half of it. Returns 0 or the error number.
-int ResultWriter::replace_file(const std::string& path, const std::string& text) {
-  std::string temporary;
-  int fd = create_temporary_file(path, temporary);
-  if (fd < 0 && errno == EMFILE && reserve_ >= 0) {
-    ::close(std::exchange(reserve_, -1));
-    fd = create_temporary_file(path, temporary);
-  }
-  if (fd < 0) return errno;
-  int error = write_fully(fd, text);
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) ::unlink(temporary.c_str());
-  return error;
 }
 
 }  // namespace ddp::launch

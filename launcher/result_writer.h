@@ -35,6 +35,8 @@ class ResultWriter {
   void write(const RunResult& result, const std::string& run_id, const std::string& host, int code);
   /// Then, once it is decided whether the run's folder is kept: writes the same result there.
   void write_to_folder();
+  /// Returns what write_to_folder() would do now, for another thread.
+  std::function<void()> folder_write() const;
   /// In the guardian, after the agent's end: takes over its result, or records that there is none.
   void take_over(int exit_code);
   /// Writes what was taken over to the files that the agent, killed or stuck, has not written.
@@ -44,7 +46,6 @@ class ResultWriter {
   void hand_over() const;
   void write_result_json(const std::string& text);
   void pass_on_cause(const RunResult& result);
-  int replace_file(const std::string& path, const std::string& text);
 
   std::string result_json_;
   std::string enclosing_error_file_;

@@ -234,6 +234,22 @@ TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits 
   CHECK(job.wait_exit() == 0);
 }
 
+TEST_CASE("a job whose --log-dir is on a frozen disk says at its end what it waits for",
+          "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1"}));
+  job.wait_for("holding");
+  const auto frozen = disk.freeze();
+  job.signal(SIGUSR1);
+  CHECK_THAT(job.wait_for("a signal ends the wait"),
+             Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/"));
+  disk.thaw();
+  CHECK(job.wait_exit() == 0);
+  CHECK_THAT(text_of(disk.path() + "/latest/result.json"), Contains("\"exit_code\": 0"));
+}
+
 TEST_CASE("a signal ends the wait for logs, which are kept with the code of the job", "[waits]") {
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
