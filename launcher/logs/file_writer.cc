@@ -62,6 +62,8 @@ struct FileWriter::Shared {
 
   bool is_idle() const { return given_up || (due.empty() && !current); }
 
+  const File& first() const { return current ? *current : *due.front(); }
+
   void enqueue(const FilePtr& file) {
     if (std::exchange(file->is_due, true)) return;
     due.push_back(file);
@@ -229,7 +231,7 @@ bool FileWriter::is_idle() const {
 
 std::string FileWriter::current() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->current ? shared_->current->name : "";
+  return shared_->is_idle() ? "" : shared_->first().name;
 }
 
 std::uint64_t FileWriter::progress() const { return shared_->progress; }
@@ -266,8 +268,7 @@ std::optional<FileWriter::Lost> FileWriter::give_up() {
   for (const FilePtr& file : shared_->due) file->parts.clear();  // the thread closes them
   if (shared_->current) shared_->current->parts.clear();
   shared_->failed.clear();
-  const FilePtr& first = shared_->current ? shared_->current : shared_->due.front();
-  return Lost{first->name, shared_->backlog.exchange(0)};
+  return Lost{shared_->first().name, shared_->backlog.exchange(0)};
 }
 
 }  // namespace ddp::launch

@@ -56,7 +56,7 @@ class FileWriter {
   bool is_long() const { return waiting() > kLong; }
   /// Whether all files are written, and the closed ones closed; or given up.
   bool is_idle() const;
-  /// Name of the file that is being written; empty: none.
+  /// Name of the file that is being written or is the next; empty: all is written.
   std::string current() const;
 
   /// Changes whenever the thread has written something.
@@ -67,7 +67,7 @@ class FileWriter {
   /// Returns what failed since the last call.
   std::vector<Failure> take_failures();
   struct Lost {
-    std::string file;  // of several, the one that is being written
+    std::string file;  // the current()
     std::size_t bytes = 0;
   };
   /// Discards what waits and what will be appended. Returns nullopt, and changes nothing, if all is
