@@ -190,7 +190,7 @@ TEST_CASE("giving up discards what follows the part that is being written") {
     writer.append(file, text);  // in two parts, as the thread has not begun with them
     writer.append(file, "never written"sv);
     writer.close(before);
-    CHECK((first.read() == text));
+    CHECK((first.read(text.size()) == text));  // not to its end: it may be closed after the second
     CHECK(second.read(10) == text.substr(0, 10));
     CHECK(writer.give_up());
     writer.close(file);
