@@ -124,22 +124,14 @@ TEST_CASE("a killed run with graphs resumes bit for bit, as does one that rolls 
 
 TEST_CASE("with a graph a step makes one launch of the micro-batch's, and the host never waits") {
   if (!gpus_are_faked()) return;
-  const auto ledger = [](int steps, const Words& more) {
-    const Workspace place;
-    const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
-                         "trainer_config.save_every_steps=null",
-                         "trainer_config.log_every_steps=1000"};
-    succeed(on_gpus(place, 1, alone(place, joined(words, more))));
-    return ledgers_of(place).at(0);
-  };
   constexpr int kFew = 6, kMany = 11;
-  const Json few = ledger(kFew, kGraphs), many = ledger(kMany, kGraphs);
+  const Json few = ledger_of_run(kFew, kGraphs), many = ledger_of_run(kMany, kGraphs);
   CHECK(few.at("host_syncs") == many.at("host_syncs"));
   CHECK(few.at("pageable") == many.at("pageable"));
   CHECK(few.at("alloc_calls") == many.at("alloc_calls"));
   const int with = (many.at("launches").get<int>() - few.at("launches").get<int>()) / 5;
-  const int without = (ledger(kMany, kNoGraphs).at("launches").get<int>() -
-                       ledger(kFew, kNoGraphs).at("launches").get<int>()) /
+  const int without = (ledger_of_run(kMany, kNoGraphs).at("launches").get<int>() -
+                       ledger_of_run(kFew, kNoGraphs).at("launches").get<int>()) /
                       5;
   CAPTURE(with, without);
   CHECK(3 * with < without);

@@ -48,4 +48,13 @@ std::vector<nlohmann::json> ledgers_of(const Workspace& place) {
   return ledgers;
 }
 
+nlohmann::json ledger_of_run(int steps, const Words& overrides) {
+  const Workspace place;
+  const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
+                       "trainer_config.save_every_steps=null",
+                       "trainer_config.log_every_steps=1000"};
+  succeed(on_gpus(place, 1, alone(place, joined(words, overrides))));
+  return ledgers_of(place).at(0);
+}
+
 }  // namespace ddp::test

@@ -20,6 +20,10 @@ ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options);
 /// A program that waits for a GPU once, in main().
 std::string sync_probe();
 
+/// The ledger of a run of so many steps on one GPU, in a place of its own, that saves and logs none
+/// in between.
+nlohmann::json ledger_of_run(int steps, const Words& overrides);
+
 /// Ledgers of the processes that have ended, one of each rank, in the order of the ranks.
 std::vector<nlohmann::json> ledgers_of(const Workspace& place);
 

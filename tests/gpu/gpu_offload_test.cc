@@ -146,22 +146,14 @@ TEST_CASE("with offload a slow device changes nothing that is trained or saved")
 
 TEST_CASE("a step with offload copies gradients down and weights up, without a host sync") {
   if (!gpus_are_faked()) return;
-  const auto ledger = [](int steps, const Words& more) {
-    const Workspace place;
-    const Words words = {"trainer_config.max_steps=" + std::to_string(steps),
-                         "trainer_config.save_every_steps=null",
-                         "trainer_config.log_every_steps=1000"};
-    succeed(on_gpus(place, 1, alone(place, joined(words, more))));
-    return ledgers_of(place).at(0);
-  };
   constexpr int kFew = 4, kMore = 9;
   const auto of_step = [&](const Words& words, const char* kind, const char* what) {
     const auto number = [&](int steps) {
-      return ledger(steps, words).at(kind).at(what).get<int64_t>();
+      return ledger_of_run(steps, words).at(kind).at(what).get<int64_t>();
     };
     return (number(kMore) - number(kFew)) / (kMore - kFew);
   };
-  const auto few = ledger(kFew, kOffload), more = ledger(kMore, kOffload);
+  const auto few = ledger_of_run(kFew, kOffload), more = ledger_of_run(kMore, kOffload);
   CHECK(few.at("host_syncs") == more.at("host_syncs"));
   CHECK(few.at("pageable") == more.at("pageable"));
   const Workspace place;

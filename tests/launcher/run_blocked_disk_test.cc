@@ -156,6 +156,14 @@ class FrozenDisk {
   int root_ = -1;
 };
 
+/// Has the job's held worker go on, on a disk that is frozen by then.
+auto go_on_frozen(FrozenDisk& disk, ChildProgram& job) {
+  job.wait_for("holding");
+  auto frozen = disk.freeze();
+  job.signal(SIGUSR1);
+  return frozen;
+}
+
 TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it with one line",
           "[waits]") {
   FrozenDisk disk;
@@ -188,9 +196,7 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
       stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
-  job.wait_for("holding");
-  const auto frozen = disk.freeze();
-  job.signal(SIGUSR1);
+  const auto frozen = go_on_frozen(disk, job);
   job.wait_for("rank 0 (local rank 0, pid ");
   const std::string file = disk.path() + "/latest/attempt_0/0/stacks.txt";
   const std::string line = job.wait_for(" of the log files are not written yet");
@@ -225,9 +231,7 @@ TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits 
   auto options = stub_job(tmp, {}, {"hold=USR1"});
   options.set["TMPDIR"] = disk.path();
   ChildProgram job(options);
-  job.wait_for("holding");
-  const auto frozen = disk.freeze();
-  job.signal(SIGUSR1);
+  const auto frozen = go_on_frozen(disk, job);
   CHECK_THAT(job.wait_for("a signal ends the wait"),
              Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/ddp-run_"));
   disk.thaw();
@@ -240,9 +244,7 @@ TEST_CASE("a job whose --log-dir is on a frozen disk says at its end what it wai
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1"}));
-  job.wait_for("holding");
-  const auto frozen = disk.freeze();
-  job.signal(SIGUSR1);
+  const auto frozen = go_on_frozen(disk, job);
   CHECK_THAT(job.wait_for("a signal ends the wait"),
              Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/"));
   disk.thaw();
@@ -257,9 +259,7 @@ TEST_CASE("a signal ends the wait for logs, which are kept with the code of the 
   auto options = stub_job(tmp, {"--tee=3"}, {"hold=USR1", "print=x", "exit=3"});
   options.set["TMPDIR"] = disk.path();
   ChildProgram job(options);
-  job.wait_for("holding");
-  const auto frozen = disk.freeze();
-  job.signal(SIGUSR1);
+  const auto frozen = go_on_frozen(disk, job);
   job.wait_for("2 bytes of the log files are not written yet");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 3);
@@ -284,9 +284,7 @@ TEST_CASE("a job that succeeds but loses its logs fails, and its result says so"
   auto options = stub_job(tmp, {"--tee=3", "--result-json=" + result}, {"hold=USR1", "print=x"});
   options.set["TMPDIR"] = disk.path();
   ChildProgram job(options);
-  job.wait_for("holding");
-  const auto frozen = disk.freeze();
-  job.signal(SIGUSR1);
+  const auto frozen = go_on_frozen(disk, job);
   job.wait_for("2 bytes of the log files are not written yet");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 1);

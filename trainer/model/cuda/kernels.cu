@@ -7,9 +7,6 @@
 #ifdef __CUDACC_RTC__
 #define DDP_SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define INFINITY __int_as_float(0x7f800000)
-#define DDP_UNROLL _Pragma("unroll")
-#else
-#define DDP_UNROLL
 #endif
 
 typedef unsigned short bfloat16;
@@ -415,8 +412,8 @@ static __device__ void sum_columns(float* __restrict__ parts, long long rows, lo
       long long r = first + threadIdx.x / lanes();
       for (; r + (kAtOnce - 1) * warps < last; r += kAtOnce * warps) {
         Eight eight[kAtOnce];
-        DDP_UNROLL for (int row = 0; row < kAtOnce; ++row) eight[row] = value(r + row * warps, i);
-        DDP_UNROLL for (int row = 0; row < kAtOnce; ++row) add(sums, eight[row]);
+        for (int row = 0; row < kAtOnce; ++row) eight[row] = value(r + row * warps, i);
+        for (int row = 0; row < kAtOnce; ++row) add(sums, eight[row]);
       }
       for (; kAtOnce > 1 && r < last; r += warps) add(sums, value(r, i));
     }
