@@ -6,9 +6,9 @@
 #include <string>
 
 #include "launcher/agent/agent.h"
-#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/system/descriptor_limit.h"
 #include "launcher/cluster/lifeline.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/job_rendezvous.h"

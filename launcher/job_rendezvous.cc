@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/base/new_file.h"
+#include "launcher/base/system/new_file.h"
 #include "launcher/base/text.h"
 #include "launcher/etcd/etcd_authority.h"
 #include "launcher/job_token.h"

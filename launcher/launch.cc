@@ -12,9 +12,9 @@
 
 #include "launcher/agent_process.h"
 #include "launcher/base/command.h"
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/text.h"
 #include "launcher/base/worker.h"
 #include "launcher/cli/launch_config.h"

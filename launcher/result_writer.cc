@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
-#include "launcher/base/new_file.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/new_file.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/run_record.h"
 #include "launcher/worker_contract.h"

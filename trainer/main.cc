@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "trainer/app/arguments/trainer_args.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/trainer_args.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/model/causal_architecture.h"
-#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
 namespace {

@@ -44,26 +44,26 @@ ddp_torch_room(ddp_model
   PUBLIC ddp::torch ddp_model_costs
   PRIVATE ddp_cpu_kernels
   SOURCES
-    model/activation_checkpoint.cc
-    model/adaptable_linear.cc
-    model/attention.cc
-    model/batch_norm.cc
-    model/bert.cc
-    model/bert_classifier.cc
+    model/blocks/activation_checkpoint.cc
+    model/blocks/adaptable_linear.cc
+    model/blocks/attention.cc
+    model/blocks/batch_norm.cc
+    model/bert/bert.cc
+    model/bert/bert_classifier.cc
     model/causal_model.cc
-    model/chunked_loss.cc
-    model/fused_ops.cc
+    model/blocks/chunked_loss.cc
+    model/ops/fused_ops.cc
     model/generate.cc
-    model/gpu_kernels.cc
-    model/gpu_ops.cc
+    model/ops/gpu_kernels.cc
+    model/ops/gpu_ops.cc
     model/image_network.cc
-    model/key_value_cache.cc
-    model/layer_seeds.cc
-    model/token_context.cc
+    model/blocks/key_value_cache.cc
+    model/blocks/layer_seeds.cc
+    model/blocks/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc
-    model/tensor_parallel.cc
-    model/weight_copies.cc
+    model/blocks/tensor_parallel.cc
+    model/ops/weight_copies.cc
     model/weight_grad_store.cc)
 
 # Found by their place, so that a new optimizer is not listed here as well.
@@ -77,34 +77,34 @@ ddp_torch_room(ddp_parallel
   PUBLIC ddp::torch ddp_shared_memory
   PRIVATE nlohmann_json::nlohmann_json ${CMAKE_DL_LIBS} Threads::Threads
   SOURCES
-    parallel/collective_wait.cc
-    parallel/collectives.cc
-    parallel/cuda_loader.cc
-    parallel/ddp.cc
-    parallel/device_plan.cc
-    parallel/device_share.cc
-    parallel/device_wait.cc
-    parallel/dist_env.cc
-    parallel/gloo_backend.cc
-    parallel/gradient_compression.cc
-    parallel/gradient_norm.cc
-    parallel/local_address.cc
-    parallel/mesh.cc
-    parallel/page_lock.cc
-    parallel/pipeline_executor.cc
-    parallel/peer_watch.cc
-    parallel/process_group.cc
-    parallel/row_collectives.cc
-    parallel/fully_sharded.cc
-    parallel/sharded_data_parallel.cc
-    parallel/scheduler_env.cc
-    parallel/shared_memory_backend.cc
-    parallel/sign_of_life.cc
-    parallel/store_port.cc
-    parallel/unsent_backend.cc
-    parallel/zero.cc
-    parallel/device_progress.cc
-    parallel/nccl_watch.cc)
+    parallel/device/collective_wait.cc
+    parallel/collectives/collectives.cc
+    parallel/device/cuda_loader.cc
+    parallel/strategy/ddp.cc
+    parallel/device/device_plan.cc
+    parallel/device/device_share.cc
+    parallel/device/device_wait.cc
+    parallel/environment/dist_env.cc
+    parallel/collectives/gloo_backend.cc
+    parallel/strategy/gradient_compression.cc
+    parallel/strategy/gradient_norm.cc
+    parallel/environment/local_address.cc
+    parallel/mesh/mesh.cc
+    parallel/device/page_lock.cc
+    parallel/strategy/pipeline_executor.cc
+    parallel/mesh/peer_watch.cc
+    parallel/collectives/process_group.cc
+    parallel/collectives/row_collectives.cc
+    parallel/strategy/fully_sharded.cc
+    parallel/strategy/sharded_data_parallel.cc
+    parallel/environment/scheduler_env.cc
+    parallel/collectives/shared_memory_backend.cc
+    parallel/collectives/sign_of_life.cc
+    parallel/environment/store_port.cc
+    parallel/collectives/unsent_backend.cc
+    parallel/strategy/zero.cc
+    parallel/device/device_progress.cc
+    parallel/mesh/nccl_watch.cc)
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop
@@ -178,13 +178,13 @@ ddp_torch_room(ddp_run
     run/model_norm.cc
     run/partial_gradients.cc
     run/offloaded_optimizer.cc
-    run/replica_check.cc
-    run/cut_state.cc
+    run/state/replica_check.cc
+    run/state/cut_state.cc
     run/divided_model.cc
-    run/row_cut.cc
-    run/shard_cut.cc
-    run/shared_snapshot.cc
-    run/sharded_state.cc
+    run/state/row_cut.cc
+    run/state/shard_cut.cc
+    run/state/shared_snapshot.cc
+    run/state/sharded_state.cc
     run/run_account.cc
     run/run_end.cc
     run/step_guard.cc
@@ -192,7 +192,7 @@ ddp_torch_room(ddp_run
     run/trainer.cc
     run/trainer_micro_batches.cc
     run/trainer_pipeline.cc
-    run/trainer_state.cc
+    run/state/trainer_state.cc
     run/training_run.cc
     run/training_run_duties.cc
     run/training_run_log.cc
@@ -204,11 +204,11 @@ ddp_torch_room(ddp_trainer_app
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto
   SOURCES
     app/chosen_device.cc
-    app/costed_training.cc
+    app/plan/costed_training.cc
     app/doctor.cc
     app/exit_report.cc
-    app/machine_memory.cc
-    app/memory_estimate.cc
+    app/plan/machine_memory.cc
+    app/plan/memory_estimate.cc
     app/modes/chat.cc
     app/modes/estimate.cc
     app/modes/eval.cc
@@ -224,10 +224,10 @@ ddp_torch_room(ddp_trainer_app
     app/modes/train.cc
     app/multirun.cc
     app/out_of_memory.cc
-    app/planned_training.cc
+    app/plan/planned_training.cc
     app/prediction_file.cc
     app/standard_output.cc
-    app/strategy_choice.cc
+    app/plan/strategy_choice.cc
     app/train_job.cc
     app/warm_up.cc)
 target_compile_definitions(ddp_trainer_app PRIVATE DDP_VERSION="${PROJECT_VERSION}")
@@ -246,11 +246,11 @@ install(FILES ${PROJECT_SOURCE_DIR}/data/sample_corpus.txt DESTINATION ${DDP_SHA
 
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
-  add_library(trainer_cuda MODULE parallel/cuda_module.cc)
+  add_library(trainer_cuda MODULE parallel/device/cuda_module.cc)
   target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
   ddp_install_with_torch(trainer_cuda)
-  add_library(trainer_kernels MODULE model/cuda/kernel_module.cc model/cuda/operators.cc)
-  ddp_embed_text(trainer_kernels model/cuda/kernels.cu ddp::train::kKernelSource)
+  add_library(trainer_kernels MODULE model/ops/cuda/kernel_module.cc model/ops/cuda/operators.cc)
+  ddp_embed_text(trainer_kernels model/ops/cuda/kernels.cu ddp::train::kKernelSource)
   target_link_libraries(trainer_kernels PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
   ddp_install_with_torch(trainer_kernels)
 endif()

@@ -336,7 +336,7 @@ void LocalElasticAgent::report_end() {
     if (!failures_.empty()) seen = failures_.front();
     const auto earlier = earlier_failures(group_.workers, seen, processes_);
     failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
-    end.failures = told_in_full(failures_, processes_);
+    end.failures = with_output(failures_, processes_);
   }
   end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
     return w.state == WorkerState::kStopped || w.stopped_well;

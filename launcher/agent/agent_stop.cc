@@ -8,7 +8,7 @@
 #include "launcher/agent/worker_reports.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
-#include "launcher/rendezvous/straggler_watch.h"
+#include "launcher/rendezvous/round/straggler_watch.h"
 
 namespace ddp::launch {
 namespace {

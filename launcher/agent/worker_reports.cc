@@ -53,8 +53,8 @@ std::string hang_text(const ProcessFailure& failure) {
                      failure.heartbeat.empty() ? "none, or an empty one" : failure.heartbeat);
 }
 
-std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
-                                         const ProcessRunner& processes) {
+std::vector<ProcessFailure> with_output(std::vector<ProcessFailure> failures,
+                                        const ProcessRunner& processes) {
   for (ProcessFailure& failure : failures) {
     if (!failure.is_worker()) continue;
     failure.last_stderr = processes.last_stderr(failure.local_rank);

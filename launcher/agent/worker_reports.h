@@ -27,8 +27,8 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
 std::string hang_text(const ProcessFailure& failure);
 
 /// Adds what other nodes need to report these failures: the last output and the error file's text.
-std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
-                                         const ProcessRunner& processes);
+std::vector<ProcessFailure> with_output(std::vector<ProcessFailure> failures,
+                                        const ProcessRunner& processes);
 
 /// Returns the job's failures with this node's replaced by `own`, which have more details.
 std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,

@@ -8,7 +8,7 @@
 
 #include "launcher/base/command.h"
 #include "launcher/base/restart_rules.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/cluster/hosts_request.h"
 #include "launcher/etcd/etcd_settings.h"
 #include "launcher/hang/hang_rules.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/base/restart_rules.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/logs/stream_plan.h"
 
 namespace ddp::launch {

@@ -7,7 +7,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cluster/scheduler.h"
-#include "launcher/rendezvous/rank_order.h"
+#include "launcher/rendezvous/round/rank_order.h"
 
 namespace ddp::launch {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
 #include "launcher/base/suggest.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_parsers.h"
 

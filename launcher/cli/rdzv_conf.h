@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/rendezvous/group_settings.h"
 

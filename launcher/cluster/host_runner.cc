@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/worker.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/line_splitter.h"

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/path_search.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/text.h"
 #include "launcher/cluster/host_list.h"
 #include "launcher/cluster/ssh_command.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 
 namespace ddp::launch {
 

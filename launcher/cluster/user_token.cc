@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
-#include "launcher/base/new_file.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/new_file.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -9,7 +9,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/rendezvous/epochs.h"
+#include "launcher/rendezvous/round/epochs.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

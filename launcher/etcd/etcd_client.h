@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/etcd/etcd_settings.h"
 #include "launcher/etcd/http_thread.h"
-#include "launcher/rendezvous/endpoint_lookup.h"
+#include "launcher/rendezvous/wire/endpoint_lookup.h"
 
 namespace ddp::launch {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 
 namespace ddp::launch {
 

@@ -25,9 +25,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 
 namespace ddp::launch {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "launcher/etcd/gateway.h"
-#include "launcher/rendezvous/inquiry.h"
+#include "launcher/rendezvous/wire/inquiry.h"
 
 namespace ddp::launch {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "launcher/base/command.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 
 namespace ddp::launch {
 

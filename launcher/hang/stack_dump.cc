@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 
 namespace ddp::launch {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 
 namespace ddp::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 
 namespace ddp::launch {
 namespace {

@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

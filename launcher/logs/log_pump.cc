@@ -10,7 +10,7 @@
 #include <fstream>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"

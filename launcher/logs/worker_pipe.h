@@ -1,7 +1,7 @@
 // The pipe or pseudo-terminal of a worker whose output ddp-run copies.
 #pragma once
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 
 namespace ddp::launch {
 

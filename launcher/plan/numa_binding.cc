@@ -12,7 +12,7 @@
 #include <set>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
 

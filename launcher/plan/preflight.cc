@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/path_search.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/path_search.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/worker_contract.h"
 

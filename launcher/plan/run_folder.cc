@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/new_file.h"
 #include "launcher/base/run_layout.h"
+#include "launcher/base/system/new_file.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/text.h"
 #include "launcher/process/spawn.h"
 #include "launcher/worker_contract.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/worker_spec.h"
 

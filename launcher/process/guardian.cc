@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
-#include "launcher/base/proc_files.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/stop_requests.h"

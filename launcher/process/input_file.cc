@@ -11,9 +11,9 @@
 #include <array>
 #include <cerrno>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

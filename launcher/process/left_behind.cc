@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/process/process_tree.h"
 
 namespace ddp::launch {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/heartbeat.h"
 #include "launcher/hang/stack_dump.h"

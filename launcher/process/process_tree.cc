@@ -12,7 +12,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 
 namespace ddp::launch {
 namespace {

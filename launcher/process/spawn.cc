@@ -13,9 +13,9 @@
 #include <csignal>
 #include <memory>
 
-#include "launcher/base/descriptor_limit.h"
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptor_limit.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

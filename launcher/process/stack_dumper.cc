@@ -6,8 +6,8 @@
 #include <csignal>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/hang/stack_dump.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_spec.h"

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/worker_contract.h"
 

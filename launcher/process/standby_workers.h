@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_spec.h"
 

@@ -13,8 +13,8 @@
 #include <exception>
 #include <utility>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/store/store_service.h"
 #include "launcher/worker_contract.h"
 

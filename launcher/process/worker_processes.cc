@@ -16,10 +16,10 @@
 #include <utility>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
 #include "launcher/process/cpu_limit.h"

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/hang/first_writes.h"
 #include "launcher/hang/heartbeat.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 
 namespace ddp::launch {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/poll_handler.h"
-#include "launcher/rendezvous/control_messages.h"
-#include "launcher/rendezvous/inquiry.h"
-#include "launcher/rendezvous/job_history.h"
-#include "launcher/rendezvous/last_round.h"
+#include "launcher/base/system/poll_handler.h"
+#include "launcher/rendezvous/round/job_history.h"
+#include "launcher/rendezvous/round/last_round.h"
+#include "launcher/rendezvous/wire/control_messages.h"
+#include "launcher/rendezvous/wire/inquiry.h"
 
 namespace ddp::launch {
 

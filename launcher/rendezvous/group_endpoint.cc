@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 
@@ -93,20 +93,20 @@ void GroupRendezvous::stand() {
 
 void GroupRendezvous::decide() {
   if (watch_.take_change()) ask_around();
-  if (!candidacy_) return happen(GroupEvent::kMayHost);
+  if (!candidacy_) return handle_event(GroupEvent::kMayHost);
   const auto now = Clock::now();
   const bool alone = settings_.rules.allow_minority && now >= candidacy_->since + 2 * patience_;
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), alone, now);
   const std::string unknown = alone ? "" : watch_.unknown();
   if (step.kind == Newcomer::Step::Kind::kHost && unknown.empty())
-    return happen(GroupEvent::kMayHost);
+    return handle_event(GroupEvent::kMayHost);
   if (step.kind != Newcomer::Step::Kind::kConnect) return note_standing(now, unknown);
-  happen(GroupEvent::kNamed, "", step.place);
+  handle_event(GroupEvent::kNamed, "", step.place);
 }
 
 // A node that returns and is at no endpoint. Those whom it knows come first: at the endpoint there
 // may be a newcomer that knows nobody.
-void GroupRendezvous::heed_members() {
+void GroupRendezvous::check_last_members() {
   if (!candidacy_ || stage_ != Stage::kSearching || resumes() || holds_endpoint_) return;
   const auto now = Clock::now();
   const auto step = candidacy_->newcomer.next(candidacy_->inquiry.findings(), false, now);
@@ -126,7 +126,7 @@ bool GroupRendezvous::may_greet() const {
 
 // When a newcomer that waits has to be looked at again, whatever the others say.
 std::optional<Clock::time_point> GroupRendezvous::next_judgement() const {
-  // As in heed_members(): nothing else sets `noted`.
+  // As in check_last_members(): nothing else sets `noted`.
   const bool asks = stage_ == Stage::kSearching && !resumes() && !holds_endpoint_ &&
                     !candidacy_->all_heard && !search_.follows();
   if (stage_ != Stage::kStanding && !asks) return std::nullopt;

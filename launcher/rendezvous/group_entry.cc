@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
-#include "launcher/rendezvous/epochs.h"
 #include "launcher/rendezvous/group_rendezvous.h"
+#include "launcher/rendezvous/round/epochs.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -21,7 +21,7 @@ constexpr int kClaims = 50;
 }  // namespace
 
 void GroupRendezvous::connect() {
-  if (stage_ == Stage::kIdle) happen(GroupEvent::kStart);
+  if (stage_ == Stage::kIdle) handle_event(GroupEvent::kStart);
 }
 
 void GroupRendezvous::join() {
@@ -63,7 +63,7 @@ void GroupRendezvous::retry() {
   if (!retry_at_ || Clock::now() < *retry_at_) return;
   retry_at_.reset();
   if (resumes() || (stage_ == Stage::kSearching && search_.exhausted()))
-    happen(GroupEvent::kStart, reconnect_why_);
+    handle_event(GroupEvent::kStart, reconnect_why_);
 }
 
 Status GroupRendezvous::status() const {
@@ -156,20 +156,21 @@ void GroupRendezvous::find_host() {
   const auto step = authority_->next(known);
   if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
   if (step.kind == Authority::Step::Kind::kHost && now >= rests_until_)
-    return happen(GroupEvent::kMayHost);
+    return handle_event(GroupEvent::kMayHost);
   if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
   if (step.kind != Authority::Step::Kind::kConnect) return;
   if (held && step.place == search_.present()) return;
-  happen(GroupEvent::kNamed, "", step.place);
+  handle_event(GroupEvent::kNamed, "", step.place);
 }
 
 // The agent that was connected to hosts nothing.
 void GroupRendezvous::redirect(const Status& status) {
   if (resumes()) heard_ = {};  // the others may have gone on already
   const bool elsewhere = status.has_host() && !status.hosts;
-  happen(elsewhere ? GroupEvent::kSentOn : GroupEvent::kNoHost,
-         resumes() ? "it has left the job to another host" : "it does not host the rendezvous",
-         {status.address, status.port});
+  handle_event(
+      elsewhere ? GroupEvent::kSentOn : GroupEvent::kNoHost,
+      resumes() ? "it has left the job to another host" : "it does not host the rendezvous",
+      {status.address, status.port});
 }
 
 // It did not become this node's host.
@@ -190,13 +191,13 @@ void GroupRendezvous::take_search_results() {
     at_endpoint_ = true;
     watch_.set(search_.endpoints());
     signpost_.listen(listeners);
-    return happen(GroupEvent::kListening);
+    return handle_event(GroupEvent::kListening);
   }
   if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
   if (search_.exhausted() && !retry_at_) {
     if (resumes() && search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
     if (resumes() && Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
-    return happen(GroupEvent::kUnreachable);
+    return handle_event(GroupEvent::kUnreachable);
   }
   if (!may_greet()) return;
   if (auto channel = search_.take_channel()) {
@@ -277,7 +278,7 @@ void GroupRendezvous::take_directions() {
     if (heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
     callers_.push_back({{heard.address, heard.port}, Inquiry::Found::kAnswer, heard});
     if (!idle) continue;
-    happen(GroupEvent::kNamed, "", {heard.address, heard.port});
+    handle_event(GroupEvent::kNamed, "", {heard.address, heard.port});
   }
   if (waits_since_ && Clock::now() >= *waits_since_ + settings_.rules.join_timeout) {
     tell_end(fmt::format("the job {} runs already, and its host could not be reached within {}",
@@ -303,7 +304,7 @@ bool GroupRendezvous::was_alone() const {
 }
 
 void GroupRendezvous::say_hello() {
-  happen(GroupEvent::kConnected);
+  handle_event(GroupEvent::kConnected);
   if (!resumes()) heard_ = held_since_ = Clock::now();
   next_beat_ = Clock::now() + settings_.rules.heartbeat;
   own_numeric_ = channel_->local_address();
@@ -335,7 +336,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
   next_beat_ = Clock::now();
-  happen(GroupEvent::kWelcome);
+  handle_event(GroupEvent::kWelcome);
   authority_->settle(/*hosts=*/coordinator_ != nullptr);
   candidacy_.reset();
   waits_since_.reset();

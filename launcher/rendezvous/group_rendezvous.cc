@@ -9,9 +9,9 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/random_hex.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
-#include "launcher/rendezvous/election.h"
+#include "launcher/rendezvous/follow/election.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -69,7 +69,7 @@ GroupSituation GroupRendezvous::situation() const {
           .waits = waits_since_.has_value()};
 }
 
-void GroupRendezvous::happen(GroupEvent event, const std::string& why, const Place& place) {
+void GroupRendezvous::handle_event(GroupEvent event, const std::string& why, const Place& place) {
   const GroupMove move = next_move(situation(), event);
   stage_ = move.stage;
   switch (move.action) {
@@ -240,7 +240,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
   if (verdict.over) {
-    happen(GroupEvent::kEnd);
+    handle_event(GroupEvent::kEnd);
     // Excluded as a node: the others go on, under another host.
     if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
@@ -254,7 +254,7 @@ void GroupRendezvous::tell_note(const std::string& text) {
 }
 
 void GroupRendezvous::tell_end(const std::string& why) {
-  happen(GroupEvent::kEnd);
+  handle_event(GroupEvent::kEnd);
   tell(failed_end(why));
 }
 
@@ -269,7 +269,7 @@ void GroupRendezvous::lose_job(const std::string& text, GroupEvent event, const 
   sought_ = Sought::kAnyHost;
   retry_at_.reset();
   lost_text_ = text;
-  happen(event, "", place);
+  handle_event(event, "", place);
 }
 
 void GroupRendezvous::orphan() {
@@ -312,7 +312,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   visit_endpoint();
   if (watches_endpoints()) watch_.handle(fds);
   if (candidacy_) candidacy_->inquiry.handle(fds);
-  heed_members();
+  check_last_members();
   search_.handle(fds);
   take_search_results();
   retry();
@@ -358,7 +358,7 @@ void GroupRendezvous::handle_channel() {
   const std::string why = channel_->problem();
   const bool misunderstood = !channel_->peer_is_gone();  // it would send the same again
   if (stage_ == Stage::kMember && misunderstood) return lose_host(why);
-  happen(GroupEvent::kClosed, why);
+  handle_event(GroupEvent::kClosed, why);
 }
 
 void GroupRendezvous::keep_time() {
@@ -370,7 +370,7 @@ void GroupRendezvous::keep_time() {
   }
   note_hold(now);
   if (now - heard_ < patience_ || stage_ == Stage::kOver) return;
-  happen(GroupEvent::kSilent, "it has been silent for " + seconds_text(patience_));
+  handle_event(GroupEvent::kSilent, "it has been silent for " + seconds_text(patience_));
 }
 
 std::optional<Clock::time_point> GroupRendezvous::deadline() const {

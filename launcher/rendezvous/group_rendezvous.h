@@ -10,22 +10,22 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/rendezvous/authority.h"
-#include "launcher/rendezvous/control_channel.h"
-#include "launcher/rendezvous/coordinator.h"
+#include "launcher/rendezvous/follow/host_search.h"
+#include "launcher/rendezvous/follow/members_file.h"
+#include "launcher/rendezvous/follow/newcomer.h"
 #include "launcher/rendezvous/group_policy.h"
 #include "launcher/rendezvous/group_settings.h"
-#include "launcher/rendezvous/host_search.h"
-#include "launcher/rendezvous/job_history.h"
-#include "launcher/rendezvous/last_round.h"
-#include "launcher/rendezvous/members_file.h"
-#include "launcher/rendezvous/newcomer.h"
+#include "launcher/rendezvous/host/coordinator.h"
+#include "launcher/rendezvous/host/round_store.h"
+#include "launcher/rendezvous/host/signpost.h"
 #include "launcher/rendezvous/rendezvous.h"
-#include "launcher/rendezvous/round_store.h"
-#include "launcher/rendezvous/session.h"
-#include "launcher/rendezvous/signpost.h"
-#include "launcher/rendezvous/succession.h"
+#include "launcher/rendezvous/round/job_history.h"
+#include "launcher/rendezvous/round/last_round.h"
+#include "launcher/rendezvous/round/succession.h"
+#include "launcher/rendezvous/wire/control_channel.h"
+#include "launcher/rendezvous/wire/session.h"
 
 namespace ddp::launch {
 
@@ -65,7 +65,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   };
 
   GroupSituation situation() const;
-  void happen(GroupEvent event, const std::string& why = "", const Place& place = {});
+  void handle_event(GroupEvent event, const std::string& why = "", const Place& place = {});
   void search();
   void wait_for_host();
   void ask_around();
@@ -73,7 +73,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   bool has_more_endpoints() const;
   void stand();
   void decide();
-  void heed_members();
+  void check_last_members();
   void note_standing(Clock::time_point now, const std::string& unknown);
   void host_at_endpoint();
   bool may_greet() const;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/membership_rules.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/round/membership_rules.h"
 
 namespace ddp::launch {
 

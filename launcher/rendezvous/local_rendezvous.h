@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "launcher/base/restart_rules.h"
-#include "launcher/rendezvous/listening_socket.h"
-#include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/rendezvous/restart_policy.h"
-#include "launcher/rendezvous/straggler_watch.h"
+#include "launcher/rendezvous/round/straggler_watch.h"
+#include "launcher/rendezvous/wire/listening_socket.h"
+#include "launcher/rendezvous/wire/port_reservation.h"
 
 namespace ddp::launch {
 

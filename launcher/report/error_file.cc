@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "launcher/base/regular_file.h"
+#include "launcher/base/system/regular_file.h"
 
 namespace ddp::launch {
 namespace {

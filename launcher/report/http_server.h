@@ -9,8 +9,8 @@
 #include <list>
 #include <string>
 
-#include "launcher/base/poll_handler.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/poll_handler.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/report/job_status.h"
 
 namespace ddp::launch {

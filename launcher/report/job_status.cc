@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/regular_file.h"
+#include "launcher/base/system/regular_file.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

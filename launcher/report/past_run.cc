@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/regular_file.h"
 #include "launcher/base/run_layout.h"
+#include "launcher/base/system/regular_file.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "launcher/base/descriptor_passing.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptor_passing.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

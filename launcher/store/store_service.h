@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/acceptor.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/acceptor.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/store/tcp_store_server.h"
 
 namespace ddp::launch {

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/descriptor_limit.h"
 
 namespace ddp::launch {
 namespace {

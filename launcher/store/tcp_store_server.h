@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/store/key_values.h"
 #include "launcher/store/tcp_store_protocol.h"
 

@@ -164,7 +164,7 @@ class StrangersTest(unittest.TestCase):
                 self.go.unlink()
 
     def test_the_page_has_every_field_of_every_message(self):
-        source = (ROOT / "launcher/rendezvous/control_messages.cc").read_text()
+        source = (ROOT / "launcher/rendezvous/wire/control_messages.cc").read_text()
         names = set(re.findall(r'\{"([a-z_0-9]+)", ', source)) | set(re.findall(r'"type", "([a-z]+)"', source))
         self.assertGreater(len(names), 60)
         page = (ROOT / "docs/wire-protocol.md").read_text()

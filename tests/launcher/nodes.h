@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/rendezvous/wire/listening_socket.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "tests/launcher/nodes.h"
 #include "tests/support/catch.h"
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <thread>
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "tests/launcher/nodes.h"
 #include "tests/support/catch.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/store/tcp_store_protocol.h"
 #include "tests/launcher/nodes.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "trainer/config/cpu_amp.h"
-#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/cpu_flags.h"
 

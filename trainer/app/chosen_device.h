@@ -5,7 +5,7 @@
 #include <string>
 
 #include "trainer/config/training_config.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {
 

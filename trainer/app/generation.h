@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 #include "trainer/model/sampling.h"
 #include "trainer/task/model_bundle.h"
 

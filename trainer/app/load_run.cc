@@ -1,6 +1,6 @@
 #include "trainer/app/load_run.h"
 
-#include "trainer/model/model_sizes.h"
+#include "trainer/model/cost/model_sizes.h"
 
 namespace ddp::train {
 

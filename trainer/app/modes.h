@@ -1,7 +1,7 @@
 // What `trainer` does, one function for each mode. Each returns the exit code; errors are thrown.
 #pragma once
 
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 
 namespace ddp::train {
 

@@ -1,7 +1,7 @@
 // A sweep: one job for each combination of values, in turn, every rank in step with the others.
 #pragma once
 
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 
 namespace ddp::train {
 

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "trainer/metrics/text.h"
-#include "trainer/parallel/device_share.h"
+#include "trainer/parallel/device/device_share.h"
 
 namespace ddp::train {
 namespace {

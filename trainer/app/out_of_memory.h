@@ -4,7 +4,7 @@
 #include <exception>
 #include <string>
 
-#include "trainer/app/memory_estimate.h"
+#include "trainer/app/plan/memory_estimate.h"
 #include "trainer/config/config.h"
 
 namespace ddp::train {

@@ -19,14 +19,14 @@
 #include "trainer/runtime/process/prefetcher.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/runtime/utf8.h"
-#include "trainer/tokenizer/bpe_tokenizer.h"
-#include "trainer/tokenizer/bpe_trainer.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_trainer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_trainer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_trainer.h"
 
 namespace ddp::train {
 namespace {

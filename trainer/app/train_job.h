@@ -5,8 +5,8 @@
 #include <string>
 
 #include "trainer/config/load/read_run.h"
-#include "trainer/parallel/dist_env.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/environment/dist_env.h"
 
 namespace ddp::train {
 

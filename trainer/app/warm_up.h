@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 
 namespace ddp::train {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "trainer/data/chat/chat_template_file.h"
-#include "trainer/model/pretrained_json.h"
+#include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/files/small_file.h"

@@ -9,7 +9,7 @@
 
 #include "trainer/config/param_groups.h"
 #include "trainer/model/causal_architecture.h"
-#include "trainer/model/pretrained_layout.h"
+#include "trainer/model/load/pretrained_layout.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {

@@ -3,9 +3,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "trainer/tokenizer/bpe_spec.h"
-#include "trainer/tokenizer/wordpiece_file.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_spec.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/keys/config_checks.h"
-#include "trainer/model/pretrained_layout.h"
-#include "trainer/model/training_cost.h"
-#include "trainer/model/weights_layout.h"
+#include "trainer/model/cost/training_cost.h"
+#include "trainer/model/load/pretrained_layout.h"
+#include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/model/chunked_loss.h"
-#include "trainer/model/tensor_cost.h"
+#include "trainer/model/blocks/chunked_loss.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {

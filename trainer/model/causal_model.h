@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/key_value_cache.h"
+#include "trainer/model/blocks/key_value_cache.h"
+#include "trainer/model/blocks/tensor_parallel.h"
+#include "trainer/model/blocks/token_context.h"
+#include "trainer/model/load/weights_layout.h"
 #include "trainer/model/model_parameter.h"
 #include "trainer/model/model_part.h"
 #include "trainer/model/stage_links.h"
-#include "trainer/model/tensor_parallel.h"
-#include "trainer/model/token_context.h"
-#include "trainer/model/weights_layout.h"
 
 namespace ddp::train {
 

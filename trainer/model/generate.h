@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "trainer/model/blocks/key_value_cache.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/key_value_cache.h"
 #include "trainer/model/sampling.h"
 
 namespace ddp::train {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/batch_norm.h"
-#include "trainer/model/image_cost.h"
+#include "trainer/model/blocks/batch_norm.h"
+#include "trainer/model/cost/image_cost.h"
 
 namespace ddp::train {
 

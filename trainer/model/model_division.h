@@ -7,9 +7,9 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
+#include "trainer/model/cost/training_cost.h"
+#include "trainer/model/load/weights_layout.h"
 #include "trainer/model/model_part.h"
-#include "trainer/model/training_cost.h"
-#include "trainer/model/weights_layout.h"
 
 namespace ddp::train {
 

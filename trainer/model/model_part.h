@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/model/weights_layout.h"
+#include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
 

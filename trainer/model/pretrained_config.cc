@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "trainer/model/llama/llama_pretrained.h"
-#include "trainer/model/pretrained_json.h"
+#include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

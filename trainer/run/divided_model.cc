@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/model/model_unit.h"
-#include "trainer/run/sharded_state.h"
+#include "trainer/model/blocks/model_unit.h"
+#include "trainer/run/state/sharded_state.h"
 
 namespace ddp::train {
 namespace {
@@ -53,7 +53,7 @@ std::unique_ptr<FullyShardedDataParallel> divide_model(Task& task, const Trained
   return shards;
 }
 
-void share_below_forward(torch::nn::Module& model, ZeroDataParallel& shards) {
+void overlap_gather_with_forward(torch::nn::Module& model, ZeroDataParallel& shards) {
   const auto& parameters = shards.parameters();
   if (parameters.front().tensor.is_cpu()) return;
   std::map<const void*, std::size_t> place;
@@ -68,7 +68,7 @@ void share_below_forward(torch::nn::Module& model, ZeroDataParallel& shards) {
       if (trained != place.end()) members.back().push_back(trained->second);
     }
   }
-  shards.share_below_forward(members);
+  shards.overlap_gather_with_forward(members);
   for (std::size_t i = 0; i < units.size(); ++i) {
     units[i]->set_hooks({[all = &shards, i] { all->before_forward(i); },
                          [](const torch::Tensor&, const torch::Tensor&) {}});

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/fully_sharded.h"
-#include "trainer/parallel/process_group.h"
-#include "trainer/parallel/zero.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/strategy/fully_sharded.h"
+#include "trainer/parallel/strategy/zero.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -22,6 +22,6 @@ std::unique_ptr<FullyShardedDataParallel> divide_model(Task& task, const Trained
 
 /// Lets weights that are shared after an update come in below the next forward pass, unit by unit.
 /// The model must not be used after `shards` has gone.
-void share_below_forward(torch::nn::Module& model, ZeroDataParallel& shards);
+void overlap_gather_with_forward(torch::nn::Module& model, ZeroDataParallel& shards);
 
 }  // namespace ddp::train

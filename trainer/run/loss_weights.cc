@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 
 namespace ddp::train {
 

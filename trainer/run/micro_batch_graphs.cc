@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trainer/model/causal_architecture.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 
 namespace ddp::train {
 namespace {
@@ -178,11 +178,11 @@ torch::Tensor MicroBatchGraphs::beside(const Batch& inputs, const Passes& passes
   ReadyEvent after;
   {
     const c10::StreamGuard guard(*side_);
-    before->hold_queue();
+    before->make_stream_wait();
     loss = passes(inputs);
     after = record_ready(device_);
   }
-  after->hold_queue();
+  after->make_stream_wait();
   return loss;
 }
 

@@ -14,8 +14,8 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
-#include "trainer/model/layer_seeds.h"
-#include "trainer/parallel/cuda_module.h"
+#include "trainer/model/blocks/layer_seeds.h"
+#include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
 

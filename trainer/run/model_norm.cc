@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include "trainer/parallel/gradient_norm.h"
-#include "trainer/parallel/shard_plan.h"
+#include "trainer/parallel/strategy/gradient_norm.h"
+#include "trainer/parallel/strategy/shard_plan.h"
 
 namespace ddp::train {
 namespace {

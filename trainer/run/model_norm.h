@@ -8,7 +8,7 @@
 
 #include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
 namespace {
@@ -143,7 +143,7 @@ void OffloadedOptimizer::write_masters(const std::function<void()>& write) {
   const auto queue = record_ready(parameters().front().tensor.device())->side_queue();
   for (const Chunk& chunk : chunks_) send_up(*queue, chunk);
   given_ = queue->mark();
-  given_->hold_queue();
+  given_->make_stream_wait();
 }
 
 torch::Tensor OffloadedOptimizer::found_inf_of_masters(const torch::Tensor& /*found_inf*/) const {
@@ -170,18 +170,18 @@ bool OffloadedOptimizer::update(double learning_rate, const torch::Tensor& found
     if (i + kSlots < chunks_.size()) send_down(*down, chunks_[i + kSlots]);
   }
   given_ = up->mark();
-  given_->hold_queue();
+  given_->make_stream_wait();
   return false;
 }
 
-void OffloadedOptimizer::send_down(CopyQueue& queue, Chunk& chunk) {
+void OffloadedOptimizer::send_down(CopyStream& queue, Chunk& chunk) {
   const std::size_t count = chunk.optimizer->parameters().size();
   for (std::size_t i = chunk.first; i < chunk.first + count; ++i)
     queue.copy(masters_[i].tensor.grad(), parameters()[i].tensor.grad());
   chunk.arrived = queue.mark();
 }
 
-void OffloadedOptimizer::send_up(CopyQueue& queue, const Chunk& chunk) {
+void OffloadedOptimizer::send_up(CopyStream& queue, const Chunk& chunk) {
   const std::size_t count = chunk.optimizer->parameters().size();
   for (std::size_t i = chunk.first; i < chunk.first + count; ++i)
     queue.copy(parameters()[i].tensor.detach(), masters_[i].tensor);

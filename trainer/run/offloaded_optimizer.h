@@ -12,8 +12,8 @@
 
 #include "trainer/config/config.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/device_wait.h"
-#include "trainer/parallel/page_lock.h"
+#include "trainer/parallel/device/device_wait.h"
+#include "trainer/parallel/device/page_lock.h"
 
 namespace ddp::train {
 
@@ -66,8 +66,8 @@ class OffloadedOptimizer : public Optimizer {
   void make_chunks(const OptimizerConfig& config);
   /// The ends of chunks, as indices of parameters.
   std::vector<std::size_t> chunk_ends() const;
-  void send_down(CopyQueue& queue, Chunk& chunk);
-  void send_up(CopyQueue& queue, const Chunk& chunk);
+  void send_down(CopyStream& queue, Chunk& chunk);
+  void send_up(CopyStream& queue, const Chunk& chunk);
 
   std::unique_ptr<HostMemory> values_;
   std::array<std::unique_ptr<HostMemory>, kSlots> slots_;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/mesh.h"
-#include "trainer/parallel/sharded_data_parallel.h"
+#include "trainer/parallel/mesh/mesh.h"
+#include "trainer/parallel/strategy/sharded_data_parallel.h"
 
 namespace ddp::train {
 

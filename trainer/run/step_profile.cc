@@ -10,8 +10,8 @@
 #include <set>
 #include <utility>
 
-#include "trainer/parallel/cuda_module.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/cuda_module.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

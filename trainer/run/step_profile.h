@@ -10,7 +10,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
-#include "trainer/parallel/gradient_sync.h"
+#include "trainer/parallel/strategy/gradient_sync.h"
 
 namespace ddp::train {
 

@@ -7,7 +7,7 @@
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
-#include "trainer/parallel/ddp.h"
+#include "trainer/parallel/strategy/ddp.h"
 #include "trainer/run/divided_model.h"
 #include "trainer/run/offloaded_optimizer.h"
 #include "trainer/run/run_end.h"
@@ -95,7 +95,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                     data_, averaged_over_),
       amp_dtype_(autocast_dtype(config.trainer)),
       optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
-                                       meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
+                                       meta ? FirstValues::kKeep : FirstValues::kOfRankZero),
                                 config)),
       graphs_(config.trainer.cuda_graphs, plan.device,
               why_no_cuda_graphs(config, plan.device, world_.size(), !task.buffers().empty()),
@@ -126,7 +126,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
   if (graphs_.enabled()) sync_ = std::make_unique<DistributedDataParallel>();
   if (!sync_) {
     sync_ = make_gradient_sync(named(optimizer_->parameters()), data_, config.distributed,
-                               meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
+                               meta ? FirstValues::kKeep : FirstValues::kOfRankZero, [this] {
                                  const Autocast autocast(plan_.device.type(), amp_dtype_);
                                  return task_.smallest_loss();
                                });
@@ -141,7 +141,7 @@ TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values)
   if (config_.distributed.strategy == Strategy::kZero3 && data_.size() > 1) {
     shards = divide_model(task_, trained, data_, averaged_over_, values);
   } else if (auto zero = make_shards(trained, data_, config_.distributed, averaged_over_, values)) {
-    if (task_.stage_model() == nullptr) share_below_forward(task_.model(), *zero);
+    if (task_.stage_model() == nullptr) overlap_gather_with_forward(task_.model(), *zero);
     shards = std::move(zero);
   }
   if (!shards) return trained;

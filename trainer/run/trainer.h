@@ -14,23 +14,23 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/health/run_monitor.h"
-#include "trainer/model/weight_copies.h"
+#include "trainer/model/ops/weight_copies.h"
 #include "trainer/optim/amp.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/weight_average.h"
-#include "trainer/parallel/gradient_sync.h"
-#include "trainer/parallel/mesh.h"
-#include "trainer/parallel/pipeline_executor.h"
+#include "trainer/parallel/mesh/mesh.h"
+#include "trainer/parallel/strategy/gradient_sync.h"
+#include "trainer/parallel/strategy/pipeline_executor.h"
 #include "trainer/run/batch_plan.h"
-#include "trainer/run/cut_state.h"
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/loss_weights.h"
 #include "trainer/run/micro_batch_graphs.h"
 #include "trainer/run/model_norm.h"
 #include "trainer/run/partial_gradients.h"
-#include "trainer/run/replica_check.h"
-#include "trainer/run/sharded_state.h"
+#include "trainer/run/state/cut_state.h"
+#include "trainer/run/state/replica_check.h"
+#include "trainer/run/state/sharded_state.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -167,7 +167,7 @@ class Trainer {
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   /// `before`: the configuration of the snapshot's run. Whether its snapshots need not have this
   /// tensor of the training state.
-  bool may_lack(const Config& before, const std::string& tensor) const;
+  bool is_optional(const Config& before, const std::string& tensor) const;
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
   /// The averages are the weights from here on.
   void restart_averages();

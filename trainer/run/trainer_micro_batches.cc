@@ -94,7 +94,7 @@ std::optional<std::vector<MicroBatchLoss>> Trainer::run_micro_batches(
   const int64_t most = batch_plan_.of_rank(0, data_.size());
   if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most) {
     monitor.enter(Phase::kBackward, sync_->collective_name());
-    sync_->leave_out_micro_batch([this] { return task_.smallest_loss(); });
+    sync_->skip_micro_batch([this] { return task_.smallest_loss(); });
   }
   return losses;
 }

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "trainer/metrics/memory.h"
-#include "trainer/model/attention.h"
-#include "trainer/parallel/collective_wait.h"
-#include "trainer/parallel/cuda_module.h"
-#include "trainer/parallel/device_progress.h"
+#include "trainer/model/blocks/attention.h"
+#include "trainer/parallel/device/collective_wait.h"
+#include "trainer/parallel/device/cuda_module.h"
+#include "trainer/parallel/device/device_progress.h"
 #include "trainer/run/run_end.h"
-#include "trainer/run/shared_snapshot.h"
+#include "trainer/run/state/shared_snapshot.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/runtime/process/stop_signal.h"
@@ -160,14 +160,14 @@ void TrainingRun::train_until_limit() {
     monitor_.begin_step(step);
     profile_.begin_step(step);
     if (!one_step()) return profile_.end_step();
-    if (!wished_) tell_wishes(step);  // a step that was left out
+    if (!votes_) send_votes(step);  // a step that was left out
     monitor_.enter(Phase::kAllReduce, "all_reduce");
-    take_wishes(wished_->wait_all());
-    wished_.reset();
+    apply_votes(votes_->wait_all());
+    votes_.reset();
     monitor_.end_step();
     profile_.end_step();
     if (group_.is_main()) step_done();
-    if (StopSignal::take_report_wish()) say_where_time_goes();
+    if (StopSignal::take_report_wish()) log_time_breakdown();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
   }
 }
@@ -213,7 +213,7 @@ bool TrainingRun::one_step() {
       *loader_, monitor_,
       [this, step] {
         if (keeper_) keeper_->before_update();
-        tell_wishes(step);
+        send_votes(step);
       },
       [this] { return gives_up_step(); });
   if (output.abandoned) return false;
@@ -224,40 +224,42 @@ bool TrainingRun::one_step() {
   const bool first = step == first_step_ + 1;
   if (first || step % config_.trainer.log_every_steps == 0 || finished())
     log_step(output, at.epoch);
-  judge_later(std::move(output), at);
+  defer_check(std::move(output), at);
   return true;
 }
 
 // On a GPU the flag is read when the next step has been queued: nobody waits for the device here.
-void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
+void TrainingRun::defer_check(StepOutput output, const DataCursor& at) {
   auto not_finite = begin_to_host(output.not_finite);
   DeviceProgress::collectives_end_at(not_finite.copied);
-  Unjudged fresh{trainer_.step(), at, std::move(output), std::move(not_finite)};
+  PendingCheck fresh{trainer_.step(), at, std::move(output), std::move(not_finite)};
   judge_last();
-  unjudged_ = std::move(fresh);
+  pending_check_ = std::move(fresh);
   if (trainer_.device_plan().device.is_cpu()) judge_last();
 }
 
 // For all ranks at once, as those that find a bad step talk about it.
 void TrainingRun::judge_last() {
-  if (!unjudged_) return;
-  const Unjudged last = *std::exchange(unjudged_, std::nullopt);
+  if (!pending_check_) return;
+  const PendingCheck last = *std::exchange(pending_check_, std::nullopt);
   const StepVerdict verdict = judge(last);
   if (verdict != StepVerdict::kGood) return handle_bad_step(verdict, last);
   rollback_limit_.good_step(last.step);
 }
 
 /// For one rank alone: all of them judge the step later.
-bool TrainingRun::last_looks_good() const { return !unjudged_ || !is_suspect(*unjudged_); }
+bool TrainingRun::last_looks_good() const {
+  return !pending_check_ || !is_suspect(*pending_check_);
+}
 
-bool TrainingRun::is_suspect(const Unjudged& step) {
+bool TrainingRun::is_suspect(const PendingCheck& step) {
   wait_for_device(step.not_finite.copied);
   return step.output.spike || step.not_finite.tensor.item<float>() != 0.0F;
 }
 
 // The flag is made of gradients that all ranks have alike. A device that computes another one must
 // not lead its rank alone into the collectives of a bad step.
-bool TrainingRun::all_suspect(const Unjudged& step) {
+bool TrainingRun::all_suspect(const PendingCheck& step) {
   const bool suspect = is_suspect(step);
   const auto found = group_.all_reduce_max_async({suspect ? 1 : 0, suspect ? 0 : 1}).wait_all();
   if (found[0] == 0 || found[1] == 0) return suspect;
@@ -271,7 +273,7 @@ bool TrainingRun::all_suspect(const Unjudged& step) {
 }
 
 // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
-StepVerdict TrainingRun::judge(const Unjudged& step) {
+StepVerdict TrainingRun::judge(const PendingCheck& step) {
   if (!all_suspect(step)) {
     overflows_ = 0;
     return StepVerdict::kGood;
@@ -294,7 +296,7 @@ void TrainingRun::count_overflow(int64_t step) {
       step, kMostOverflows, folder_.path()));
 }
 
-void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
+void TrainingRun::handle_bad_step(StepVerdict verdict, const PendingCheck& bad) {
   trainer_.guard().count_bad(bad.step);
   const std::string what =
       fmt::format("Step {}: {}: loss {}, grad norm {}; {}", bad.step,
@@ -357,7 +359,7 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   if (json.empty()) return false;
   // Theirs are steps that are to be made in another way now, and they would be found as newer.
   if (keeper_) keeper_->forget_memory();
-  unjudged_.reset();
+  pending_check_.reset();
   snapshot_wished_ = false;
   memory_copy_wished_ = false;
   const StepGuard known = trainer_.guard();

@@ -13,7 +13,7 @@
 #include "trainer/health/run_monitor.h"
 #include "trainer/metrics/run_records.h"
 #include "trainer/metrics/throughput.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 #include "trainer/run/duty.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
@@ -65,21 +65,21 @@ class TrainingRun {
   void step_done();
   void say_warnings();
   /// A step whose numbers have not been looked at yet.
-  struct Unjudged {
+  struct PendingCheck {
     int64_t step = 0;
     DataCursor at;  ///< Where its samples began.
     StepOutput output;
     HostCopy not_finite;
   };
-  void judge_later(StepOutput output, const DataCursor& at);
+  void defer_check(StepOutput output, const DataCursor& at);
   void judge_last();
   bool last_looks_good() const;
-  static bool is_suspect(const Unjudged& step);
+  static bool is_suspect(const PendingCheck& step);
   /// A collective. Throws GroupError when the ranks differ.
-  bool all_suspect(const Unjudged& step);
-  StepVerdict judge(const Unjudged& step);
+  bool all_suspect(const PendingCheck& step);
+  StepVerdict judge(const PendingCheck& step);
   void count_overflow(int64_t step);
-  void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
+  void handle_bad_step(StepVerdict verdict, const PendingCheck& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
   std::vector<Duty> duties();
@@ -97,9 +97,9 @@ class TrainingRun {
   /// Whether all ranks take part in a save, at the same steps.
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
   /// What the ranks tell each other in each step.
-  std::vector<int64_t> wishes(int64_t step);
-  void tell_wishes(int64_t step);
-  void take_wishes(const std::vector<int64_t>& wished);
+  std::vector<int64_t> step_votes(int64_t step);
+  void send_votes(int64_t step);
+  void apply_votes(const std::vector<int64_t>& wished);
   void decide_on_shards(bool all_written, bool failed);
   void settle_shards();
   bool is_saved_everywhere();
@@ -112,7 +112,7 @@ class TrainingRun {
   bool last_state_is_saved();
   void save_last();
   std::chrono::milliseconds time_to_send() const;
-  void say_where_time_goes();
+  void log_time_breakdown();
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
@@ -149,12 +149,12 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
-  std::optional<ProcessGroup::PendingMax> wished_;  // in this step
-  bool steps_are_long_ = true;                      // or nobody knows yet; the same on all ranks
+  std::optional<ProcessGroup::PendingMax> votes_;  // in this step
+  bool steps_are_long_ = true;                     // or nobody knows yet; the same on all ranks
   bool snapshot_wished_ = false;     // by rank 0, before the last step; known to all that save
   bool memory_copy_wished_ = false;  // by all of them, likewise
   bool shards_pending_ = false;      // which have neither been committed nor given up
-  std::optional<Unjudged> unjudged_;
+  std::optional<PendingCheck> pending_check_;
   RollbackLimit rollback_limit_;
   int64_t overflows_ = 0;      // in a row
   int64_t all_overflows_ = 0;  // of this process

@@ -11,10 +11,10 @@
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/gpu_kernels.h"
+#include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/optim/trained_parameters.h"
-#include "trainer/parallel/device_share.h"
+#include "trainer/parallel/device/device_share.h"
 #include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
@@ -62,7 +62,7 @@ std::string merit_of(const SnapshotEntry& best, const std::string& metric) {
 
 }  // namespace
 
-void TrainingRun::say_where_time_goes() {
+void TrainingRun::log_time_breakdown() {
   if (!account_) return;
   for (const auto& line : account_->text()) log_.info(line);
 }
@@ -294,7 +294,7 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
                  gpu::load_failure() + ")");
   const std::string summary = summary_file();
   account_->count_saves(keeper_->counts());
-  say_where_time_goes();
+  log_time_breakdown();
   try {
     account_->write_json(summary, {stop_signal_ == 0 ? "finished" : "preempted",
                                    monitor_.start_times().parts(), peak_memory});

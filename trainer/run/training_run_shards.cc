@@ -13,14 +13,14 @@ namespace ddp::train {
 namespace {
 
 /// The place of each in what is reduced by maximum in every step.
-enum Wish : std::size_t {
+enum Vote : std::size_t {
   kSignal,
   kSeconds,  // that this step has taken so far
   kSnapshot,
   kUnwritten,
   kFailedShard,
   kNoMemoryCopy,
-  kWishes
+  kVotes
 };
 
 constexpr int64_t kLongStep = 5;  // s; to ask the other ranks after each micro-batch costs nothing
@@ -30,26 +30,28 @@ constexpr std::chrono::seconds kStopPatience{10};
 
 }  // namespace
 
-std::vector<int64_t> TrainingRun::wishes(int64_t step) {
-  std::vector<int64_t> wishes(kWishes, 0);
-  wishes[kSignal] = StopSignal::pending();
-  wishes[kSeconds] = static_cast<int64_t>(monitor_.seconds_in_step());
-  if (!saves_together()) return wishes;
+std::vector<int64_t> TrainingRun::step_votes(int64_t step) {
+  std::vector<int64_t> votes(kVotes, 0);
+  votes[kSignal] = StopSignal::pending();
+  votes[kSeconds] = static_cast<int64_t>(monitor_.seconds_in_step());
+  if (!saves_together()) return votes;
   // What is gathered is a copy: it is not made while the previous one is being written.
   const bool due =
       group_.is_main() && keeper_->due(step) && (sharded_ || !keeper_->skips_if_busy());
-  wishes[kSnapshot] = due ? 1 : 0;
-  if (!sharded_) return wishes;
+  votes[kSnapshot] = due ? 1 : 0;
+  if (!sharded_) return votes;
   const ShardProgress progress = keeper_->shard_progress();
-  wishes[kUnwritten] = progress == ShardProgress::kWriting ? 1 : 0;
-  wishes[kFailedShard] = progress == ShardProgress::kFailed ? 1 : 0;
-  wishes[kNoMemoryCopy] =
+  votes[kUnwritten] = progress == ShardProgress::kWriting ? 1 : 0;
+  votes[kFailedShard] = progress == ShardProgress::kFailed ? 1 : 0;
+  votes[kNoMemoryCopy] =
       keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()) ? 0 : 1;
-  return wishes;
+  return votes;
 }
 
 // Every rank reads the same signal and stops after the same step.
-void TrainingRun::tell_wishes(int64_t step) { wished_ = group_.all_reduce_max_async(wishes(step)); }
+void TrainingRun::send_votes(int64_t step) {
+  votes_ = group_.all_reduce_max_async(step_votes(step));
+}
 
 bool TrainingRun::gives_up_step() {
   if (group_.size() > 1) {
@@ -65,12 +67,12 @@ bool TrainingRun::gives_up_step() {
 }
 
 // The values are those before the update: of a save that began after an earlier one.
-void TrainingRun::take_wishes(const std::vector<int64_t>& wished) {
-  stop_signal_ = static_cast<int>(wished[kSignal]);
-  steps_are_long_ = wished[kSeconds] >= kLongStep;
-  snapshot_wished_ = wished[kSnapshot] != 0;
-  memory_copy_wished_ = sharded_ && wished[kNoMemoryCopy] == 0;
-  if (shards_pending_) decide_on_shards(wished[kUnwritten] == 0, wished[kFailedShard] != 0);
+void TrainingRun::apply_votes(const std::vector<int64_t>& votes) {
+  stop_signal_ = static_cast<int>(votes[kSignal]);
+  steps_are_long_ = votes[kSeconds] >= kLongStep;
+  snapshot_wished_ = votes[kSnapshot] != 0;
+  memory_copy_wished_ = sharded_ && votes[kNoMemoryCopy] == 0;
+  if (shards_pending_) decide_on_shards(votes[kUnwritten] == 0, votes[kFailedShard] != 0);
 }
 
 // A collective where a shard failed. Without one, nobody waits for anybody here.

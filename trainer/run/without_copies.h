@@ -3,7 +3,7 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "trainer/parallel/gradient_sync.h"
+#include "trainer/parallel/strategy/gradient_sync.h"
 
 namespace ddp::train {
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "trainer/parallel/page_lock.h"
+#include "trainer/parallel/device/page_lock.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/sha256.h"

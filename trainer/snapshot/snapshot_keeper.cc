@@ -327,8 +327,8 @@ void SnapshotKeeper::before_update() {
   const auto begin = Clock::now();
   wait_copied(disk_job_);
   wait_copied(memory_job_);
-  if (buffer_ && buffer_->copied()) buffer_->copied()->hold_queue();
-  if (ram_ && ram_->copied()) ram_->copied()->hold_queue();
+  if (buffer_ && buffer_->copied()) buffer_->copied()->make_stream_wait();
+  if (ram_ && ram_->copied()) ram_->copied()->make_stream_wait();
   count_stall(seconds_from(begin));
   const std::lock_guard lock(mutex_);
   if (!superseded_.empty()) throw SupersededError(superseded_);

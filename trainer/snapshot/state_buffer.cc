@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
 namespace {

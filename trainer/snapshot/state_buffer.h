@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/parallel/device_wait.h"
-#include "trainer/parallel/page_lock.h"
+#include "trainer/parallel/device/device_wait.h"
+#include "trainer/parallel/device/page_lock.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {

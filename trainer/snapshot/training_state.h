@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/snapshot/shard_file.h"
 #include "trainer/snapshot/snapshot_meta.h"
 #include "trainer/snapshot/state_buffer.h"

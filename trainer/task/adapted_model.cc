@@ -8,7 +8,7 @@
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"

@@ -10,7 +10,7 @@
 #include "trainer/config/config.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {
 

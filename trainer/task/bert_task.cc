@@ -11,10 +11,10 @@
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/bert_words.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_trainer.h"
+#include "trainer/tokenizer/wordpiece/bert_words.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_trainer.h"
 
 namespace ddp::train {
 namespace {

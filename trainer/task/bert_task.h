@@ -14,7 +14,7 @@
 #include "trainer/data/text/bert_batch.h"
 #include "trainer/data/text/table_file.h"
 #include "trainer/data/text/text_lines.h"
-#include "trainer/model/bert_cost.h"
+#include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/model_parameter.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/task/task.h"

@@ -15,7 +15,7 @@
 #include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/pretrained_config.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_error.h"
 #include "trainer/runtime/log/message.h"

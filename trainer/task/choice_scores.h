@@ -7,7 +7,7 @@
 
 #include "trainer/data/text/choice_suite.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {

@@ -10,7 +10,7 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

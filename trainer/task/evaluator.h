@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trainer/data/sample_source.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "trainer/metrics/text.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_error.h"
 #include "trainer/task/class_labels.h"

@@ -12,7 +12,7 @@
 #include "trainer/task/bert_task.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/char_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/text/masked_lines.h"
 #include "trainer/data/text/text_lines.h"
-#include "trainer/model/bert.h"
+#include "trainer/model/bert/bert.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "trainer/model/bert.h"
-#include "trainer/model/bert_classifier.h"
+#include "trainer/model/bert/bert.h"
+#include "trainer/model/bert/bert_classifier.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/task/bert_task.h"

@@ -20,7 +20,7 @@
 #include "trainer/metrics/confusion_matrix.h"
 #include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/mesh/mesh.h"
 #include "trainer/task/stage_model.h"
 #include "trainer/task/task_cost.h"
 #include "trainer/task/task_report.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/training_cost.h"
-#include "trainer/model/weights_layout.h"
+#include "trainer/model/cost/training_cost.h"
+#include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
 

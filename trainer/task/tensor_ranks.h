@@ -1,8 +1,8 @@
 // The collectives of ranks that share layers, by a process group.
 #pragma once
 
-#include "trainer/model/tensor_parallel.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/model/blocks/tensor_parallel.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {
 

@@ -13,7 +13,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
 

@@ -11,7 +11,7 @@
 #include "trainer/data/text/text_lines.h"
 #include "trainer/data/text/text_samples.h"
 #include "trainer/metrics/class_scores.h"
-#include "trainer/model/bert_classifier.h"
+#include "trainer/model/bert/bert_classifier.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"

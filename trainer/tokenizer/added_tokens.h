@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/tokenizer/bpe_spec.h"
+#include "trainer/tokenizer/bpe/bpe_spec.h"
 
 namespace ddp::train {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "trainer/runtime/utf8.h"
-#include "trainer/tokenizer/bpe_file.h"
-#include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_file.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 
 namespace ddp::train {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "trainer/tokenizer/added_tokens.h"
-#include "trainer/tokenizer/bpe_spec.h"
-#include "trainer/tokenizer/merge_table.h"
-#include "trainer/tokenizer/scratch_pool.h"
+#include "trainer/tokenizer/bpe/bpe_spec.h"
+#include "trainer/tokenizer/bpe/merge_table.h"
+#include "trainer/tokenizer/bpe/scratch_pool.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {

@@ -6,14 +6,14 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/tokenizer/bounded_json.h"
-#include "trainer/tokenizer/bpe_file.h"
-#include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_file.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/sentencepiece_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/tokenizer/wordpiece_file.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {

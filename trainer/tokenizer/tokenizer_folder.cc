@@ -11,10 +11,10 @@
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/tokenizer/bounded_json.h"
-#include "trainer/tokenizer/bpe_file.h"
-#include "trainer/tokenizer/bpe_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_file.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_file.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/wire/control_channel.h"
 #include "tests/fuzz/check.h"
 
 using namespace ddp::launch;

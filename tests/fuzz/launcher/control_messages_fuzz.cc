@@ -1,5 +1,5 @@
 // Whatever comes in a frame is a message or nothing; a message can be told on, in a frame's size.
-#include "launcher/rendezvous/control_messages.h"
+#include "launcher/rendezvous/wire/control_messages.h"
 
 #include <cstdint>
 #include <string_view>

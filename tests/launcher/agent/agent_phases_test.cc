@@ -17,7 +17,7 @@
 namespace ddp::launch {
 namespace {
 
-using Deeds = std::vector<std::string>;
+using Calls = std::vector<std::string>;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -55,7 +55,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
-  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 1", "stacks of 0", sent(SIGKILL) + " to 1",
+  CHECK(scene.os.calls == Calls{"start 2", "stacks of 1", "stacks of 0", sent(SIGKILL) + " to 1",
                                 sent(SIGTERM), sent(SIGCONT), "sweep"});
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
@@ -165,8 +165,8 @@ TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGA
   scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
-  CHECK(scene.os.deeds ==
-        Deeds{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
+  CHECK(scene.os.calls ==
+        Calls{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
 }
 
 TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
@@ -177,7 +177,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
   scene.gets({.kind = Event::Kind::kStacksDumped, .without_stacks = {0}});
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
-  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
+  CHECK(scene.os.calls == Calls{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
                                 sent(SIGCONT) + " to 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
                                 sent(SIGCONT), "sweep"});
 }
@@ -190,7 +190,7 @@ TEST_CASE("a stopped worker is killed at once, without a debugger") {
   scene.os.time_passes().time_passes();
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
-  CHECK(scene.os.deeds == Deeds{"start 2", "threads of 1", "threads of 0", sent(SIGKILL) + " to 1",
+  CHECK(scene.os.calls == Calls{"start 2", "threads of 1", "threads of 0", sent(SIGKILL) + " to 1",
                                 sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == kExitHang);
-  CHECK(scene.os.deeds == Deeds{"start 1", "stacks of 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
+  CHECK(scene.os.calls == Calls{"start 1", "stacks of 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
                                 sent(SIGCONT), sent(SIGKILL), "sweep"});
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("while the job is suspended nobody hangs") {
   });
   scene.os.exits(0, {});
   CHECK(scene.run(1).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("who wrote its error file first has failed first, whoever is gone first") {
@@ -307,7 +307,7 @@ TEST_CASE("the grace does not run out while the job is suspended") {
   });
   scene.os.exits(0, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == 3);
-  CHECK(std::count(scene.os.deeds.begin(), scene.os.deeds.end(), sent(SIGKILL)) == 0);
+  CHECK(std::count(scene.os.calls.begin(), scene.os.calls.end(), sent(SIGKILL)) == 0);
 }
 
 TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {
@@ -316,14 +316,14 @@ TEST_CASE("workers that were preempted leave by themselves, and that is no failu
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::kPreempted);
   CHECK(exit_code(result) == kExitPreempted);
-  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", "sweep"});
 }
 
 TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
   PhaseScene scene;
   scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
   CHECK(scene.run(2).outcome == Outcome::kPreempted);
-  CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("of a failure and a preemption the failure is the cause") {
@@ -405,7 +405,7 @@ TEST_CASE("standby workers are started once all workers of a round support them"
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2, 1).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.deeds == Deeds{"start 2", "standby 2", sent(SIGTERM), sent(SIGCONT), "sweep",
+  CHECK(scene.os.calls == Calls{"start 2", "standby 2", sent(SIGTERM), sent(SIGCONT), "sweep",
                                 "start 2", "end standby", "sweep"});
 }
 
@@ -433,7 +433,7 @@ TEST_CASE("there are no standby workers when no restart is left or without --war
   scene.plan.standby_workers = max_restarts == 0;
   offer_standby(scene.os, 1).exits(0, {});
   CHECK(scene.run(1, max_restarts).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.deeds == Deeds{"start 1", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", "sweep"});
 }
 
 TEST_CASE("a signal that ends the job ends its standby workers first") {
@@ -441,8 +441,8 @@ TEST_CASE("a signal that ends the job ends its standby workers first") {
   scene.plan.standby_workers = true;
   offer_standby(scene.os, 1).signalled(SIGTERM, true).exits(0, {0, SIGTERM});
   scene.run(1, 1);
-  CHECK(scene.os.deeds ==
-        Deeds{"start 1", "standby 1", "end standby", sent(SIGTERM), sent(SIGCONT), "sweep"});
+  CHECK(scene.os.calls ==
+        Calls{"start 1", "standby 1", "end standby", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace ddp::launch {
 namespace {
 
 using Catch::Contains;
-using Deeds = std::vector<std::string>;
+using Calls = std::vector<std::string>;
 
 Event check_ended(ExitStatus exit, const std::string& said = "") {
   return {.kind = Event::Kind::kCheckEnded, .exit = exit, .cause = said};
@@ -44,7 +44,7 @@ TEST_CASE("workers start after the check has passed, and are restarted after ano
   scene.checked({});
   scene.os.exits(0, {});
   CHECK(exit_code(scene.run(1)) == 0);
-  CHECK(scene.os.deeds == Deeds{"check /check", "sweep", "start 1", "sweep", "check /check",
+  CHECK(scene.os.calls == Calls{"check /check", "sweep", "start 1", "sweep", "check /check",
                                 "sweep", "start 1", "sweep"});
 }
 
@@ -65,8 +65,8 @@ TEST_CASE("a check that takes too long is killed, the first one after five minut
   const auto began = scene.os.now();
   CHECK_THAT(scene.run().failures.at(0).cause, Contains("did not end within 300 s"));
   CHECK(scene.os.now() - began == std::chrono::minutes(5));
-  CHECK(scene.os.deeds.front() == "check /check");
-  CHECK(scene.os.deeds.at(1) == "sweep");
+  CHECK(scene.os.calls.front() == "check /check");
+  CHECK(scene.os.calls.at(1) == "sweep");
 
   CheckedScene later;
   later.checked({});

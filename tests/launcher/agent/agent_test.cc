@@ -14,7 +14,7 @@
 namespace ddp::launch {
 namespace {
 
-using Deeds = std::vector<std::string>;
+using Calls = std::vector<std::string>;
 
 struct Scene {
   FakeRunner os;
@@ -40,7 +40,7 @@ TEST_CASE("a group that succeeds is started once and swept") {
   Scene scene;
   scene.os.exits(1, {}).exits(0, {});
   CHECK(exit_code(scene.run(2, 3)) == 0);
-  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", "sweep"});
   CHECK(scene.os.notes.empty());
   CHECK(scene.os.rounds[0][1].command.argv[1] == "--rank=1");
 }
@@ -54,7 +54,7 @@ TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].last_stderr == "stderr of 1\n");
   CHECK(result.stopped == 1);
-  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep"});
 }
 
 TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep") {
@@ -63,7 +63,7 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 1);
-  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
   CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") !=
         scene.os.rounds[1][0].environment.at("MASTER_PORT"));
   CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
@@ -78,11 +78,11 @@ TEST_CASE("the store of each round is served before its workers start, and ends 
   LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
   os.exits(0, {1, 0}).exits(0, {});
   CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
-  const std::string serves = os.deeds.at(0).substr(0, os.deeds.at(0).rfind(' '));
+  const std::string serves = os.calls.at(0).substr(0, os.calls.at(0).rfind(' '));
   CHECK(serves == "serve store on");
-  CHECK(os.deeds == Deeds{os.deeds.at(0), "start 1", "sweep", os.deeds.at(3), "start 1",
+  CHECK(os.calls == Calls{os.calls.at(0), "start 1", "sweep", os.calls.at(3), "start 1",
                           "stop store", "sweep"});
-  CHECK_THAT(os.deeds.at(3), Catch::StartsWith(serves));
+  CHECK_THAT(os.calls.at(3), Catch::StartsWith(serves));
   CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("a lost store stops the workers like a failed one, and is the cause of
   });
   scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
   CHECK(scene.run(2, 1).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
   CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("a restart may wait, with nothing left running") {
   scene.rules.delay = std::chrono::seconds(2);
   scene.os.exits(0, {5, 0}).exits(0, {5, 0}).time_passes().exits(0, {});
   CHECK(scene.run(1, 2).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep", "start 1", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", "sweep", "start 1", "sweep", "start 1", "sweep"});
   CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2"));
   CHECK_THAT(scene.os.notes.at(1), Catch::EndsWith("restart 2 of 2 in 2 s"));
 }
@@ -288,7 +288,7 @@ TEST_CASE("workers that ignore SIGTERM are killed when the grace is over") {
   Scene scene;
   scene.os.exits(0, {3, 0}).time_passes().exits(1, {0, SIGKILL});
   CHECK(exit_code(scene.run(2)) == 3);
-  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, kKill, "sweep"});
 }
 
 TEST_CASE("a worker that survives SIGKILL is named and left behind") {
@@ -306,7 +306,7 @@ TEST_CASE("a signal is passed on as it is and ends the job without a restart") {
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::kInterrupted);
   CHECK(exit_code(result) == 128 + SIGINT);
-  CHECK(scene.os.deeds == Deeds{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
 }
 
 TEST_CASE("a second signal kills at once, a double of the first does not") {
@@ -318,14 +318,14 @@ TEST_CASE("a second signal kills at once, a double of the first does not") {
   });
   scene.os.exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == 128 + SIGTERM);
-  CHECK(scene.os.deeds == Deeds{"start 1", kTerm, kCont, kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", kTerm, kCont, kKill, "sweep"});
 }
 
 TEST_CASE("a signal that does not end the job is only passed on") {
   Scene scene;
   scene.os.signalled(SIGUSR1, false).exits(0, {});
   CHECK(exit_code(scene.run(1)) == 0);
-  CHECK(scene.os.deeds == Deeds{"start 1", "forward " + std::to_string(SIGUSR1), "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", "forward " + std::to_string(SIGUSR1), "sweep"});
 }
 
 TEST_CASE("what the workers left behind has time to end before the restart") {
@@ -335,16 +335,16 @@ TEST_CASE("what the workers left behind has time to end before the restart") {
     return std::vector{FakeRunner::exited(os.pid(0), {3, 0})};
   });
   scene.os.then([](FakeRunner& os) {
-    CHECK(os.deeds == Deeds{"start 1"});
+    CHECK(os.calls == Calls{"start 1"});
     os.lingers = false;
     return std::vector{Event{.kind = Event::Kind::kLeftoversEnded}};
   });
   scene.os.exits(0, {});
   CHECK(exit_code(scene.run(1, 1)) == 0);
-  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", "sweep", "start 1", "sweep"});
 }
 
-TEST_CASE("any failure is reported with the OOM killer's deeds") {
+TEST_CASE("any failure is reported with the OOM killer's calls") {
   Scene scene;
   scene.os.oom =
       "out of memory: the kernel killed a process in this job's cgroup (oom_kill +1 in its cgroup)";
@@ -359,7 +359,7 @@ TEST_CASE("when the launcher dies everything is killed at once") {
   scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::kGuardianGone}}; });
   scene.os.exits(0, {0, SIGKILL});
   CHECK(scene.run(1, 3).outcome == Outcome::kGuardianGone);
-  CHECK(scene.os.deeds == Deeds{"start 1", kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", kKill, "sweep"});
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace ddp::launch {
 class FakeRunner : public ProcessRunner {
  public:
   std::deque<std::function<std::vector<Event>(FakeRunner&)>> script;
-  std::vector<std::string> deeds;
+  std::vector<std::string> calls;
   std::vector<std::vector<WorkerSpec>> rounds;
   std::vector<WorkerSpec> standby;
   std::vector<std::string> survivors;
@@ -40,21 +40,21 @@ class FakeRunner : public ProcessRunner {
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override {
     rounds.push_back(specs);
     if (broken.count(rounds.size() - 1) > 0) throw LaunchError(127, "cannot execute 'x'");
-    deeds.push_back("start " + std::to_string(specs.size()));
+    calls.push_back("start " + std::to_string(specs.size()));
     std::vector<pid_t> pids;
     for (const auto& spec : specs) pids.push_back(pid(spec.local_rank));
     return pids;
   }
   void keep_standby(const std::vector<WorkerSpec>& specs) override {
     standby = specs;
-    deeds.push_back("standby " + std::to_string(specs.size()));
+    calls.push_back("standby " + std::to_string(specs.size()));
   }
   void end_standby() override {
-    if (!standby.empty()) deeds.emplace_back("end standby");
+    if (!standby.empty()) calls.emplace_back("end standby");
     standby.clear();
   }
   void start_check(const WorkerSpec& spec) override {
-    deeds.push_back("check " + spec.command.executable);
+    calls.push_back("check " + spec.command.executable);
   }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
     if (script.empty()) throw std::logic_error("the agent waits, but the script is over");
@@ -65,20 +65,20 @@ class FakeRunner : public ProcessRunner {
     if (events.empty()) now_ = *deadline;
     return events;
   }
-  void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
+  void signal_workers(int signal) override { calls.push_back("signal " + std::to_string(signal)); }
   void forward(int signal, bool next_too) override {
-    deeds.push_back("forward " + std::to_string(signal) + (next_too ? ", next too" : ""));
+    calls.push_back("forward " + std::to_string(signal) + (next_too ? ", next too" : ""));
   }
   void serve_store(int source) override {
     serving_ = source >= 0;
-    if (serving_) deeds.push_back("serve store on " + std::to_string(source));
+    if (serving_) calls.push_back("serve store on " + std::to_string(source));
   }
   void stop_store() override {
-    if (serving_) deeds.emplace_back("stop store");
+    if (serving_) calls.emplace_back("stop store");
     serving_ = false;
   }
   void signal_worker(int local_rank, int signal) override {
-    deeds.push_back("signal " + std::to_string(signal) + " to " + std::to_string(local_rank));
+    calls.push_back("signal " + std::to_string(signal) + " to " + std::to_string(local_rank));
   }
   LifeSign life_sign(int local_rank) override { return signs[local_rank]; }
   std::optional<Clock::time_point> first_output(int) const override { return std::nullopt; }
@@ -91,12 +91,12 @@ class FakeRunner : public ProcessRunner {
   CpuTimes cpu_times_of(int local_rank) const override { return {{local_rank, cpu_times}}; }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)
-      deeds.push_back((dump.by_debugger ? "stacks of " : "threads of ") +
+      calls.push_back((dump.by_debugger ? "stacks of " : "threads of ") +
                       std::to_string(dump.local_rank));
     return has_debugger && !wanted.empty() && wanted.front().by_debugger;
   }
   std::vector<std::string> sweep() override {
-    deeds.emplace_back("sweep");
+    calls.emplace_back("sweep");
     return survivors;
   }
   bool lingering() const override { return lingers; }

@@ -7,9 +7,9 @@
 
 #include <memory>
 
-#include "launcher/base/acceptor.h"
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/coordinator.h"
+#include "launcher/base/system/acceptor.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/host/coordinator.h"
 #include "launcher/store/store_service.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"

@@ -8,12 +8,12 @@
 #include <memory>
 #include "tests/support/catch.h"
 
-#include "launcher/base/descriptor_passing.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/base/system/descriptor_passing.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/host/round_store.h"
 #include "launcher/rendezvous/local_rendezvous.h"
-#include "launcher/rendezvous/round_store.h"
+#include "launcher/rendezvous/wire/listening_socket.h"
 
 namespace ddp::launch {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "launcher/agent/pace_monitor.h"
 #include "launcher/hang/heartbeat.h"
-#include "launcher/rendezvous/straggler_watch.h"
+#include "launcher/rendezvous/round/straggler_watch.h"
 #include "tests/support/catch.h"
 
 namespace ddp::launch {

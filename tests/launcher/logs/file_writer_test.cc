@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-#include "launcher/base/descriptors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/logs/log_pump.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 

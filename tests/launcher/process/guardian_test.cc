@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launcher/base/descriptors.h"
+#include "launcher/base/system/descriptors.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 

@@ -11,7 +11,7 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/base/proc_files.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/process/process_tree.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/launcher/terminal_job.h"

@@ -1,6 +1,6 @@
 // The connection between two agents: nothing is read before both have proved that they know the
 // token, and nothing that comes through it does harm.
-#include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/wire/control_channel.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/rendezvous/membership_rules.h"
+#include "launcher/rendezvous/round/membership_rules.h"
 #include "tests/support/catch.h"
 
 namespace ddp::launch {

@@ -1,5 +1,5 @@
 // What agents tell each other survives the way over the network; what is malformed is nothing.
-#include "launcher/rendezvous/control_messages.h"
+#include "launcher/rendezvous/wire/control_messages.h"
 
 #include <random>
 

@@ -1,5 +1,5 @@
 // The host of the rendezvous hears of other hosts and of later rounds.
-#include "launcher/rendezvous/coordinator.h"
+#include "launcher/rendezvous/host/coordinator.h"
 
 #include <sys/socket.h>
 

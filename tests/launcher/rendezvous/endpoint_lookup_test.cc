@@ -1,5 +1,5 @@
 // How often the names of endpoints are looked up: each time is a process.
-#include "launcher/rendezvous/endpoint_lookup.h"
+#include "launcher/rendezvous/wire/endpoint_lookup.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/rendezvous/host_search.h"
+#include "launcher/rendezvous/follow/host_search.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/rendezvous/epochs.h"
+#include "launcher/rendezvous/round/epochs.h"
 
 #include <climits>
 #include <vector>

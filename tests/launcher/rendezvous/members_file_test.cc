@@ -1,5 +1,5 @@
 // The file of the last round's nodes: complete, private, one agent's, and never trusted.
-#include "launcher/rendezvous/members_file.h"
+#include "launcher/rendezvous/follow/members_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/round/membership.h"
 #include "tests/support/catch.h"
 
 namespace ddp::launch::membership {

@@ -1,5 +1,5 @@
 // A node without a host asks before it hosts.
-#include "launcher/rendezvous/newcomer.h"
+#include "launcher/rendezvous/follow/newcomer.h"
 
 #include "tests/support/catch.h"
 

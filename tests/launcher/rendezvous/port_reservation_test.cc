@@ -1,4 +1,4 @@
-#include "launcher/rendezvous/port_reservation.h"
+#include "launcher/rendezvous/wire/port_reservation.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

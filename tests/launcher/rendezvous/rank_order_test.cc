@@ -1,5 +1,5 @@
 // Which node gets which rank: a table of nodes and orders.
-#include "launcher/rendezvous/rank_order.h"
+#include "launcher/rendezvous/round/rank_order.h"
 
 #include <algorithm>
 #include <map>

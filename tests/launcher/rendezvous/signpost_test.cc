@@ -1,13 +1,13 @@
 // An agent without a host holds the nodes that would follow it.
-#include "launcher/rendezvous/signpost.h"
+#include "launcher/rendezvous/host/signpost.h"
 
 #include <poll.h>
 
 #include <memory>
 #include <utility>
 
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/listening_socket.h"
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {

@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/coordinator.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/host/coordinator.h"
 #include "launcher/store/store_service.h"
 
 namespace ddp::test {

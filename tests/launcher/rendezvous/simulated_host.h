@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/round/membership.h"
 
 namespace ddp::test {
 

@@ -11,8 +11,8 @@
 #include <array>
 #include <stdexcept>
 
-#include "launcher/base/sockets.h"
-#include "launcher/rendezvous/session.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/session.h"
 
 namespace ddp::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/wire/control_channel.h"
 #include "tests/launcher/rendezvous/simulated_host.h"
 #include "tests/launcher/store/tcp_store_client.h"
 

@@ -1,9 +1,9 @@
 // A node that has lost its host decides who hosts next.
-#include "launcher/rendezvous/succession.h"
+#include "launcher/rendezvous/round/succession.h"
 
 #include <algorithm>
 
-#include "launcher/rendezvous/epochs.h"
+#include "launcher/rendezvous/round/epochs.h"
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
+#include "launcher/base/system/sockets.h"
 
 namespace ddp::launch {
 namespace {

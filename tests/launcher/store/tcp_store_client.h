@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/poll_handler.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/store/tcp_store_protocol.h"
 #include "tests/launcher/store/answer_parser.h"
 

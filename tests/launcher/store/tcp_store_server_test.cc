@@ -9,7 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/clock.h"
-#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/rendezvous/wire/listening_socket.h"
 #include "launcher/store/tcp_store_server.h"
 #include "tests/launcher/store/tcp_store_client.h"
 

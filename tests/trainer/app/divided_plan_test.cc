@@ -5,7 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/trainer/app/planned_blocks.h"
 #include "trainer/metrics/text.h"
-#include "trainer/parallel/pipeline_time.h"
+#include "trainer/parallel/strategy/pipeline_time.h"
 
 namespace ddp::train {
 namespace {

@@ -1,5 +1,5 @@
 // Which plan a training gets: the cases of "when to use which strategy", as sizes.
-#include "trainer/app/parallel_plan.h"
+#include "trainer/app/plan/parallel_plan.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // What the options of `trainer plan` say of the GPUs, and what is assumed.
-#include "trainer/app/plan_cluster.h"
+#include "trainer/app/plan/plan_cluster.h"
 
 #include "tests/support/catch.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/app/parallel_plan.h"
+#include "trainer/app/plan/parallel_plan.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/model_division.h"
-#include "trainer/model/tensor_cost.h"
 
 namespace ddp::train::test {
 

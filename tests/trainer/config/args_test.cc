@@ -2,7 +2,7 @@
 
 #include "tests/support/exit_code_table.h"
 #include "tests/trainer/config/test_files.h"
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

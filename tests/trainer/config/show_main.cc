@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/app/trainer_args.h"
+#include "trainer/app/arguments/trainer_args.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/model/training_cost.h"
+#include "trainer/model/cost/training_cost.h"
 
 #include "tests/support/catch.h"
 

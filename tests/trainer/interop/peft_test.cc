@@ -8,7 +8,7 @@
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/interop/export_model.h"
-#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/lora.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/tokenizer/byte_tokenizer.h"

@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 
 #include "trainer/metrics/model_flops.h"
-#include "trainer/model/training_cost.h"
+#include "trainer/model/cost/training_cost.h"
 
 namespace ddp::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/model/attention.h"
+#include "trainer/model/blocks/attention.h"
 
 #include <ATen/SDPBackend.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/model/batch_norm.h"
+#include "trainer/model/blocks/batch_norm.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -1,5 +1,5 @@
 // Bytes and seconds of collectives.
-#include "trainer/model/communication_cost.h"
+#include "trainer/model/cost/communication_cost.h"
 
 #include "tests/support/catch.h"
 

@@ -1,13 +1,13 @@
 // The fused CPU operations beside the same written with torch's, in float64.
-#include "trainer/model/fused_ops.h"
+#include "trainer/model/ops/fused_ops.h"
 
 #include <cmath>
 #include <functional>
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
-#include "trainer/model/cpu/kernels.h"
 #include "trainer/model/llama/llama_ops.h"
+#include "trainer/model/ops/cpu/kernels.h"
 
 namespace ddp::train {
 namespace {

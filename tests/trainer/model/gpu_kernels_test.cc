@@ -8,9 +8,9 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/model/cuda/host_cuda.h"
+#include "trainer/model/ops/cuda/host_cuda.h"
 
-#include "trainer/model/cuda/kernels.cu"
+#include "trainer/model/ops/cuda/kernels.cu"
 
 namespace ddp::test {
 namespace {

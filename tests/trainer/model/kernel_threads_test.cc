@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "trainer/model/row_blocks.h"
+#include "trainer/model/ops/row_blocks.h"
 #include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train {

@@ -3,7 +3,7 @@
 
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/llama/llama.h"
 #include "trainer/model/lora.h"
 #include "trainer/task/adapted_model.h"

@@ -2,7 +2,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
-#include "trainer/model/chunked_loss.h"
+#include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/optim/amp.h"
 
 namespace ddp::train {

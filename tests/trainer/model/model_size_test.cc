@@ -2,13 +2,13 @@
 #include <cmath>
 
 #include "tests/support/catch.h"
-#include "trainer/model/bert_classifier.h"
-#include "trainer/model/bert_cost.h"
+#include "trainer/model/bert/bert_classifier.h"
+#include "trainer/model/cost/bert_cost.h"
+#include "trainer/model/cost/image_cost.h"
+#include "trainer/model/cost/training_cost.h"
 #include "trainer/model/gpt/gpt.h"
 #include "trainer/model/gpt/gpt_cost.h"
-#include "trainer/model/image_cost.h"
 #include "trainer/model/image_network.h"
-#include "trainer/model/training_cost.h"
 
 namespace ddp::train {
 namespace {

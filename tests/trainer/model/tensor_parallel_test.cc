@@ -1,5 +1,5 @@
 // Ranks that share the layers of a model compute what one process does.
-#include "trainer/model/tensor_parallel.h"
+#include "trainer/model/blocks/tensor_parallel.h"
 
 #include "tests/support/catch.h"
 

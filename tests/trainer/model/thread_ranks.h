@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/model/tensor_parallel.h"
+#include "trainer/model/blocks/tensor_parallel.h"
 
 namespace ddp::train::test {
 

@@ -1,4 +1,4 @@
-#include "trainer/model/weight_copies.h"
+#include "trainer/model/ops/weight_copies.h"
 
 #include "tests/support/catch.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include "tests/support/catch.h"
 #include "trainer/optim/trained_parameters.h"
-#include "trainer/parallel/ddp.h"
+#include "trainer/parallel/strategy/ddp.h"
 
 namespace ddp::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train::test {
 

@@ -1,6 +1,6 @@
 // Ranks choose their devices by themselves; what does not fit together is refused before NCCL
 // waits.
-#include "trainer/parallel/device_plan.h"
+#include "trainer/parallel/device/device_plan.h"
 
 #include <string>
 #include <vector>

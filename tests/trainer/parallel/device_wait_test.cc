@@ -1,5 +1,5 @@
 // Waiting for a device that may wait for a rank that is gone.
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,9 +11,9 @@
 #include "tests/support/catch.h"
 #include "tests/trainer/parallel/fake_device.h"
 #include "tests/trainer/parallel/probe_output.h"
-#include "trainer/parallel/collective_wait.h"
-#include "trainer/parallel/cuda_module.h"
-#include "trainer/parallel/page_lock.h"
+#include "trainer/parallel/device/collective_wait.h"
+#include "trainer/parallel/device/cuda_module.h"
+#include "trainer/parallel/device/page_lock.h"
 
 namespace ddp::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/environment/dist_env.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -9,9 +9,9 @@
 #include "tests/support/catch.h"
 
 #include "tests/support/loopback.h"
-#include "trainer/parallel/local_address.h"
-#include "trainer/parallel/scheduler_env.h"
-#include "trainer/parallel/store_port.h"
+#include "trainer/parallel/environment/local_address.h"
+#include "trainer/parallel/environment/scheduler_env.h"
+#include "trainer/parallel/environment/store_port.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/trainer/parallel/sharded_layers.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train::test {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/device/device_wait.h"
 
 namespace ddp::train::test {
 
@@ -33,7 +33,7 @@ class FakeDevice {
   /// Called when work is to be queued.
   std::function<void()> when_queued = [] {};
 
-  class Queue final : public CopyQueue {
+  class Queue final : public CopyStream {
    public:
     explicit Queue(FakeDevice& device) : device_(device) {}
     void copy(torch::Tensor to, const torch::Tensor& from) override {
@@ -45,15 +45,15 @@ class FakeDevice {
     FakeDevice& device_;
   };
 
-  class Mark final : public DeviceMark {
+  class Mark final : public DeviceEvent {
    public:
     explicit Mark(FakeDevice& device) : device_(device) {}
     bool passed() const override {
       device_.when_asked();
       return device_.passed_;
     }
-    void hold_queue() const override { ++device_.held_; }
-    std::unique_ptr<CopyQueue> side_queue() const override {
+    void make_stream_wait() const override { ++device_.held_; }
+    std::unique_ptr<CopyStream> side_queue() const override {
       device_.when_queued();
       return std::make_unique<Queue>(device_);
     }

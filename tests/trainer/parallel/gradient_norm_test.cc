@@ -1,5 +1,5 @@
 // The norm of the gradients: exact enough, and the same bits however it is computed.
-#include "trainer/parallel/gradient_norm.h"
+#include "trainer/parallel/strategy/gradient_norm.h"
 
 #include <ATen/Parallel.h>
 

@@ -1,5 +1,5 @@
 // Groups of ranks along the coordinates of a mesh.
-#include "trainer/parallel/mesh.h"
+#include "trainer/parallel/mesh/mesh.h"
 
 #include "tests/support/catch.h"
 #include "tests/trainer/parallel/probe_output.h"

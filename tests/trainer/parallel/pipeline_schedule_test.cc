@@ -8,7 +8,7 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/parallel/pipeline_schedule.h"
+#include "trainer/parallel/strategy/pipeline_schedule.h"
 
 namespace ddp::train {
 namespace {

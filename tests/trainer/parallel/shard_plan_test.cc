@@ -5,7 +5,7 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/parallel/shard_plan.h"
+#include "trainer/parallel/strategy/shard_plan.h"
 
 namespace ddp::train {
 namespace {

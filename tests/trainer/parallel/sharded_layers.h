@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/model/model_unit.h"
-#include "trainer/parallel/fully_sharded.h"
+#include "trainer/model/blocks/model_unit.h"
+#include "trainer/parallel/strategy/fully_sharded.h"
 
 namespace ddp::train::test {
 

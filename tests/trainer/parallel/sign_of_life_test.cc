@@ -1,4 +1,4 @@
-#include "trainer/parallel/sign_of_life.h"
+#include "trainer/parallel/collectives/sign_of_life.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

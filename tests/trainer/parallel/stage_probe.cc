@@ -21,8 +21,8 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/weight_grad_store.h"
-#include "trainer/parallel/mesh.h"
-#include "trainer/parallel/pipeline_executor.h"
+#include "trainer/parallel/mesh/mesh.h"
+#include "trainer/parallel/strategy/pipeline_executor.h"
 #include "trainer/task/tensor_ranks.h"
 
 namespace ddp::train {

@@ -6,7 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/trainer/parallel/probe_output.h"
 #include "trainer/model/model_division.h"
-#include "trainer/parallel/pipeline_schedule.h"
+#include "trainer/parallel/strategy/pipeline_schedule.h"
 
 namespace ddp::train {
 namespace {

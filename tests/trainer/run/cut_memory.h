@@ -11,8 +11,8 @@
 
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "trainer/health/run_monitor.h"
-#include "trainer/parallel/mesh.h"
-#include "trainer/run/cut_state.h"
+#include "trainer/parallel/mesh/mesh.h"
+#include "trainer/run/state/cut_state.h"
 #include "trainer/snapshot/snapshot_keeper.h"
 
 namespace ddp::train::test {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tests/trainer/snapshot/snapshot_files.h"
-#include "trainer/parallel/mesh.h"
-#include "trainer/run/cut_state.h"
+#include "trainer/parallel/mesh/mesh.h"
+#include "trainer/run/state/cut_state.h"
 
 namespace ddp::train::test {
 
@@ -107,8 +107,8 @@ inline std::string wrong_in_cut_state(Mesh& mesh, const std::string& folder) {
   const OpenedSnapshot snapshot = open_snapshot(path);
   for (const bool by_all : {true, false}) {
     for (auto& each : empty) each.tensor.fill_(7.0);
-    state.deal_out(by_all || mesh.world().is_main() ? &snapshot : nullptr, empty,
-                   [](const std::string&) { return false; });
+    state.load_local_parts(by_all || mesh.world().is_main() ? &snapshot : nullptr, empty,
+                           [](const std::string&) { return false; });
     for (std::size_t i = 0; i < held.size(); ++i) {
       if (!same_bytes(empty[i].tensor, held[i].tensor))
         wrong += "dealt out another " + held[i].name + "; ";

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/parallel/gradient_norm.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/strategy/gradient_norm.h"
 #include "trainer/run/model_norm.h"
 
 namespace ddp::train::test {

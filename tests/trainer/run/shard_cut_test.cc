@@ -1,4 +1,4 @@
-#include "trainer/run/shard_cut.h"
+#include "trainer/run/state/shard_cut.h"
 
 #include <algorithm>
 #include <random>

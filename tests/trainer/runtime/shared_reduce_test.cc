@@ -1,5 +1,5 @@
 // All-reduces through shared memory, between threads. Also run under ThreadSanitizer.
-#include "trainer/parallel/shared_reduce.h"
+#include "trainer/parallel/collectives/shared_reduce.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Memory that processes share, and the watch over them, with real processes.
-#include "trainer/parallel/shared_segment.h"
+#include "trainer/parallel/collectives/shared_segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 #include <vector>
 #include "tests/support/catch.h"
 
-#include "trainer/parallel/process_ends.h"
-#include "trainer/parallel/shared_reduce.h"
+#include "trainer/parallel/collectives/process_ends.h"
+#include "trainer/parallel/collectives/shared_reduce.h"
 
 namespace ddp::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/support/child_program.h"
 #include "tests/support/temp_folder.h"
 #include "trainer/data/tokens/token_shards.h"
-#include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::test {

@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "trainer/tokenizer/bpe_tokenizer.h"
-#include "trainer/tokenizer/bpe_trainer.h"
+#include "trainer/tokenizer/bpe/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe/bpe_trainer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_trainer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_trainer.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include "tests/support/temp_folder.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/tokenizer/wordpiece_file.h"
-#include "trainer/tokenizer/wordpiece_tokenizer.h"
-#include "trainer/tokenizer/wordpiece_trainer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_trainer.h"
 
 namespace ddp::test {
 

@@ -6,9 +6,9 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/parallel/device_plan.h"
-#include "trainer/parallel/dist_env.h"
-#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/device/device_plan.h"
+#include "trainer/parallel/environment/dist_env.h"
 #include "trainer/snapshot/open_model.h"
 #include "trainer/task/choice_scores.h"
 

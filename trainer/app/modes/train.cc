@@ -9,8 +9,8 @@
 #include "trainer/config/keys/trainer_keys.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/hydra/compose/sweep_plan.h"
-#include "trainer/parallel/cuda_module.h"
-#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/device/cuda_module.h"
+#include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/process/warm_spare.h"
 
 namespace ddp::train {

@@ -5,12 +5,12 @@
 #include <optional>
 #include <string_view>
 
-#include "trainer/model/activation_checkpoint.h"
-#include "trainer/model/attention.h"
-#include "trainer/model/fused_ops.h"
+#include "trainer/model/blocks/activation_checkpoint.h"
+#include "trainer/model/blocks/attention.h"
+#include "trainer/model/blocks/layer_seeds.h"
+#include "trainer/model/blocks/uninitialized_layers.h"
 #include "trainer/model/gpt/gpt_architecture.h"
-#include "trainer/model/layer_seeds.h"
-#include "trainer/model/undrawn_layers.h"
+#include "trainer/model/ops/fused_ops.h"
 #include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
@@ -229,8 +229,8 @@ TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, in
       checkpointed_(config.activation_checkpointing),
       fused_(config.fused_cpu_kernels),
       drops_(config.embd_pdrop > 0 || config.resid_pdrop > 0 || config.attn_pdrop > 0) {
-  wte = register_module("wte", undrawn_embedding(vocab_size, config.n_embd));
-  wpe = register_module("wpe", undrawn_embedding(block_size, config.n_embd));
+  wte = register_module("wte", uninitialized_embedding(vocab_size, config.n_embd));
+  wpe = register_module("wpe", uninitialized_embedding(block_size, config.n_embd));
   drop = register_module("drop", nn::Dropout(config.embd_pdrop));
   h = register_module("h", nn::ModuleList());
   for (int64_t i = 0; i < config.n_layer; ++i) h->push_back(Block(config, ranks));
@@ -316,7 +316,8 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
       tied_(config.tie_weights) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size, ranks));
   if (!tied_) {
-    lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
+    lm_head =
+        register_module("lm_head", uninitialized_linear(config.n_embd, vocab_size, /*bias=*/false));
   }
   if (seed) GPTImpl::draw_weights(*seed);
 }

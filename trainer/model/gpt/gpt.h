@@ -16,15 +16,15 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/blocks/key_value_cache.h"
+#include "trainer/model/blocks/model_unit.h"
+#include "trainer/model/blocks/tensor_parallel.h"
+#include "trainer/model/blocks/token_context.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/fused_ops.h"
-#include "trainer/model/gpu_ops.h"
-#include "trainer/model/key_value_cache.h"
 #include "trainer/model/model_part.h"
-#include "trainer/model/model_unit.h"
-#include "trainer/model/tensor_parallel.h"
-#include "trainer/model/token_context.h"
+#include "trainer/model/ops/fused_ops.h"
+#include "trainer/model/ops/gpu_ops.h"
 
 namespace ddp::train {
 

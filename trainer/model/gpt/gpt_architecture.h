@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trainer/model/causal_architecture.h"
-#include "trainer/model/pretrained_layout.h"
-#include "trainer/model/size_keys.h"
+#include "trainer/model/load/pretrained_layout.h"
+#include "trainer/model/load/size_keys.h"
 
 namespace ddp::train {
 

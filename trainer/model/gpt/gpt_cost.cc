@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "trainer/model/cpu/kernels.h"
+#include "trainer/model/cost/loss_cost.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/lora.h"
-#include "trainer/model/loss_cost.h"
 #include "trainer/model/model_division.h"
-#include "trainer/model/tensor_cost.h"
+#include "trainer/model/ops/cpu/kernels.h"
 
 namespace ddp::train {
 namespace {

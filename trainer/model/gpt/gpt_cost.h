@@ -6,7 +6,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
-#include "trainer/model/training_cost.h"
+#include "trainer/model/cost/training_cost.h"
 
 namespace ddp::train {
 

@@ -4,13 +4,13 @@
 #include <numbers>
 #include <string>
 
-#include "trainer/model/activation_checkpoint.h"
-#include "trainer/model/attention.h"
-#include "trainer/model/chunked_loss.h"
-#include "trainer/model/fused_ops.h"
+#include "trainer/model/blocks/activation_checkpoint.h"
+#include "trainer/model/blocks/attention.h"
+#include "trainer/model/blocks/chunked_loss.h"
+#include "trainer/model/blocks/uninitialized_layers.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/model/llama/llama_ops.h"
-#include "trainer/model/undrawn_layers.h"
+#include "trainer/model/ops/fused_ops.h"
 
 namespace ddp::train {
 namespace {
@@ -193,7 +193,8 @@ LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size,
     : ranks_(ranks),
       checkpointed_(config.activation_checkpointing),
       frequencies_(rotary_frequencies(config)) {
-  embed_tokens = register_module("embed_tokens", undrawn_embedding(vocab_size, config.n_embd));
+  embed_tokens =
+      register_module("embed_tokens", uninitialized_embedding(vocab_size, config.n_embd));
   layers = register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < config.n_layer; ++i) layers->push_back(LlamaBlock(config));
   norm = register_module("norm", RmsNorm(config.n_embd, config.norm_eps));
@@ -258,7 +259,8 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t bloc
       tied_(config.tie_weights) {
   model = register_module("model", LlamaStack(config, vocab_size, ranks));
   if (!tied_)
-    lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
+    lm_head =
+        register_module("lm_head", uninitialized_linear(config.n_embd, vocab_size, /*bias=*/false));
   if (seed) LlamaImpl::draw_weights(*seed);
 }
 

@@ -14,13 +14,13 @@
 #include <memory>
 #include <optional>
 
-#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/blocks/key_value_cache.h"
+#include "trainer/model/blocks/model_unit.h"
+#include "trainer/model/blocks/token_context.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/gpu_ops.h"
-#include "trainer/model/key_value_cache.h"
 #include "trainer/model/llama/llama_config.h"
-#include "trainer/model/model_unit.h"
-#include "trainer/model/token_context.h"
+#include "trainer/model/ops/gpu_ops.h"
 
 namespace ddp::train {
 

@@ -6,7 +6,7 @@
 
 #include "trainer/model/llama/llama_pretrained.h"
 #include "trainer/model/llama/shape_values.h"
-#include "trainer/model/size_keys.h"
+#include "trainer/model/load/size_keys.h"
 
 namespace ddp::train {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
+#include "trainer/model/cost/training_cost.h"
 #include "trainer/model/llama/llama_config.h"
-#include "trainer/model/training_cost.h"
-#include "trainer/model/weights_layout.h"
+#include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
 

@@ -1,6 +1,6 @@
 #include "trainer/model/llama/llama_ops.h"
 
-#include "trainer/model/row_blocks.h"
+#include "trainer/model/ops/row_blocks.h"
 
 namespace ddp::train::fused {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/model/gpu_ops.h"
+#include "trainer/model/ops/gpu_ops.h"
 
 namespace ddp::train::fused {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trainer/model/llama/llama_config.h"
-#include "trainer/model/pretrained_layout.h"
+#include "trainer/model/load/pretrained_layout.h"
 
 namespace ddp::train {
 

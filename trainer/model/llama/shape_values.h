@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainer/model/llama/llama_config.h"
-#include "trainer/model/pretrained_json.h"
+#include "trainer/model/load/pretrained_json.h"
 
 template <>
 struct fmt::formatter<ddp::train::RopeScaling> : fmt::formatter<std::string> {

@@ -4,9 +4,9 @@
 #include <tuple>
 #include <utility>
 
-#include "trainer/model/cuda/host_cuda.h"
+#include "trainer/model/ops/cuda/host_cuda.h"
 
-#include "trainer/model/cuda/kernels.cu"
+#include "trainer/model/ops/cuda/kernels.cu"
 
 namespace fake_cuda {
 namespace {

@@ -1,0 +1,19 @@
+#include "launcher/base/system/poll_handler.h"
+
+#include <cerrno>
+#include <string>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+
+void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what) {
+  const timespec limit = wake ? time_until(*wake) : timespec{};
+  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
+  // Most likely more descriptors than the limit, which someone lowered meanwhile.
+  if (errno != EINTR) throw LaunchError(kExitFailed, what + (": " + error_text(errno)));
+  for (pollfd& fd : fds) fd.revents = 0;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,60 @@
+// The authority of a job without a service of its own: the nodes of the last round elect the next
+// host (Succession), over their own sockets. Endpoints decide who hosts first (Newcomer).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/rendezvous/authority.h"
+#include "launcher/rendezvous/group_settings.h"
+#include "launcher/rendezvous/round/succession.h"
+
+namespace ddp::launch {
+
+class Election : public Authority {
+ public:
+  explicit Election(const GroupSettings& settings) : settings_(settings) {}
+
+  bool finds_first_host() const override { return false; }
+  void seek(std::optional<Loss> loss, const Status& status) override;
+  Step next(const View& view) override;
+  void avoid(const Place& place) override;
+  void settle(bool) override { vote_.reset(); }
+  std::string take_note() override { return std::exchange(note_, {}); }
+  std::string despair(Clock::time_point now) const override;
+
+  void hand_down(JobHistory& history) const override;
+  bool grants_epochs() const override { return false; }  // a mandate serves instead
+  void request_epoch(const std::vector<Hello>&) override {}
+  std::optional<long long> take_epoch() override { return std::nullopt; }
+  std::string deposed() const override { return ""; }  // Coordinator::has_lost_mandate()
+  void resign() override {}
+  void end_job() override {}
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+ private:
+  struct Vote {
+    Succession succession;
+    Inquiry inquiry;
+    Clock::time_point since;
+    std::chrono::milliseconds patience;
+    std::string text;  // why the host was lost
+    bool noted = false;
+    bool alone = false;
+  };
+
+  Clock::time_point alone_at() const { return vote_->since + 2 * vote_->patience; }
+  std::chrono::milliseconds timeout() const;
+  std::string reason() const;
+
+  GroupSettings settings_;
+  std::optional<Vote> vote_;
+  Clock::time_point turn_{};  // last handle()
+  std::string note_;
+};
+
+}  // namespace ddp::launch

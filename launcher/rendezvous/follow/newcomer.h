@@ -1,0 +1,49 @@
+// Decides what a node does that has no host yet but could become one: it asks the other endpoints
+// and the last members that it knows of before it hosts. Pure: findings go in, one step comes out.
+//
+// It hosts only if every one of them was heard: refused the connection, or answered that it knows
+// no job. Of several such nodes at different endpoints, the one at the first endpoint hosts.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/rendezvous/round/succession.h"
+#include "launcher/rendezvous/wire/inquiry.h"
+
+namespace ddp::launch {
+
+/// A place to ask.
+struct Lead {
+  Place place;
+  bool precedes = false;  // an endpoint before this node's own
+};
+
+class Newcomer {
+ public:
+  using Step = Succession::Step;
+
+  /// `id`: this agent's; `epoch`: of the last round that it accepted before it was started anew.
+  Newcomer(std::vector<Lead> leads, std::string id, long long epoch);
+
+  std::vector<Place> places() const;
+  /// A connection to `place` failed: does not try it again before `until`.
+  void avoid(const Place& place, Clock::time_point until);
+  /// `findings`: for places(). `alone`: does not wait for those that are silent.
+  Step next(const std::vector<Inquiry::Finding>& findings, bool alone, Clock::time_point now);
+  /// "10.0.0.1:29400 is silent, ...", for the message about waiting; empty: all were heard.
+  std::string missing() const { return missing_; }
+
+ private:
+  bool is_own(const Inquiry::Finding& finding) const { return finding.status.id == id_; }
+  Step connect_to(const Place& place, Clock::time_point now) const;
+
+  std::vector<Lead> leads_;
+  std::string id_;
+  long long epoch_;
+  std::vector<std::pair<Place, Clock::time_point>> avoided_;
+  std::string missing_;
+};
+
+}  // namespace ddp::launch

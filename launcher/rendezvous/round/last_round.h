@@ -1,0 +1,21 @@
+// The last round that a node knows, and its own part in it: a plain struct.
+#pragma once
+
+#include <string>
+
+#include "launcher/rendezvous/wire/control_messages.h"
+#include "launcher/rendezvous/wire/place.h"
+
+namespace ddp::launch {
+
+struct LastRound {
+  Round round{};
+  int node = 0;            // this node's number under the round's host
+  bool took_part = false;  // false: this node was a spare
+  bool begun = false;      // known to have: all of its nodes have accepted it
+  /// The agent that hosted the round. The node may have been connected to another one since.
+  std::string host_id{};
+  Place host{};  // where this node reached it
+};
+
+}  // namespace ddp::launch

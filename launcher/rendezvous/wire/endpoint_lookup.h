@@ -1,0 +1,80 @@
+// Resolves the endpoints of a job, all at the same time, without blocking. One object is one
+// look-up.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/system/poll_handler.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/name_lookup.h"
+
+namespace ddp::launch {
+
+/// An endpoint and its numeric addresses in order of preference; none: the name is not known.
+struct ResolvedEndpoint {
+  Endpoint endpoint;
+  std::vector<std::string> addresses{};
+  bool lacks_getent = false;  // names other than localhost cannot be resolved
+  bool operator==(const ResolvedEndpoint& other) const {
+    return endpoint.host == other.endpoint.host && endpoint.port == other.endpoint.port &&
+           addresses == other.addresses;
+  }
+};
+
+class EndpointLookup : public PollHandler {
+ public:
+  explicit EndpointLookup(const std::vector<Endpoint>& endpoints);
+
+  bool done() const;
+  /// In the order of the endpoints. Call when done().
+  std::vector<ResolvedEndpoint> results() const;
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+
+ private:
+  std::vector<Endpoint> endpoints_;
+  std::vector<std::unique_ptr<NameLookup>> lookups_;
+};
+
+/// Resolves them again and again while it is polled: the name of a pod moves with it.
+class EndpointWatch : public PollHandler {
+ public:
+  explicit EndpointWatch(std::vector<Endpoint> endpoints);
+
+  /// As last resolved; none before the first time.
+  const std::vector<ResolvedEndpoint>& endpoints() const { return resolved_; }
+  /// Names that were not known for less than kUnknown: a name server may remember for so long that
+  /// a name does not exist. Empty: none.
+  std::string unknown() const;
+  /// Returns, once, whether endpoints() has changed.
+  bool take_change() { return std::exchange(changed_, false); }
+  void set(std::vector<ResolvedEndpoint> resolved);
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+  static constexpr std::chrono::seconds kUnknown{30};
+
+ private:
+  std::vector<Endpoint> endpoints_;
+  std::vector<ResolvedEndpoint> resolved_;
+  std::vector<std::optional<Clock::time_point>> unknown_since_;
+  std::optional<EndpointLookup> lookup_;
+  std::chrono::milliseconds pause_;
+  Clock::time_point next_{};
+  bool changed_ = false;
+};
+
+/// "10.0.0.1:29400, node2:29400".
+std::string endpoints_text(const std::vector<Endpoint>& endpoints);
+/// "10.0.0.1:29400", "[fd00::1]:29400".
+std::string place_text(const std::string& host, int port);
+
+}  // namespace ddp::launch

@@ -1,0 +1,38 @@
+// What a rank's memory is needed for, what there is, and what would need less.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/cost/memory_model.h"
+
+namespace ddp::train {
+
+struct MemoryEstimate {
+  std::vector<MemoryItem> items;  ///< With the program itself.
+  int64_t device_bytes = 0;       ///< Needed by the largest rank, of the memory in available_bytes.
+  int64_t available_bytes = 0;
+  int64_t ranks_sharing = 1;  ///< That memory.
+  bool cuda = false;
+
+  int64_t needed_bytes() const { return device_bytes * ranks_sharing; }
+  bool fits() const { return needed_bytes() <= available_bytes; }
+};
+
+/// `device_index`: of the GPU, where `place` has one.
+MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
+                               const ComputePlace& place, int device_index);
+
+/// A change of the configuration that needs less.
+struct MemorySaving {
+  std::string change;  ///< "gpt_config.activation_checkpointing=true"
+  MemoryEstimate then;
+};
+
+/// What is still possible: checkpointed blocks; a micro-batch halved until it fits, or is 1.
+std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
+                                         const ComputePlace& place, int device_index);
+
+}  // namespace ddp::train

@@ -1,0 +1,33 @@
+// What distributed_config.strategy=auto means in a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/app/plan/parallel_plan.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/device/device_plan.h"
+#include "trainer/snapshot/snapshot_meta.h"
+#include "trainer/task/task.h"
+
+namespace ddp::train {
+
+struct StrategyChoice {
+  Strategy strategy = Strategy::kDdp;
+  std::string why;  ///< For the log.
+};
+
+/// The fastest of `plans` that fits; if none fits, the one that needs the least memory.
+StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const PlannedTraining& training,
+                            const Cluster& cluster);
+
+/// What the run of `meta` has used, if it goes on with as many ranks: memory that happens to be
+/// free today decides nothing then. Otherwise what `trainer plan` would choose for the group's
+/// machines: the smallest memory of any rank counts. Changes nothing of batches and the model. A
+/// collective; rank 0's choice is that of all.
+StrategyChoice choose_strategy(const Config& config, const Task& task, const DevicePlan& plan,
+                               const DistEnv& env, const std::optional<SnapshotMeta>& meta,
+                               ProcessGroup& group);
+
+}  // namespace ddp::train

@@ -1,0 +1,52 @@
+// BERT's encoder with its pooler and a linear layer: one of several classes for each text.
+//
+// Modules and parameters are named as in Hugging Face's BertForSequenceClassification. Shape
+// suffixes as in bert.h; K classes.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/bert/bert.h"
+
+namespace ddp::train {
+
+// NOLINTBEGIN(readability-identifier-naming): modules are named as in a checkpoint
+/// tanh(dense(x)) of the first position, which is [CLS].
+class BertPoolerImpl : public torch::nn::Module {
+ public:
+  explicit BertPoolerImpl(const BertConfig& config);
+  /// [B, T, C] -> [B, C]
+  torch::Tensor forward(const torch::Tensor& x_BTC);
+
+ private:
+  torch::nn::Linear dense{nullptr};
+};
+TORCH_MODULE(BertPooler);
+
+class BertForSequenceClassificationImpl : public torch::nn::Module {
+ public:
+  BertForSequenceClassificationImpl(const BertConfig& config, int64_t vocab_size, int64_t positions,
+                                    int64_t classes, uint64_t seed);
+  /// Logits, [B, K].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {});
+
+  int64_t positions() const { return positions_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  std::vector<ModelParameter> model_parameters() const { return bert_parameters(*this); }
+
+ private:
+  Bert bert{nullptr};
+  BertPooler pooler{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+  torch::nn::Linear classifier{nullptr};
+  int64_t positions_;
+  int64_t vocab_size_;
+};
+TORCH_MODULE(BertForSequenceClassification);
+// NOLINTEND(readability-identifier-naming)
+
+}  // namespace ddp::train

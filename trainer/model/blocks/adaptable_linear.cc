@@ -1,0 +1,64 @@
+#include "trainer/model/blocks/adaptable_linear.h"
+
+#include <cmath>
+
+#include "trainer/model/blocks/uninitialized_layers.h"
+#include "trainer/model/lora.h"
+#include "trainer/model/ops/gpu_ops.h"
+#include "trainer/model/weight_grad_store.h"
+
+namespace ddp::train {
+
+AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias)
+    : torch::nn::LinearImpl(torch::nn::LinearOptions(1, 1).bias(with_bias)) {
+  options.in_features(in).out_features(out);
+  weight.set_data(torch::empty({out, in}));
+  if (with_bias) bias.set_data(torch::empty({out}));
+}
+
+torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
+  const auto y =
+      gpu::takes_product(x) ? gpu::linear(x, weight, bias) : linear_layer(x, weight, bias);
+  return adapted() ? y + lora_B(lora_A(lora_dropout(x)) * scale_) : y;
+}
+
+void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
+                                      const std::optional<at::Generator>& generator) {
+  const int64_t in = weight.size(1);
+  lora_A = register_module("lora_A", uninitialized_linear(in, lora.rank, /*bias=*/false));
+  lora_B =
+      register_module("lora_B", uninitialized_linear(lora.rank, weight.size(0), /*bias=*/false));
+  lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
+  scale_ = lora.alpha / static_cast<double>(lora.rank);
+  if (generator) {
+    // torch.nn.init.kaiming_uniform_(a=sqrt(5))
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    const torch::NoGradGuard no_grad;
+    lora_A->weight.uniform_(-bound, bound, generator);
+    lora_B->weight.zero_();
+  }
+  lora_A->to(weight.device());
+  lora_B->to(weight.device());
+  lora_dropout->train(is_training());
+}
+
+torch::Tensor AdaptableLinearImpl::merged_weight() const {
+  const torch::NoGradGuard no_grad;
+  if (!adapted()) return weight.detach().clone();
+  return weight + torch::mm(lora_B->weight, lora_A->weight) * scale_;
+}
+
+void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed) {
+  std::optional<at::Generator> generator;
+  if (seed) generator = at::make_generator<at::CPUGeneratorImpl>(*seed);
+  for (const auto& parameter : model.parameters()) parameter.set_requires_grad(false);
+  const auto modules = model.named_modules();
+  std::vector<std::string> layers;
+  for (const auto& item : modules) {
+    if (item.value()->as<AdaptableLinearImpl>() != nullptr) layers.push_back(item.key());
+  }
+  for (const std::string& layer : adapted_layers(lora.targets, layers))
+    modules[layer]->as<AdaptableLinearImpl>()->add_adapter(lora, generator);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,39 @@
+// A linear layer that can have a low-rank adapter; see lora.h.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <optional>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// Weights as uninitialized_linear()'s: undefined until they are drawn or loaded. Without an
+/// adapter it computes what torch::nn::Linear does.
+class AdaptableLinearImpl : public torch::nn::LinearImpl {
+ public:
+  AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias = true);
+
+  /// [.., in] -> [.., out].
+  torch::Tensor forward(const torch::Tensor& x);
+
+  /// Adds lora_A, uniform within 1 / sqrt(in) by `generator`, and lora_B, zeros; without a
+  /// generator both are undefined. On the weight's device.
+  void add_adapter(const LoraConfig& lora, const std::optional<at::Generator>& generator);
+  bool adapted() const { return !lora_A.is_empty(); }
+  /// The weight of a plain layer that computes the same; a tensor of its own.
+  torch::Tensor merged_weight() const;
+
+ private:
+  torch::nn::Linear lora_A{nullptr}, lora_B{nullptr};
+  torch::nn::Dropout lora_dropout{nullptr};
+  double scale_ = 1.0;
+};
+TORCH_MODULE(AdaptableLinear);
+
+/// Freezes all parameters of `model` and adds an adapter to each layer that lora.targets choose.
+/// Initial values depend on `seed` alone; without one they are undefined.
+void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed);
+
+}  // namespace ddp::train

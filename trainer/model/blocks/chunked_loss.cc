@@ -1,0 +1,135 @@
+#include "trainer/model/blocks/chunked_loss.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+
+#include "trainer/model/ops/gpu_kernels.h"
+#include "trainer/model/ops/weight_copies.h"
+
+namespace ddp::train {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_autocast_to_bfloat16(const torch::Tensor& x) {
+  return x.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
+         at::autocast::get_autocast_dtype(at::kCUDA) == torch::kBFloat16;
+}
+
+/// The gradients with respect to both inputs, filled chunk by chunk.
+struct Gradients {
+  torch::Tensor x_NC;
+  torch::Tensor weight_PC;  ///< Undefined before the first chunk; the first V rows count.
+
+  void add(int64_t first, const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
+           const torch::Tensor& table_PC, int64_t V) {
+    auto dx_nC = x_NC.narrow(0, first, x_nC.size(0));
+    const auto type = logits_gradient_nP.scalar_type();
+    if (dx_nC.scalar_type() == type && table_PC.scalar_type() == type)
+      at::mm_out(dx_nC, logits_gradient_nP, table_PC);
+    else
+      dx_nC.copy_(at::matmul(logits_gradient_nP, table_PC));
+    add_to_weight(logits_gradient_nP, x_nC, V);
+  }
+
+  // The loss's scale is applied in the backward pass only: in float16 the sum over a frequent
+  // target's rows could be too large for any scale, and every step would be skipped.
+  void add_to_weight(const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
+                     int64_t V) {
+    const auto device = x_nC.device().type();
+    if (x_nC.is_cuda() && at::autocast::is_autocast_enabled(device)) {
+      const auto type = at::autocast::get_autocast_dtype(device);
+      // With the padding: products of an odd number of rows take twice the time.
+      const auto gradient_Pn = logits_gradient_nP.to(type).t();
+      if (weight_PC.defined())
+        at::addmm_out(weight_PC, weight_PC, gradient_Pn, x_nC.to(type), torch::kFloat32);
+      else
+        weight_PC = at::mm(gradient_Pn, x_nC.to(type), torch::kFloat32);
+      return;
+    }
+    const auto x = wide(x_nC);
+    if (!weight_PC.defined()) weight_PC = torch::zeros({V, x.size(1)}, x.options());
+    weight_PC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x);
+  }
+};
+
+/// Sum of the losses of one chunk; turns `logits_nP` into its gradient, whose columns beyond V are
+/// 0.
+torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& targets_n, int64_t V,
+                                const VocabularyShare& share) {
+  if (share.ranks) {
+    logits_nP = wide(logits_nP);
+    auto own_nV = logits_nP.narrow(1, 0, V);
+    return divided_cross_entropy_(own_nV, targets_n, share).sum();
+  }
+  if (gpu::takes_cross_entropy(logits_nP))
+    return gpu::cross_entropy_(logits_nP, targets_n, V).sum();
+  logits_nP = wide(logits_nP);
+  auto logits_nV = logits_nP.narrow(1, 0, V);
+  const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
+  const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
+  const auto normaliser_n1 = logits_nV.logsumexp(1, /*keepdim=*/true);
+  const auto loss_n1 = normaliser_n1 - logits_nV.gather(1, index_n1);
+  logits_nV.sub_(normaliser_n1).exp_();
+  logits_nV.scatter_add_(1, index_n1, torch::full_like(loss_n1, -1.0));
+  logits_nV.mul_(counts_n1);
+  return (loss_n1 * counts_n1).sum();
+}
+
+struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
+                               const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
+                               int64_t chunk, int64_t padding, const VocabularyShare& share) {
+    const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
+                                                             : padded_table(weight_VC, padding);
+    const int64_t V = weight_VC.size(0);
+    auto sum = torch::zeros({}, wide(torch::empty({0}, weight_VC.options())).options());
+    Gradients gradients{torch::empty_like(x_NC), {}};
+    for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
+      const int64_t count = std::min(chunk, x_NC.size(0) - first);
+      const auto x_nC = x_NC.narrow(0, first, count);
+      auto logits_nP = at::linear(x_nC, table_PC);
+      sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share));
+      gradients.add(first, logits_nP, x_nC, table_PC, V);
+    }
+    context->save_for_backward({gradients.x_NC, gradients.weight_PC.narrow(0, 0, V)});
+    return sum;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const torch::Tensor& scale = gradients[0];
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+torch::Tensor wide(const torch::Tensor& x) {
+  return x.scalar_type() == torch::kFloat64 ? x : x.to(torch::kFloat32);
+}
+
+torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
+  if (padding == 0) return weight_VC;
+  const auto device = weight_VC.device().type();
+  // Cast first: the copy that autocast makes anyway is the smaller one.
+  const auto weight =
+      at::autocast::is_autocast_enabled(device)
+          ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), weight_VC, device)
+          : weight_VC;
+  return at::constant_pad_nd(weight, {0, 0, 0, padding});
+}
+
+bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
+  return is_autocast_to_bfloat16(weight_VC) && gpu::takes_rows_of(weight_VC.size(0) + padding);
+}
+
+torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
+                                        const torch::Tensor& targets_N, int64_t chunk,
+                                        int64_t padding, const VocabularyShare& share) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,35 @@
+// Cross-entropy of a linear output layer without all of its logits in memory at a time.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "trainer/model/blocks/tensor_parallel.h"
+
+namespace ddp::train {
+
+/// `x` in the type that losses are computed in: float32, float64 where it is that.
+torch::Tensor wide(const torch::Tensor& x);
+
+/// `weight_VC` with `padding` rows of zeros appended, in the type that autocast computes in;
+/// itself for a padding of 0. Products with it have rows of a length that matrix units like, of
+/// which the first V numbers count: the parameter, its gradient and what is saved know nothing of
+/// it.
+torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding);
+
+/// Sum of the negative log-likelihoods, in nats, of targets_N under softmax(x_NC weight_VC^T); a
+/// float32 scalar. Targets of -1 do not count. The products are those with padded_table(). Only
+/// `chunk` rows of logits exist at a time, and no backward pass needs them: the forward pass
+/// computes the gradients, too (as Liger Kernel does: Hsu et al., "Liger Kernel: efficient Triton
+/// kernels for LLM training", 2024). `share`: weight_VC has the rows of this rank's tokens; the sum
+/// is that of one process, the gradient of x_NC this rank's part.
+torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
+                                        const torch::Tensor& targets_N, int64_t chunk,
+                                        int64_t padding = 0, const VocabularyShare& share = {});
+
+/// Whether that takes no more memory than the logits in the type that autocast computes in, and one
+/// pass over them, so that a loss in one piece is better computed by it, too.
+bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding);
+
+}  // namespace ddp::train

@@ -1,0 +1,27 @@
+#include "trainer/model/blocks/token_context.h"
+
+namespace ddp::train {
+namespace {
+
+torch::Tensor slots_of(const torch::Tensor& idx_BT) {
+  return torch::arange(idx_BT.size(1), torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
+}
+
+}  // namespace
+
+torch::Tensor TokenContext::positions(const torch::Tensor& idx_BT) const {
+  if (cache != nullptr) return cache->positions(idx_BT.size(1), idx_BT.device());
+  return positions_BT.defined() ? positions_BT : slots_of(idx_BT);
+}
+
+// Two positions are of one document when it starts at the same place for both.
+torch::Tensor TokenContext::mask(const torch::Tensor& idx_BT) const {
+  if (cache != nullptr) return cache->mask(idx_BT.size(1));
+  if (!positions_BT.defined()) return {};
+  const auto slots_T = slots_of(idx_BT);
+  const auto starts_BT = slots_T - positions_BT;
+  const auto same_BTT = starts_BT.unsqueeze(2) == starts_BT.unsqueeze(1);
+  return (same_BTT & (slots_T.unsqueeze(0) <= slots_T.unsqueeze(1))).unsqueeze(1);
+}
+
+}  // namespace ddp::train

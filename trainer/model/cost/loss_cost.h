@@ -1,0 +1,31 @@
+// What a causal model's output layer and loss need, and on a GPU the 16-bit copies of matrices. No
+// LibTorch in it.
+#pragma once
+
+#include <vector>
+
+#include "trainer/model/cost/training_cost.h"
+
+namespace ddp::train {
+
+/// The loss of one micro-batch on a rank.
+struct LossPart {
+  LossSizes sizes;
+  double padding = 0.0;      ///< Columns of logits beyond the vocabulary.
+  double waiting = 0.0;      ///< Micro-batches whose output weight's gradient is computed later.
+  double activations = 0.0;  ///< Kept for the backward pass, bytes: gone in an evaluation.
+  double recomputed = 0.0;   ///< Activations of the block recomputed after the loss.
+};
+
+/// Bytes of the loss at its largest moment, besides `part.activations`.
+double loss_bytes(const Config& config, const ComputePlace& place, const LossPart& part);
+
+/// Columns of logits beyond `vocab_size`: pad_vocab_to_multiple_of.
+double padding_of(const AutoNumber& multiple, double vocab_size, const ComputePlace& place);
+
+/// Bytes of the matrices among `own`, which autocast and the kernels keep in 16 bits. Divided
+/// weights are converted where they are used.
+double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& own,
+                         const ComputePlace& place);
+
+}  // namespace ddp::train

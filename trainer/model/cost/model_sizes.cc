@@ -1,0 +1,93 @@
+#include "trainer/model/cost/model_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/load/size_keys.h"
+#include "trainer/model/lora.h"
+#include "trainer/model/pretrained_config.h"
+#include "trainer/runtime/log/message.h"
+
+namespace ddp::train {
+namespace {
+
+/// J. Devlin's and I. Turc's sizes.
+const std::vector<ModelPreset>& bert_presets() {
+  static const std::vector<ModelPreset> presets = {{"bert-tiny", 2, 2, 128},
+                                                   {"bert-mini", 4, 4, 256},
+                                                   {"bert-small", 4, 8, 512},
+                                                   {"bert-medium", 8, 8, 512},
+                                                   {"bert-base", 12, 12, 768}};
+  return presets;
+}
+
+void complete_causal(Config& config, const Given& given) {
+  const CausalArchitecture* architecture = find_causal_architecture(config.model);
+  if (architecture != nullptr) {
+    architecture->complete(config, given);
+    return complete_lora(config, *architecture, given);
+  }
+  std::vector<std::string> names;
+  for (const auto* known : causal_architectures()) names.emplace_back(known->name());
+  given.refuse("model",
+               fmt::format("'{}' is not one of {}; {}", config.model, fmt::join(names, ", "),
+                           did_you_mean(config.model, names, "choose one")));
+}
+
+void complete_bert(Config& config, const Given& given) {
+  constexpr int64_t kWidenedBy = 4;  // intermediate by n_embd, in every BERT of the authors
+  constexpr int64_t kShortest = 3;   // [CLS], a token, [SEP]
+  BertConfig& bert = config.bert;
+  SizeKeys keys(bert, "bert_config", given);
+  const bool by_name = !bert.model_type.empty() || bert.init_from.empty();
+  if (!keys.sizes_given() && by_name) keys.take_preset(bert_presets(), "bert-tiny");
+  const auto widen = [&bert] {
+    if (bert.intermediate == 0) bert.intermediate = kWidenedBy * bert.n_embd;
+  };
+  if (!bert.init_from.empty()) {
+    keys.follow([&](const std::string& path) {
+      const PretrainedBert there = read_pretrained_bert(path);
+      if (bert.n_layer == 0) {
+        keys.take_sizes(there);
+        if (bert.intermediate == 0) bert.intermediate = there.intermediate;
+      }
+      widen();
+      return differences_from(there, bert, config.data.block_size);
+    });
+  }
+  widen();
+  keys.check_heads();
+  if (config.data.block_size >= kShortest) return;
+  given.refuse("data_config.block_size",
+               fmt::format("{} holds no token between [CLS] and [SEP]; set at least {}",
+                           config.data.block_size, kShortest));
+}
+
+void check_image(const ImageConfig& image, const Given& given) {
+  if (image.channels == 2)
+    given.refuse("image_config.channels", "2 is neither gray (1) nor RGB (3)");
+  if (image.network == ImageNetworkKind::kDense && image.batch_norm != BatchNormKind::kOff) {
+    given.refuse("image_config.batch_norm",
+                 "a dense network has none; set it to off, or image_config.network to conv");
+  }
+}
+
+}  // namespace
+
+void complete_model(Config& config, const Given& given) {
+  switch (config.task) {
+    case TaskKind::kCausalLm:
+      return complete_causal(config, given);
+    case TaskKind::kMaskedLm:
+    case TaskKind::kTextClassification:
+      return complete_bert(config, given);
+    case TaskKind::kImageClassification:
+      return check_image(config.image, given);
+  }
+}
+
+}  // namespace ddp::train

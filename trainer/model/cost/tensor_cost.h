@@ -1,0 +1,42 @@
+// What a training keeps on ranks that divide a model. No LibTorch in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/model/cost/training_cost.h"
+#include "trainer/model/load/weights_layout.h"
+
+namespace ddp::train {
+
+/// As above, of the first rank of place.stage; that of stage 0 gathers snapshots. `layout`: how
+/// ranks divide the parameters.
+std::vector<MemoryItem> rank_items(const Config& config,
+                                   const std::vector<ParameterShape>& parameters,
+                                   const ComputePlace& place, const WeightsLayout& layout,
+                                   const std::vector<MemoryItem>& of_model);
+
+/// What a rank of `stage` holds of each of the parameters; of those of other stages sizes of {0}.
+std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
+                                           const WeightsLayout& layout, const Config& config,
+                                           int64_t stage);
+
+/// What the logits of a chunk may take with `loss_chunk_size: auto`, bytes.
+inline constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
+
+/// Tokens of a chunk of the loss; 0: all in one piece, however many they are.
+double rows_of_chunk(const LossSizes& sizes);
+bool in_one_piece(const LossSizes& sizes);
+
+/// What the gradient of the output layer's weight is computed from, of micro-batches that wait for
+/// it; nothing if it is computed with the logits.
+double waiting_logit_bytes(const LossSizes& sizes, double waiting);
+
+/// A pipeline's messages: the output being sent, and an input or gradient that has arrived early.
+/// `row`: elements of a hidden state.
+inline double message_bytes(double row) {
+  constexpr double kFloatBytes = 4.0;
+  return 2 * kFloatBytes * row;
+}
+
+}  // namespace ddp::train

@@ -1,4 +1,0 @@
-#define DDP_KERNELS kAvx2Kernels
-#define DDP_INSTRUCTIONS "avx2"
-#define DDP_WIDTH 8
-#include "trainer/model/cpu/kernels.inc"

@@ -1,0 +1,400 @@
+#include "trainer/model/ops/cuda/operators.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "trainer/model/ops/cuda/kernel_module.h"
+
+namespace ddp::train {
+
+extern const std::string_view kKernelSource;
+
+namespace {
+
+constexpr unsigned kThreads = 512;
+constexpr unsigned kThreadsOfWarp = 32;
+constexpr unsigned kSharedOfBlock = 16 * kThreadsOfWarp;  // a few numbers of each warp
+
+struct Kernels {
+  explicit Kernels(const KernelModule& module)
+      : cross_entropy(module.function("ddp_cross_entropy")),
+        add_norm(module.function("ddp_add_norm")),
+        add_norm_backward(module.function("ddp_add_norm_backward")),
+        gelu(module.function("ddp_gelu")),
+        gelu_backward(module.function("ddp_gelu_backward")),
+        column_sums(module.function("ddp_column_sums")),
+        sums_of_squares(module.function("ddp_sums_of_squares")),
+        adam(module.function("ddp_adam")) {}
+  CUfunction cross_entropy, add_norm, add_norm_backward, gelu, gelu_backward, column_sums,
+      sums_of_squares, adam;
+};
+
+/// For this process's device; each rank has one.
+std::unique_ptr<const Kernels> kernels;
+
+at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t classes) {
+  TORCH_CHECK(targets.dim() == 1 && targets.size(0) == logits.size(0) && targets.is_cuda() &&
+                  targets.scalar_type() == at::kLong && targets.is_contiguous(),
+              "targets must be int64, one for each row of the logits");
+  const c10::DeviceGuard device(logits.device());
+  auto losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+  if (logits.size(0) == 0) return losses;
+  void* row = logits.data_ptr();
+  const void* target = targets.const_data_ptr();
+  void* loss = losses.data_ptr();
+  int64_t stride = logits.size(1);
+  // Long rows: so few at once that a row is still in the cache when it is read again.
+  constexpr int64_t kLong = 8192;
+  const unsigned threads = stride < kLong ? kThreads : 1024;
+  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), threads, kSharedOfBlock,
+         {&row, &target, &loss, &classes, &stride});
+  return losses;
+}
+
+void check_rows(const at::Tensor& x, at::ScalarType type, const at::Tensor& like) {
+  TORCH_CHECK(x.is_cuda() && x.scalar_type() == type && x.is_contiguous() &&
+                  x.numel() == like.numel() && x.size(-1) == like.size(-1),
+              "expected contiguous rows of ", like.size(-1), " ", type, " on a GPU");
+}
+
+void check_columns(const at::Tensor& x, int64_t columns) {
+  TORCH_CHECK(
+      x.is_cuda() && x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == columns,
+      "expected ", columns, " float32 on a GPU");
+}
+
+/// So that a thread has one vector of four of a row of `columns`, if a block can have that many.
+unsigned threads_for_row(int64_t columns) {
+  constexpr int64_t kMost = 1024;
+  return static_cast<unsigned>(std::clamp<int64_t>((columns / 4 + 31) / 32 * 32, 32, kMost));
+}
+
+/// Rows for each block of a kernel that sums over rows into `most` parts: enough blocks to fill a
+/// GPU, few enough for their sums to be small. A function of the shape alone, so that all GPUs add
+/// in the same order.
+int64_t rows_of_block(int64_t rows, int64_t most) {
+  return std::max<int64_t>(1, (rows + most - 1) / most);
+}
+
+const void* data_or_null(const std::optional<at::Tensor>& x) {
+  return x && x->defined() ? x->const_data_ptr() : nullptr;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residual,
+                                                        const std::optional<at::Tensor>& branch,
+                                                        const at::Tensor& weight,
+                                                        const std::optional<at::Tensor>& bias,
+                                                        double epsilon) {
+  int64_t columns = residual.size(-1);
+  check_rows(residual, at::kFloat, residual);
+  if (branch) check_rows(*branch, at::kBFloat16, residual);
+  check_columns(weight, columns);
+  if (bias) check_columns(*bias, columns);
+  const c10::DeviceGuard device(residual.device());
+  const int64_t rows = residual.numel() / columns;
+  const auto sum = branch ? at::empty_like(residual) : at::Tensor();
+  const auto y = at::empty_like(residual, at::kBFloat16);
+  const auto statistics = at::empty({rows, 2}, residual.options());
+  if (rows == 0) return {sum, y, statistics};
+  const void* in = residual.const_data_ptr();
+  const void* added = data_or_null(branch);
+  const void* scale = weight.const_data_ptr();
+  const void* shift = data_or_null(bias);
+  void* total = branch ? sum.data_ptr() : nullptr;
+  void* out = y.data_ptr();
+  void* numbers = statistics.data_ptr();
+  auto small = static_cast<float>(epsilon);
+  const unsigned threads = threads_for_row(columns);
+  launch(kernels->add_norm, static_cast<unsigned>(rows), threads,
+         static_cast<unsigned>(columns) * sizeof(float) + kSharedOfBlock,
+         {&in, &added, &scale, &shift, &total, &out, &numbers, &columns, &small});
+  return {sum, y, statistics};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
+    const at::Tensor& dy, const std::optional<at::Tensor>& dsum, const at::Tensor& x,
+    const at::Tensor& weight, const at::Tensor& statistics, bool with_bias, bool with_branch) {
+  int64_t columns = x.size(-1);
+  int64_t rows = x.numel() / columns;
+  check_rows(x, at::kFloat, x);
+  check_rows(dy, at::kBFloat16, x);
+  if (dsum) check_rows(*dsum, at::kFloat, x);
+  check_columns(weight, columns);
+  check_columns(statistics, 2 * rows);
+  const c10::DeviceGuard device(x.device());
+  const unsigned threads = threads_for_row(columns);
+  constexpr int64_t kMultiprocessors = 132;  // of an H100
+  int64_t chunk = rows_of_block(rows, std::min<int64_t>(1056, kMultiprocessors * (1024 / threads)));
+  const int64_t blocks = (rows + chunk - 1) / chunk;
+  const int64_t width = with_bias ? 2 : 1;
+  const auto dx = at::empty_like(x);
+  const auto dbranch = with_branch ? at::empty_like(x, at::kBFloat16) : at::Tensor();
+  const auto parts = at::empty({blocks, width, columns}, x.options());
+  if (rows == 0) return {dx, dbranch, parts};
+  const void* gradient = dy.const_data_ptr();
+  const void* others = data_or_null(dsum);
+  const void* in = x.const_data_ptr();
+  const void* scale = weight.const_data_ptr();
+  const void* numbers = statistics.const_data_ptr();
+  void* out = dx.data_ptr();
+  void* half = with_branch ? dbranch.data_ptr() : nullptr;
+  void* part = parts.data_ptr();
+  int centred = with_bias ? 1 : 0;
+  launch(kernels->add_norm_backward, static_cast<unsigned>(blocks), threads,
+         static_cast<unsigned>(width * columns) * sizeof(float) + kSharedOfBlock,
+         {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
+          &centred});
+  return {dx, dbranch, parts};
+}
+
+at::Tensor gelu(const at::Tensor& x, bool tanh) {
+  check_rows(x, at::kBFloat16, x);
+  TORCH_CHECK(x.size(-1) % 8 == 0, "expected rows of a multiple of 8");
+  const c10::DeviceGuard device(x.device());
+  auto y = at::empty_like(x);
+  if (x.numel() == 0) return y;
+  const void* in = x.const_data_ptr();
+  void* out = y.data_ptr();
+  int64_t count = x.numel();
+  int64_t chunk = 4096;
+  int by_tanh = tanh ? 1 : 0;
+  launch(kernels->gelu, static_cast<unsigned>((count + chunk - 1) / chunk), 256, 0,
+         {&in, &out, &count, &chunk, &by_tanh});
+  return y;
+}
+
+/// How the kernels that sum columns divide [rows, columns].
+struct ColumnBlocks {
+  explicit ColumnBlocks(const at::Tensor& x)
+      : columns(x.size(-1)), rows(x.numel() / columns), chunk(rows_of_block(rows, 128)) {
+    check_rows(x, at::kBFloat16, x);
+    TORCH_CHECK(columns % 8 == 0, "expected rows of a multiple of 8");
+    parts = at::empty({(rows + chunk - 1) / chunk, columns}, x.options().dtype(at::kFloat));
+  }
+  unsigned count() const {
+    return static_cast<unsigned>(parts.size(0) * ((columns + tile - 1) / tile));
+  }
+
+  int64_t columns, rows, chunk, tile = 256;
+  at::Tensor parts;
+};
+constexpr unsigned kThreadsOfColumns = 256;
+constexpr unsigned kSharedOfColumns = 8 * sizeof(float) * kThreadsOfColumns;
+
+std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at::Tensor& x,
+                                                 bool tanh) {
+  check_rows(dy, at::kBFloat16, x);
+  const c10::DeviceGuard device(x.device());
+  ColumnBlocks blocks(x);
+  const auto dx = at::empty_like(x);
+  if (blocks.rows == 0) return {dx, blocks.parts};
+  const void* gradient = dy.const_data_ptr();
+  const void* in = x.const_data_ptr();
+  void* out = dx.data_ptr();
+  void* part = blocks.parts.data_ptr();
+  int by_tanh = tanh ? 1 : 0;
+  launch(kernels->gelu_backward, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
+         {&gradient, &in, &out, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile,
+          &by_tanh});
+  return {dx, blocks.parts};
+}
+
+at::Tensor column_sums(const at::Tensor& x) {
+  const c10::DeviceGuard device(x.device());
+  ColumnBlocks blocks(x);
+  if (blocks.rows == 0) return blocks.parts;
+  const void* in = x.const_data_ptr();
+  void* part = blocks.parts.data_ptr();
+  launch(kernels->column_sums, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
+         {&in, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile});
+  return blocks.parts;
+}
+
+constexpr std::size_t kSquaredTensors = 128;  // of one launch
+
+// As in kernels.cu.
+struct SquaredTensors {
+  struct Tensor {
+    const void* data;
+    int64_t size;
+  } of[kSquaredTensors];
+  unsigned first_block[kSquaredTensors + 1];
+};
+
+unsigned squared_blocks(const at::Tensor& tensor) {
+  constexpr int64_t kBlock = 1024;  // elements
+  return static_cast<unsigned>((tensor.numel() + kBlock - 1) / kBlock);
+}
+
+at::Tensor sums_of_squares(at::TensorList tensors) {
+  TORCH_CHECK(!tensors.empty(), "expected a tensor");
+  const c10::DeviceGuard device(tensors[0].device());
+  int64_t blocks = 0;
+  for (const at::Tensor& tensor : tensors) {
+    check_columns(tensor, tensor.numel());
+    blocks += squared_blocks(tensor);
+  }
+  auto sums = at::empty({blocks}, tensors[0].options().dtype(at::kDouble));
+  auto* out = sums.mutable_data_ptr<double>();
+  constexpr unsigned kSumsOfBlock = 16;
+  for (std::size_t first = 0; first < tensors.size(); first += kSquaredTensors) {
+    SquaredTensors given{};
+    int count = static_cast<int>(std::min(kSquaredTensors, tensors.size() - first));
+    for (int i = 0; i < count; ++i) {
+      const at::Tensor& tensor = tensors[first + static_cast<std::size_t>(i)];
+      given.of[i] = {tensor.const_data_ptr(), tensor.numel()};
+      given.first_block[i + 1] = given.first_block[i] + squared_blocks(tensor);
+    }
+    const unsigned of_launch = given.first_block[count];
+    if (of_launch == 0) continue;
+    launch(kernels->sums_of_squares, (of_launch + kSumsOfBlock - 1) / kSumsOfBlock, kThreads, 0,
+           {&given, &out, &count});
+    out += of_launch;
+  }
+  return sums;
+}
+
+constexpr std::size_t kTensorsOfLaunch = 64;
+
+// As in kernels.cu.
+struct AdamTensors {
+  struct Tensor {
+    void* weight;
+    const void* gradient;
+    void* exp_avg;
+    void* exp_avg_sq;
+    void* copy;
+    int64_t size;
+  } of[kTensorsOfLaunch];
+  unsigned first_block[kTensorsOfLaunch + 1];
+};
+struct AdamOptions {
+  float learning_rate, beta1, beta2, weight_decay, epsilon;
+  int decoupled;
+};
+
+/// Elements of a tensor that a block of ddp_adam() updates.
+constexpr int64_t kAdamChunk = 16384;
+
+/// The operator's tensors at `index`, checked.
+AdamTensors::Tensor adam_tensor(at::TensorList weights, at::TensorList gradients,
+                                at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+                                const c10::List<std::optional<at::Tensor>>& copies,
+                                std::size_t index) {
+  const at::Tensor& weight = weights[index];
+  for (const auto* other : {&gradients[index], &exp_avgs[index], &exp_avg_sqs[index]}) {
+    TORCH_CHECK(other->is_cuda() && other->scalar_type() == at::kFloat &&
+                    other->strides() == weight.strides() && other->sizes() == weight.sizes(),
+                "gradients and averages must be float32 and laid out as their weight");
+  }
+  TORCH_CHECK(weight.scalar_type() == at::kFloat && weight.is_non_overlapping_and_dense(),
+              "weights must be float32 and dense");
+  const std::optional<at::Tensor> copy = copies[index];
+  TORCH_CHECK(!copy || (copy->scalar_type() == at::kBFloat16 && copy->sizes() == weight.sizes() &&
+                        copy->is_contiguous() && weight.is_contiguous()),
+              "a copy must be bfloat16 and have its weight's shape");
+  return {weight.data_ptr(),
+          gradients[index].const_data_ptr(),
+          exp_avgs[index].data_ptr(),
+          exp_avg_sqs[index].data_ptr(),
+          copy ? copy->data_ptr() : nullptr,
+          weight.numel()};
+}
+
+void adam_(at::TensorList weights, at::TensorList gradients, at::TensorList exp_avgs,
+           at::TensorList exp_avg_sqs, const c10::List<std::optional<at::Tensor>>& copies,
+           const at::Tensor& step, const at::Tensor& found_inf,
+           const std::optional<at::Tensor>& scale, double learning_rate, double beta1, double beta2,
+           double weight_decay, double epsilon, bool decoupled) {
+  TORCH_CHECK(!weights.empty() && gradients.size() == weights.size() &&
+                  exp_avgs.size() == weights.size() && exp_avg_sqs.size() == weights.size() &&
+                  copies.size() == weights.size(),
+              "expected one of each for each weight");
+  check_columns(step, 1);
+  check_columns(found_inf, 1);
+  if (scale) check_columns(*scale, 1);
+  const c10::DeviceGuard device(weights[0].device());
+  AdamOptions options{static_cast<float>(learning_rate), static_cast<float>(beta1),
+                      static_cast<float>(beta2),         static_cast<float>(weight_decay),
+                      static_cast<float>(epsilon),       decoupled ? 1 : 0};
+  const void* count = step.const_data_ptr();
+  const void* skip = found_inf.const_data_ptr();
+  const void* factor = data_or_null(scale);
+  int64_t chunk = kAdamChunk;
+  for (std::size_t first = 0; first < weights.size(); first += kTensorsOfLaunch) {
+    AdamTensors tensors{};
+    const std::size_t number = std::min(kTensorsOfLaunch, weights.size() - first);
+    for (std::size_t i = 0; i < number; ++i) {
+      tensors.of[i] = adam_tensor(weights, gradients, exp_avgs, exp_avg_sqs, copies, first + i);
+      tensors.first_block[i + 1] =
+          tensors.first_block[i] +
+          static_cast<unsigned>((tensors.of[i].size + kAdamChunk - 1) / kAdamChunk);
+    }
+    const unsigned blocks = tensors.first_block[number];
+    if (blocks == 0) continue;
+    launch(kernels->adam, blocks, kThreads, kSharedOfBlock,
+           {&tensors, &options, &count, &skip, &factor, &chunk, &beta1, &beta2});
+  }
+}
+
+void register_operators() {
+  static torch::Library cuda(torch::Library::IMPL, "ddp_run", c10::DispatchKey::CUDA, __FILE__,
+                             __LINE__);
+  cuda.impl("cross_entropy_", cross_entropy_);
+  cuda.impl("add_norm", add_norm);
+  cuda.impl("add_norm_backward", add_norm_backward);
+  cuda.impl("gelu", gelu);
+  cuda.impl("gelu_backward", gelu_backward);
+  cuda.impl("column_sums", column_sums);
+  cuda.impl("sums_of_squares", sums_of_squares);
+  cuda.impl("adam_", adam_);
+}
+
+}  // namespace
+}  // namespace ddp::train
+
+TORCH_LIBRARY(ddp_run, library) {
+  library.def("cross_entropy_(Tensor(a!) logits, Tensor targets, int classes) -> Tensor");
+  library.def(
+      "add_norm(Tensor residual, Tensor? branch, Tensor weight, Tensor? bias, float epsilon) -> "
+      "(Tensor, Tensor, Tensor)");
+  library.def(
+      "add_norm_backward(Tensor dy, Tensor? dsum, Tensor x, Tensor weight, Tensor statistics, "
+      "bool with_bias, bool with_branch) -> (Tensor, Tensor, Tensor)");
+  library.def("gelu(Tensor x, bool tanh) -> Tensor");
+  library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
+  library.def("column_sums(Tensor x) -> Tensor");
+  library.def("sums_of_squares(Tensor[] tensors) -> Tensor");
+  library.def(
+      "adam_(Tensor(a!)[] weights, Tensor[] gradients, Tensor(b!)[] exp_avgs, "
+      "Tensor(c!)[] exp_avg_sqs, Tensor(d!)?[] copies, Tensor step, Tensor found_inf, "
+      "Tensor? scale, float learning_rate, float beta1, float beta2, float weight_decay, float "
+      "epsilon, "
+      "bool decoupled) -> ()");
+}
+
+extern "C" __attribute__((visibility("default"))) const char* ddp_trainer_load_operators(
+    const char* folder) {
+  using namespace ddp::train;
+  static std::string why;
+  why.clear();
+  try {
+    const cudaDeviceProp* device = at::cuda::getCurrentDeviceProperties();
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    kernels = std::make_unique<const Kernels>(
+        load_module(kKernelSource, device->major, device->minor, folder));
+    register_operators();
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  return why.c_str();
+}

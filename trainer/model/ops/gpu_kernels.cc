@@ -1,0 +1,105 @@
+#include "trainer/model/ops/gpu_kernels.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+
+#include "trainer/model/ops/cuda/operators.h"
+#include "trainer/runtime/files/module_path.h"
+
+namespace ddp::train::gpu {
+namespace {
+
+constexpr const char* kFile = "libtrainer_kernels.so";
+
+/// "" where there is no home: nothing is kept then.
+std::string cache_folder() {
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::filesystem::path(text == nullptr ? "" : text);
+  };
+  if (const auto cache = value("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "ddp_run";
+  if (const auto home = value("HOME"); home.is_absolute()) return home / ".cache" / "ddp_run";
+  return "";
+}
+
+bool g_loaded = false;
+std::string g_failure;
+
+template <class Function>
+auto operator_named(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
+
+std::string load() {
+  const auto path = find_module(kFile);
+  if (path.empty()) return std::string("this trainer was built without ") + kFile;
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return ::dlerror();
+  const auto load = reinterpret_cast<LoadOperators>(::dlsym(library, kLoadOperators));
+  if (load == nullptr) return path.string() + " has no operators";
+  return load(cache_folder().c_str());
+}
+
+}  // namespace
+
+std::string load_kernels() {
+  g_failure = load();
+  g_loaded = g_failure.empty();
+  return g_failure;
+}
+
+bool loaded() { return g_loaded; }
+
+const std::string& load_failure() { return g_failure; }
+
+bool takes_rows_of(int64_t columns) {
+  constexpr int64_t kMultiple = 8;
+  return columns % kMultiple == 0 && loaded();
+}
+
+bool takes_cross_entropy(const torch::Tensor& logits) {
+  return logits.is_cuda() && logits.scalar_type() == torch::kBFloat16 && logits.dim() == 2 &&
+         logits.is_contiguous() && takes_rows_of(logits.size(1));
+}
+
+torch::Tensor cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets, int64_t classes) {
+  static const auto op = operator_named<decltype(cross_entropy_)>("ddp_run::cross_entropy_");
+  return op.call(logits, targets, classes);
+}
+
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_forward(
+    const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+    const torch::Tensor& weight, const std::optional<torch::Tensor>& bias, double epsilon) {
+  static const auto op = operator_named<decltype(add_norm_forward)>("ddp_run::add_norm");
+  return op.call(residual, branch, weight, bias, epsilon);
+}
+
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
+    const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
+    const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias,
+    bool with_branch) {
+  static const auto op = operator_named<decltype(add_norm_backward)>("ddp_run::add_norm_backward");
+  return op.call(dy, dsum, x, weight, statistics, with_bias, with_branch);
+}
+
+torch::Tensor gelu(const torch::Tensor& x, bool tanh) {
+  static const auto op = operator_named<decltype(gelu)>("ddp_run::gelu");
+  return op.call(x, tanh);
+}
+
+std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
+                                                       const torch::Tensor& x, bool tanh) {
+  static const auto op = operator_named<decltype(gelu_backward)>("ddp_run::gelu_backward");
+  return op.call(dy, x, tanh);
+}
+
+torch::Tensor column_sums(const torch::Tensor& x) {
+  static const auto op = operator_named<decltype(column_sums)>("ddp_run::column_sums");
+  return op.call(x);
+}
+
+}  // namespace ddp::train::gpu

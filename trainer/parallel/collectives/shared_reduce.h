@@ -1,0 +1,126 @@
+// All-reduce between ranks that share memory: each has a part that it alone writes to and all read.
+// No LibTorch in it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "trainer/parallel/collectives/element_sums.h"
+
+namespace ddp::train {
+
+/// A rank went before the others were done with it: its own message says why.
+class PeerLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class SharedReduce {
+ public:
+  using Type = ElementType;
+  enum class Operation : uint8_t { kSum, kMax, kScatter, kGather };
+  using Time = std::chrono::milliseconds;
+
+  /// Of one rank's part, which begins as zeros and on the boundary of a cache line.
+  static constexpr std::size_t kPartBytes = 2112UL * 1024;
+  /// Elements reach the others in pieces of at most so many bytes. Two ranks have a core each more
+  /// often than not, and the pieces stay in its cache; more ranks have to take turns on cores, and
+  /// larger pieces are fewer turns.
+  static constexpr std::size_t kChunkOfTwo = 64UL * 1024;
+  static constexpr std::size_t kChunkOfMore = 256UL * 1024;
+
+  /// `parts` in the order of the ranks. They outlive this. `share_cores`: there are fewer cores
+  /// than ranks, so that a rank must not spin for another.
+  SharedReduce(int rank, const std::vector<std::byte*>& parts, bool share_cores);
+  /// Ranks that still wait for this one learn that it is gone.
+  ~SharedReduce();
+  SharedReduce(const SharedReduce&) = delete;
+  SharedReduce& operator=(const SharedReduce&) = delete;
+
+  /// `operation`: kSum or kMax. In place: the sum (largest) of all ranks' elements, made in the
+  /// order of the ranks, hence the same bits on all of them and in every run. All ranks call it
+  /// alike and in the same order. Throws PeerLost, or runtime_error after `timeout` or when another
+  /// rank calls for something else; `data` is then undefined, and every later call throws the same.
+  void run(void* data, std::size_t count, Type type, Operation operation, Time timeout);
+  /// `own` (`count` elements) becomes the sum, in the order of the ranks, of what all ranks'
+  /// `table` (a row of `count` elements for each rank) has in the row for this rank; with `add`,
+  /// the sums begin with what `own` holds. Otherwise as run().
+  void scatter_sums(const void* table, void* own, std::size_t count, Type type, bool add,
+                    Time timeout);
+  /// `table` as above, with this rank's row filled in: the other ranks' rows are copied into it.
+  void gather_rows(void* table, std::size_t count, Type type, Time timeout);
+  /// A part of a row, somewhere in memory.
+  struct Piece {
+    std::byte* data;
+    std::size_t bytes;
+  };
+  using Row = std::vector<Piece>;
+  /// The same of rows that lie in pieces, whose lengths are the same on all ranks. A rank's row may
+  /// be longer than another's.
+  void gather_pieces(const std::vector<Row>& rows, Time timeout);
+  /// That rank's process has ended. From any thread.
+  void lose(int rank);
+
+ private:
+  struct Part;
+  struct Call;
+  class Sleeper;
+
+  template <class Work>
+  void perform(const Call& call, Time timeout, const Work& work);
+  struct Chunk {
+    std::size_t at;  ///< Byte of what is reduced, or of a row.
+    std::size_t bytes;
+    uint64_t number;  ///< Of all calls' chunks.
+  };
+  template <class First, class Then>
+  void in_chunks(std::size_t bytes, std::size_t chunk_bytes, const First& first, const Then& then);
+  void wait_for_slot(uint64_t chunk);
+  void scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row, bool add);
+  void give_rows(const std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
+                 uint64_t chunk);
+  void gather(const std::vector<Row>& rows);
+  std::size_t piece_of_row() const;
+  void reduce_directly(std::byte* data, std::size_t bytes);
+  void reduce_in_shares(std::byte* data, std::size_t bytes);
+  void give(const std::byte* data, std::size_t bytes, std::size_t kept, std::size_t kept_end,
+            uint64_t chunk);
+  void sum_up(const std::byte* own, std::byte* out, std::size_t bytes, uint64_t chunk,
+              std::size_t offset, bool add);
+  void sum_share(std::byte* data, std::size_t bytes, uint64_t chunk);
+  void collect_shares(std::byte* data, std::size_t bytes, uint64_t chunk);
+  std::size_t share_begin(std::size_t bytes, int rank) const;
+  std::byte* slot(int rank, uint64_t chunk) const;
+  void check_call(int rank, uint64_t chunk) const;
+
+  using Count = std::atomic<uint64_t> Part::*;
+  bool reached(int rank, Count count, uint64_t value) const;
+  void wait_for_all(Count count, uint64_t value);
+  void wait_for(int rank, Count count, uint64_t value);
+  void sleep_until(int rank, Count count, uint64_t value);
+  void publish(Count count, uint64_t value);
+  std::string text_of(const Call& call) const;
+
+  int rank_;
+  int size_;
+  std::size_t chunk_;
+  int spins_;
+  std::vector<Part*> parts_;
+  std::vector<const std::byte*> sources_;
+  std::unique_ptr<std::atomic<bool>[]> lost_;
+  uint64_t next_chunk_ = 0;
+  std::exception_ptr failure_;
+  std::unique_ptr<Call> call_;
+  std::chrono::steady_clock::time_point deadline_;
+  Time timeout_{};
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,71 @@
+// The ranks of a run as a grid: which of them share a model, and which have copies of it.
+#pragma once
+
+#include <memory>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/device/device_plan.h"
+#include "trainer/parallel/environment/dist_env.h"
+
+namespace ddp::train {
+
+/// Sizes of the grid. World size = data x pipeline x tensor.
+struct MeshShape {
+  int data = 1;      ///< Copies of the model; each takes micro-batches of its own.
+  int pipeline = 1;  ///< Stages that a model is cut into.
+  int tensor = 1;    ///< Ranks that share each layer of a stage.
+
+  int size() const { return data * pipeline * tensor; }
+  int model_size() const { return pipeline * tensor; }
+};
+
+/// A rank's place in the grid: rank = (data * shape.pipeline + stage) * shape.tensor + tensor. The
+/// ranks that share layers, which wait for each other most, are neighbours, on one machine where
+/// machines have enough of them; copies of the model are furthest apart.
+struct MeshPlace {
+  int data = 0;
+  int stage = 0;
+  int tensor = 0;
+
+  static MeshPlace of_rank(int rank, const MeshShape& shape);
+  int rank_in(const MeshShape& shape) const;
+};
+
+/// The groups of one rank, each of the ranks that differ from it in one coordinate only. Rank 0 of
+/// each is the first along that coordinate. A group of one rank needs no connection: its calls
+/// return at once. Groups of the same ranks are the same object.
+class Mesh {
+ public:
+  /// All ranks have copies of the model.
+  explicit Mesh(ProcessGroup& world);
+  /// `shape.size()` is the size of `world`, which outlives this. All ranks call it alike, and
+  /// connect their groups in the same order. Throws as ProcessGroup().
+  Mesh(ProcessGroup& world, const MeshShape& shape, const DistEnv& env,
+       const DistributedConfig& config, const DevicePlan& plan);
+
+  const MeshShape& shape() const { return shape_; }
+  const MeshPlace& place() const { return place_; }
+  bool is_first_stage() const { return place_.stage == 0; }
+  bool is_last_stage() const { return place_.stage + 1 == shape_.pipeline; }
+  /// Whether a copy of the model is divided between ranks.
+  bool divides_model() const { return shape_.model_size() > 1; }
+
+  ProcessGroup& world() const { return world_; }
+  /// The ranks that hold the same part of the model: their gradients are averaged.
+  ProcessGroup& data() const { return *data_; }
+  /// The stages of this rank's copy of the model, at its tensor coordinate.
+  ProcessGroup& pipeline() const { return *pipeline_; }
+  /// The ranks that share the layers of this rank's stage.
+  ProcessGroup& tensor() const { return *tensor_; }
+  /// All ranks of this rank's copy of the model.
+  ProcessGroup& model() const { return *model_; }
+
+ private:
+  ProcessGroup& world_;
+  const MeshShape shape_;
+  const MeshPlace place_;
+  std::shared_ptr<ProcessGroup> data_, pipeline_, tensor_, model_;
+};
+
+}  // namespace ddp::train

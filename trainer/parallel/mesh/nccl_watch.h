@@ -1,0 +1,43 @@
+// What NCCL finds broken while the ranks compute: a machine that is gone, a connection that was
+// reset, a collective that some rank never entered.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/parallel/collectives/sign_of_life.h"
+#include "trainer/parallel/mesh/mesh.h"
+
+namespace ddp::train {
+
+/// Asks the communicators of this rank whether they have failed, from a thread of its own: torch's
+/// watchdog ends the process only a minute later, and until then holds up every call that begins a
+/// collective. Does not end the process itself: `failed` does.
+class NcclWatch {
+ public:
+  /// Called on that thread, once, with one line: what happened, and what to do.
+  using Failed = std::function<void(const std::string& why)>;
+
+  /// Off, without a thread, if no group of `mesh` uses NCCL. `timeout_s`: of its collectives.
+  NcclWatch(const Mesh& mesh, double timeout_s, Failed failed);
+  ~NcclWatch();
+  NcclWatch(const NcclWatch&) = delete;
+  NcclWatch& operator=(const NcclWatch&) = delete;
+
+ private:
+  void look();
+  std::string what_happened(c10d::Backend& communicator) const;
+
+  std::vector<c10::intrusive_ptr<c10d::Backend>> communicators_;
+  const int rank_;
+  const double timeout_s_;
+  Failed failed_;
+  EndEvent end_;
+  std::thread thread_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,184 @@
+#include "trainer/parallel/strategy/ddp.h"
+
+#include <fmt/format.h>
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "trainer/parallel/collectives/unsent_backend.h"
+#include "trainer/parallel/device/collective_wait.h"
+#include "trainer/parallel/device/device_progress.h"
+#include "trainer/parallel/strategy/gradient_compression.h"
+#include "trainer/parallel/strategy/gradient_norm.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor>& parameters,
+                                                 int64_t cap_bytes) {
+  const std::vector<size_t> limits = {
+      static_cast<size_t>(std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes)),
+      static_cast<size_t>(cap_bytes)};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits));
+  std::reverse(buckets.begin(),
+               buckets.end());  // the backward pass goes from the last layer to the first
+  return buckets;
+}
+
+std::optional<torch::ScalarType> type_on_the_way(GradientCompression compression) {
+  switch (compression) {
+    case GradientCompression::kNone:
+      return std::nullopt;
+    case GradientCompression::kBf16:
+      return torch::kBFloat16;
+    case GradientCompression::kFp16:
+      return torch::kFloat16;
+  }
+  return std::nullopt;
+}
+
+/// The same ranks and the same Gloo, but what it sends by can be exchanged for a while.
+c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
+  using Type = c10d::ProcessGroup::BackendType;
+  auto view =
+      c10::make_intrusive<c10d::ProcessGroup>(group.getStore(), group.getRank(), group.getSize());
+  view->setBackend(torch::kCPU, Type::GLOO, group.getBackend(torch::kCPU));
+  view->setDefaultBackend(Type::GLOO);
+  return view;
+}
+
+}  // namespace
+
+void check_same_parameters(const std::vector<torch::Tensor>& parameters, ProcessGroup& group) {
+  try {
+    c10d::verify_params_across_processes(group.c10d(), parameters, std::nullopt);
+  } catch (const c10::Error& error) {
+    throw RunError(
+        fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
+  }
+}
+
+DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
+                                                 const DistributedConfig& config,
+                                                 FirstValues values) {
+  if (!group.c10d()) return;
+  const CollectiveWait waiting;
+  std::vector<torch::Tensor> tensors;
+  std::unordered_map<size_t, std::string> names;
+  for (auto& [name, tensor] : parameters) {
+    names.emplace(tensors.size(), name);
+    tensors.push_back(tensor);
+  }
+  check_same_parameters(tensors, group);
+  if (values == FirstValues::kOfRankZero) {
+    torch::NoGradGuard no_grad;
+    group.broadcast(tensors);
+  }
+  if (!tensors.empty() && tensors.front().is_cpu()) gloo_view_ = second_view(*group.c10d());
+  const auto reduced_by = gloo_view_ ? gloo_view_ : group.c10d();
+  constexpr double kMiB = 1024.0 * 1024.0;
+  const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
+  reducer_ = std::make_shared<c10d::Reducer>(
+      tensors, initial_buckets(tensors, cap_bytes), reduced_by,
+      std::vector<bool>(tensors.size(), false), cap_bytes,
+      /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
+      std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
+      /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  if (config.static_graph) reducer_->set_static_graph();
+  learn_static_graph_ = config.static_graph;
+  if (const auto type = type_on_the_way(config.gradient_compression))
+    reducer_->register_comm_hook(make_compress_hook(reduced_by, *type));
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forward) {
+  if (!reducer_) return;
+  using Type = c10d::ProcessGroup::BackendType;
+  const auto real = gloo_view_ ? gloo_view_->getBackend(torch::kCPU) : nullptr;
+  if (real) gloo_view_->setBackend(torch::kCPU, Type::CUSTOM, make_unsent_backend(real));
+  // The second pass moves the gradients into the buckets of the final layout.
+  for (int pass = 0; pass < 2; ++pass) {
+    begin_micro_batch(/*last=*/true);
+    backward(forward());
+    reducer_->rebuild_buckets();
+  }
+  if (real) gloo_view_->setBackend(torch::kCPU, Type::GLOO, real);
+}
+
+void DistributedDataParallel::begin_micro_batch(bool last) {
+  if (!reducer_) return;
+  sync_ = last;
+  if (last) reducer_->prepare_for_forward();
+}
+
+void DistributedDataParallel::backward(const torch::Tensor& loss) {
+  if (!reducer_ || !sync_) return loss.backward();
+  prepare_for_backward(loss);
+  const CollectiveWait waiting;  // its first buckets are on their way before it has ended
+  loss.backward();
+}
+
+void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
+  // The reducer lets the queue wait for its collectives in a callback that it adds later.
+  if (loss.is_cuda()) {
+    loss.register_hook([device = loss.device()](const torch::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [device] { DeviceProgress::own_work_ends_here(device); });
+    });
+  }
+  if (learn_static_graph_) {
+    // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
+    // it is told to. Called from a hook because the engine takes callbacks only while a backward
+    // pass runs.
+    loss.register_hook([this](const torch::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { reducer_->delay_all_reduce(); });
+    });
+    learn_static_graph_ = false;
+  }
+  reducer_->prepare_for_backward({loss});
+}
+
+// Every rank holds all gradients.
+torch::Tensor DistributedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
+  return gradient_norm(gradients);
+}
+
+void DistributedDataParallel::measure_times() {
+  if (!reducer_ || times_) return;
+  reducer_->set_ddp_runtime_logging_sample_rate(1);
+  times_ = std::make_shared<c10d::Logger>(reducer_);
+}
+
+std::optional<SyncTimes> DistributedDataParallel::times() {
+  if (!times_) return std::nullopt;
+  times_->set_runtime_stats_and_log();
+  const auto measured = times_->get_ddp_logging_data().ints_map;
+  const auto ms = [&](const char* name) {
+    const auto found = measured.find(name);
+    return found == measured.end() ? 0.0 : 1e-6 * static_cast<double>(found->second);
+  };
+  const SyncTimes times{ms("backward_compute_time"), ms("backward_comm_time"),
+                        ms("backward_compute_comm_overlap_time")};
+  return times == SyncTimes{} ? std::nullopt : std::optional(times);
+}
+
+std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
+                                                 const DistributedConfig& config,
+                                                 FirstValues values,
+                                                 const std::function<torch::Tensor()>& forward) {
+  auto sync =
+      std::make_unique<DistributedDataParallel>(std::move(parameters), group, config, values);
+  sync->warm_up(forward);
+  return sync;
+}
+
+}  // namespace ddp::train

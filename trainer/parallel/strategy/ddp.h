@@ -1,0 +1,67 @@
+// DistributedDataParallel over c10d's Reducer: gradients are averaged over the ranks, bucket by
+// bucket, while the backward pass goes on.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/strategy/gradient_sync.h"
+
+namespace c10d {
+class Logger;
+class Reducer;
+}  // namespace c10d
+
+namespace ddp::train {
+
+/// Throws RunError unless every rank has parameters of the same number, shapes and types. A
+/// collective.
+void check_same_parameters(const std::vector<torch::Tensor>& parameters, ProcessGroup& group);
+
+/// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
+///
+/// Construction checks that every rank has the same parameters (number, shapes, types; RunError
+/// otherwise) and copies rank 0's values to all, or leaves them. Alone, all calls do nothing.
+///
+/// Buckets are laid out once more by c10d after the first backward pass, in the order in which
+/// gradients arrive. With three and more ranks that layout decides the order of summation, so a
+/// resumed run must not start with another one than the unbroken run has at the same step:
+/// warm_up() makes the rebuild happen before the first real step, always.
+class DistributedDataParallel : public GradientSync {
+ public:
+  /// Alone.
+  DistributedDataParallel() = default;
+  DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
+                          const DistributedConfig& config,
+                          FirstValues values = FirstValues::kOfRankZero);
+  ~DistributedDataParallel() override;
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  /// Forward and backward passes of `forward`'s batch until the buckets have their final layout; on
+  /// CPUs nothing of them is sent. Gradients hold garbage afterwards.
+  void warm_up(const std::function<torch::Tensor()>& forward);
+
+  void begin_micro_batch(bool last) override;
+  void backward(const torch::Tensor& loss) override;
+  torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
+  void measure_times() override;
+  /// As c10d's own Logger has them.
+  std::optional<SyncTimes> times() override;
+
+ private:
+  void prepare_for_backward(const torch::Tensor& loss);
+
+  c10::intrusive_ptr<c10d::ProcessGroup> gloo_view_;  // the Reducer's group of a model on CPUs
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> times_;
+  bool sync_ = true;
+  bool learn_static_graph_ = false;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,155 @@
+// What all stages of ZeRO share (S. Rajbhandari et al., "ZeRO: Memory optimizations toward training
+// trillion parameter models", 2020): ranks that update shards of the parameters.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/parallel/collectives/process_group.h"
+#include "trainer/parallel/collectives/row_collectives.h"
+#include "trainer/parallel/strategy/gradient_sync.h"
+#include "trainer/parallel/strategy/shard_plan.h"
+
+namespace ddp::train {
+
+/// A shard of this rank's. A dense tensor of its elements in the order in which they lie in memory,
+/// or, for a whole parameter, of the parameter's shape.
+struct OwnShard {
+  Shard shard;
+  torch::Tensor value;     ///< What the optimizer updates.
+  torch::Tensor gradient;  ///< float32, of the ranks' gradients; zero it before each step. Not
+                           ///< defined for a frozen parameter.
+};
+
+/// Two tables that buckets travel in, used in turn, as large as the largest bucket; they exist from
+/// the first use to free().
+class TablePair {
+ public:
+  /// A table of `rows` times `row` elements for the `turn`-th bucket, once the one before the last
+  /// is done.
+  torch::Tensor take(std::size_t turn, int64_t rows, int64_t row, int64_t longest_row,
+                     const torch::TensorOptions& options);
+  void send(std::size_t turn, RowWork work) { of(turn).work = std::move(work); }
+  void wait();
+  void free();
+
+ private:
+  struct Table {
+    torch::Tensor memory;
+    RowWork work;
+  };
+  Table& of(std::size_t turn) { return tables_[turn % tables_.size()]; }
+
+  std::array<Table, 2> tables_;
+};
+
+/// Which rank holds what, and what follows from it: the gradient norm, the exchange of shards. How
+/// gradients get into them is up to the stage.
+class ShardedDataParallel : public GradientSync {
+ public:
+  struct Parameter {
+    std::string name;
+    torch::Tensor tensor;
+    bool whole = false;  ///< One rank updates all of it.
+  };
+
+  ~ShardedDataParallel() override;
+  ShardedDataParallel(const ShardedDataParallel&) = delete;
+  ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// Never without trained ones: a rank that has no part in them holds no element of the first.
+  const std::vector<OwnShard>& own() const { return own_; }
+  /// The shards of each rank, this one's as in own() but for an empty one.
+  std::vector<std::vector<Shard>> shards_of_ranks() const;
+  /// For what else is exchanged between the ranks that hold shards.
+  RowCollectives& rows() { return *rows_; }
+
+  const char* collective_name() const override { return "gradients_reduce_scatter"; }
+  /// `gradients`: those of own(), without frozen ones.
+  torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
+  void combine_found_inf(torch::Tensor& found_inf) override;
+  void measure_times() override { measures_ = true; }
+  /// On CPUs only.
+  std::optional<SyncTimes> times() override;
+
+  using Take = std::function<void(int rank, const Shard&, const torch::Tensor&)>;
+  /// Sends every rank's `values` to every rank; values[i] is shaped like own()[i], or undefined if
+  /// this rank has nothing to send. `take` is called once for each shard of each rank, with garbage
+  /// for what was undefined, and must copy. A collective.
+  void exchange(const std::vector<torch::Tensor>& values, const Take& take);
+  /// The elements of `shard` in a tensor that lies in memory as its parameter does.
+  torch::Tensor part_of(const torch::Tensor& tensor, const Shard& shard) const;
+
+ protected:
+  using Clock = std::chrono::steady_clock;
+  struct Bucket {
+    ShardBucket plan;
+    std::size_t first_own = 0;   ///< Its own shards begin there in own_.
+    torch::Tensor gradient_row;  ///< Not defined for frozen parameters.
+  };
+
+  /// For two and more ranks. Checks that they have the same parameters (RunError otherwise).
+  ShardedDataParallel(std::vector<Parameter> parameters, ProcessGroup& group);
+
+  std::vector<ShardedSize> sizes() const;
+  /// The next one in buckets_. `value_of(shard, place in the row)`.
+  void add_bucket(ShardBucket plan, bool trained,
+                  const std::function<torch::Tensor(const Shard&, int64_t)>& value_of);
+  /// After the last one.
+  void end_plan();
+  /// Lets `arrived` be called on the thread of the backward pass with each gradient of that
+  /// parameter.
+  void watch_gradient(std::size_t parameter, std::function<void()> arrived);
+  /// [n] of a row of a table, from `at` on, as `shard` of OwnShard.
+  torch::Tensor as_shard(const torch::Tensor& row, int64_t at, const Shard& shard) const;
+  const std::vector<Shard>& own_part_of(const Bucket& bucket) const {
+    return bucket.plan.of_rank[static_cast<std::size_t>(group_.rank())];
+  }
+  torch::Tensor table_for(TablePair& tables, std::size_t turn, std::size_t bucket) const;
+  /// The same for these buckets, in this order; `taken` is called after each one.
+  void exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
+                const std::vector<torch::Tensor>& values, const Take& take,
+                const std::function<void(std::size_t bucket)>& taken);
+  /// What is summed: the parameter's gradient, laid out in memory as its parameter is, divided by
+  /// `averaged_over`, into `to`; zeros where a custom function has returned none.
+  void pack_gradient(const Shard& shard, const torch::Tensor& to, int averaged_over) const;
+
+  std::vector<Parameter> parameters_;
+  ProcessGroup& group_;
+  std::shared_ptr<RowCollectives> rows_;
+  std::vector<Bucket> buckets_;
+  std::vector<OwnShard> own_;
+  Clock::time_point backward_began_, first_reduced_, last_gradient_, reduced_;
+
+ private:
+  void list_own_blocks();
+  void send_own_row(TablePair& tables, std::size_t turn, std::size_t bucket,
+                    const std::vector<torch::Tensor>& values);
+  void take_rows(TablePair& tables, std::size_t turn, std::size_t bucket, const Take& take);
+
+  torch::Tensor own_blocks_;  // of own_, their places among all blocks of the gradient norm
+  int64_t blocks_ = 0;
+  std::vector<std::function<void()>> unhook_;
+  bool measures_ = false;
+};
+
+/// Calls `visit(shard, place in the row)`.
+template <class Visit>
+void for_each_in_row(const std::vector<Shard>& shards, const Visit& visit) {
+  int64_t at = 0;
+  for (const Shard& shard : shards) {
+    visit(shard, at);
+    at += padded_size(shard);
+  }
+}
+
+}  // namespace ddp::train

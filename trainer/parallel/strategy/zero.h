@@ -1,0 +1,85 @@
+// Stages 1 and 2 of ZeRO: every rank has all weights, and of the gradients and of what the
+// optimizer keeps the shards that it updates.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "trainer/parallel/device/device_wait.h"
+#include "trainer/parallel/strategy/sharded_data_parallel.h"
+
+namespace ddp::train {
+
+/// What a backward pass leaves in a parameter's grad() goes into a bucket and is freed; a full
+/// bucket is reduced while the pass goes on, each rank receiving its row. There are two tables for
+/// that: the third bucket waits for the first one's.
+///
+/// Stage 1 reduces after the last micro-batch of a step, up to which gradients add up in grad() as
+/// under DistributedDataParallel: the same bits, where that sums in the order of the ranks. Stage 2
+/// reduces each micro-batch and adds it to what is there: the bits of one process that has all
+/// micro-batches, whatever the number of ranks.
+class ZeroDataParallel : public ShardedDataParallel {
+ public:
+  struct Options {
+    bool every_micro_batch = false;  ///< Stage 2.
+    int averaged_over = 1;           ///< Gradients are divided by it before they are added.
+    double bucket_cap_mb = 25.0;
+  };
+
+  /// For two and more ranks. Checks that they have the same parameters (RunError otherwise), and
+  /// gives all of them rank 0's values or leaves theirs.
+  ZeroDataParallel(std::vector<Parameter> parameters, ProcessGroup& group, Options options,
+                   FirstValues values);
+
+  void begin_micro_batch(bool last) override;
+  /// Throws RunError when a parameter gets no gradient, or more than one.
+  void backward(const torch::Tensor& loss) override;
+  bool reduces_every_micro_batch() const override { return options_.every_micro_batch; }
+  void skip_micro_batch(const std::function<torch::Tensor()>& forward) override;
+  void share_weights() override;
+
+  /// Lets begin_sharing_weights() return on a GPU while weights are on their way, in a queue beside
+  /// that of the training: the forward pass waits for those of a unit when it comes to it, and for
+  /// the others when it begins. `units` as in FullyShardedDataParallel. The tables that weights
+  /// travel in have gone by the last unit.
+  void overlap_gather_with_forward(const std::vector<std::vector<std::size_t>>& units);
+  /// Before the forward pass of a unit; see UnitHooks in trainer/model/blocks/model_unit.h.
+  void before_forward(std::size_t unit) { wait_for_weights(buckets_of_unit_[unit]); }
+  void begin_sharing_weights() override;
+  void settle_weights() override;
+  bool weights_are_on_their_way() const override { return on_their_way_; }
+  void begin_inference() override { settle_weights(); }
+
+ private:
+  void plan(int64_t bucket_elements);
+  void gradient_ready(std::size_t parameter);
+  void begin_reducing();
+  void reduce(std::size_t bucket);
+  void pack(const Bucket& bucket, const torch::Tensor& table);
+  void gradient_packed(std::size_t parameter);
+  void finish_reducing();
+  std::vector<torch::Tensor> own_values() const;
+  void take_weights(int rank, const Shard& shard, const torch::Tensor& value);
+  void wait_for_weights(const std::vector<std::size_t>& buckets);
+
+  const Options options_;
+  std::vector<std::vector<std::size_t>> buckets_of_;          // of each parameter
+  std::vector<std::vector<torch::Tensor>> weights_of_ranks_;  // those that each rank updates
+  TablePair tables_;
+  bool reducing_ = false;
+  std::size_t next_bucket_ = 0;
+  std::vector<bool> arrived_;          // gradients of this reduction
+  std::vector<std::size_t> missing_;   // gradients that each bucket still waits for
+  std::vector<std::size_t> unpacked_;  // buckets that each gradient is still to go to
+
+  std::vector<std::vector<std::size_t>> buckets_of_unit_;  // the last ones: of no unit
+  std::vector<std::size_t> sharing_order_;                 // of all buckets
+  std::vector<ReadyEvent> weights_there_;                  // of buckets on their way
+  TablePair weight_tables_;
+  bool on_their_way_ = false;
+};
+
+}  // namespace ddp::train

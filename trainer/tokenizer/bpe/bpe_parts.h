@@ -1,0 +1,22 @@
+// The parts of a tokenizer.json around its BPE model: how text becomes words, what stands in front
+// of it, how tokens become text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "trainer/tokenizer/bpe/bpe_spec.h"
+
+namespace ddp::train {
+
+/// Fills in all of `spec` but vocabulary, merges and added tokens, which it has already, from
+/// `root`. Throws UserError: "NAME: KEY: what is not reproduced here".
+void read_bpe_parts(const nlohmann::json& root, const std::string& name, BpeSpec& spec);
+
+/// The member of an object; null when it has none, or is no object.
+const nlohmann::json& part_member(const nlohmann::json& object, const char* name);
+bool part_flag(const nlohmann::json& object, const char* name, bool otherwise);
+/// The type of a part, "" when it has none.
+std::string part_type(const nlohmann::json& part);
+
+}  // namespace ddp::train

@@ -1,0 +1,56 @@
+// Byte-level BPE, as of GPT-2, Llama 3, SmolLM2 and Qwen: any bytes have tokens, and
+// decode(encode(bytes)) is bytes, or with `nfc` their normal form.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/tokenizer/added_tokens.h"
+#include "trainer/tokenizer/bpe/bpe_spec.h"
+#include "trainer/tokenizer/bpe/bpe_words.h"
+#include "trainer/tokenizer/bpe/scratch_pool.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// Token for token as Python's `tokenizers` (without special tokens that a post-processor adds) for
+/// all valid UTF-8; there, other bytes cannot be given. The text of an added token, special or not,
+/// becomes that token.
+class BpeTokenizer : public Tokenizer {
+ public:
+  explicit BpeTokenizer(BpeSpec spec);
+
+  std::string_view kind() const override { return "bpe"; }
+  int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> tokens) const override;
+  using Tokenizer::decode;
+  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  std::optional<int32_t> token_of(std::string_view text) const override;
+  std::vector<int32_t> beginning() const override { return spec_.beginning; }
+  /// A tokenizer.json.
+  std::string state() const override;
+  std::size_t safe_prefix(std::string_view text) const override;
+
+  const BpeSpec& spec() const { return spec_; }
+
+ private:
+  void encode_text(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
+
+  BpeSpec spec_;
+  BpeWords words_;
+  AddedTokens added_;
+  std::vector<std::string> bytes_;  // of each token
+  std::optional<int32_t> end_of_text_;
+  mutable ScratchPool scratch_;
+};
+
+/// The token between documents, by its usual names; nullopt if none is among the added tokens.
+std::optional<int32_t> end_of_text_of(const BpeSpec& spec);
+/// The added token that is written like that.
+std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text);
+
+}  // namespace ddp::train

@@ -1,0 +1,35 @@
+// Files of wordpiece tokenizers: tokenizer.json of Hugging Face's `tokenizers`, and BERT's
+// vocab.txt.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
+
+namespace ddp::train {
+
+/// Whether this tokenizer.json is one of wordpieces.
+bool is_wordpiece_json(const nlohmann::json& root);
+
+/// `name` is said in messages. Throws UserError that names what is damaged, or what this trainer
+/// would not reproduce (another normaliser or pre-tokeniser).
+WordpieceSpec read_wordpiece_json(const nlohmann::json& root, const std::string& name);
+
+/// One token a line, the first with id 0; BERT's special tokens among them are found in a text.
+WordpieceSpec parse_vocab_txt(std::string_view text, const std::string& name);
+
+/// The settings in the tokenizer_config.json next to a vocab.txt: do_lower_case, strip_accents,
+/// tokenize_chinese_chars.
+BertWordOptions read_word_options(const nlohmann::json& config);
+
+/// Loaded by Tokenizer.from_file() of Python's `tokenizers`; a pair of [CLS] and [SEP] is put
+/// around a text there.
+std::string wordpiece_json(const WordpieceSpec& spec);
+std::string vocab_txt(const WordpieceSpec& spec);
+
+/// BERT's special tokens, those that `vocabulary` has, with their ids.
+std::vector<AddedToken> special_tokens(const std::vector<std::string>& vocabulary);
+
+}  // namespace ddp::train
