@@ -174,7 +174,7 @@ int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& si
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
-  // Before the wait for a slow console: it says that all workers have ended.
+  // Before the wait for a slow console: the file means that all workers have ended.
   results.write(result, plan.job.run_id, plan.host, exit_code(result));
   return result.outcome == Outcome::kGuardianGone
              ? end_without_guardian(result, plan.folder, results, processes)

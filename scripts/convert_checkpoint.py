@@ -4,7 +4,7 @@
   convert_checkpoint.py CHECKPOINT OUTPUT [--n_head N] [--activation gelu|gelu_new]
                         [--data FILE [--truncate SHARE] | --meta FILE]
 
-CHECKPOINT  nanoGPT's ckpt.pt (n_head stands in it), a state dict of minGPT or of trainer export --format torch, or a
+CHECKPOINT  nanoGPT's ckpt.pt (contains n_head), a state dict of minGPT or of trainer export --format torch, or a
             snapshot of the PyTorch example minGPT-ddp (model_state, optimizer_state, finished_epoch)
 --n_head    Attention heads, where the checkpoint does not say
 --activation  gelu, or gelu_new for its tanh form; default: gelu for nanoGPT and the example, else gelu_new

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command on fake GPUs: the release programs with NCCL ranks and real numbers, on a machine without a GPU. Slow, and
-# of no use for timings; tests/support/fake_cuda/README.md says what it proves.
+# of no use for timings; tests/support/fake_cuda/README.md lists what it proves.
 #   ./scripts/fake_gpu.sh [--devices N] [--memory GB] [--report FILE] COMMAND...
 # Example: ./scripts/fake_gpu.sh --devices 2 ddp-run --nproc_per_node=gpu trainer --config configs/quickstart.yaml
 # FILE gets one JSON object per process and line: launches, copies, host synchronizations and their call sites, peak memory,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures trainer on a machine with NVIDIA GPUs, in 8 minutes on one H100: single operations, training beside PyTorch, where
-# the time goes, memory, kernels beside float64, resume. Prints each figure at once and keeps it in OUT/gpu_check.json.
+# Measures trainer on a machine with NVIDIA GPUs, in 8 minutes on one H100: single operations, training against PyTorch, where
+# the time goes, memory, kernels against float64, resume. Prints each figure at once and keeps it in OUT/gpu_check.json.
 #   ./scripts/gpu_check.sh --bundle FOLDER    with the programs of scripts/gpu_bundle.sh: compiles nothing, needs no packages
 #   ./scripts/gpu_check.sh [--no-build] [--tests]   builds with CUDA and NCCL first; --tests: runs the trainer's tests, too
 #   ./scripts/gpu_check.sh --dry-run          on the CPU with tiny models: shows that the steps work; builds nothing

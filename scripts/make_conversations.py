@@ -4,7 +4,7 @@
   make_conversations.py FOLDER [--polite]     --polite: answers begin with "With pleasure:", to be learned by a model that knows the others
 
 FOLDER/train.jsonl and eval.jsonl have one conversation per line, {"messages": [{"role": ..., "content": ...}, ...]}: capitals, opposites,
-sums, and names that are told at the start and asked for later. tokenizer.json (byte-level BPE with the layout of SmolLM2's), tokenizer_config.json
+sums, and names that are given at the start and asked for later. tokenizer.json (byte-level BPE with the layout of SmolLM2's), tokenizer_config.json
 and chat_template.jinja are read by trainer and by transformers alike. The same files on every machine; needs nothing but Python.
 """
 

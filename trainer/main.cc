@@ -47,8 +47,8 @@ static int guarded_main(int argc, const char* const* argv) {
   }
 }
 
-/// LibTorch would unregister its operators one by one, a third of the processor time that a short
-/// run takes. The CUDA module's libraries end as they want to.
+/// LibTorch would unregister its operators one by one, a third of the CPU time that a short run
+/// takes. The CUDA module's libraries end as they want to.
 static int ended(int exit_code) {
   if (loaded_cuda_module() != nullptr) return exit_code;
   std::fflush(nullptr);

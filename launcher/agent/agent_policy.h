@@ -20,7 +20,7 @@ struct Situation {
   bool over = false;           // the nodes have agreed to end the job
   bool may_restart = false;    // the nodes have agreed on a restart
   bool delay = false;          // after a delay
-  bool lingering = false;      // what the workers left behind has time to end by itself
+  bool lingering = false;      // what the workers left behind has time to end on its own
 };
 
 enum class Action {

@@ -10,7 +10,7 @@ namespace {
 // Drivers may take their time when the node has just booted. Later, the other nodes are waiting.
 constexpr std::chrono::minutes kFirstLimit{5};
 constexpr std::chrono::seconds kLaterLimit{10};
-// With fixed ranks the others are told through the first node, which may not be there.
+// With fixed ranks the others are notified through the first node, which may be unreachable.
 constexpr std::chrono::seconds kTellLimit{10};
 
 }  // namespace

@@ -26,8 +26,8 @@ long long seen_at(const ProcessFailure& failure) {
   return static_cast<long long>(failure.time * static_cast<double>(kSecond));
 }
 
-// Libraries abort when a peer is gone, as NCCL's watchdog does; launchers and schedulers send
-// SIGTERM to what is left.
+// Libraries abort when a peer has failed, as NCCL's watchdog does; launchers and schedulers send
+// SIGTERM to the remaining processes.
 bool looks_secondary(int signal) { return signal == SIGABRT || signal == SIGTERM; }
 
 enum class Likelihood { kKilled, kWroteErrorFile, kExited, kSecondary };

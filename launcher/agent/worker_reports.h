@@ -34,7 +34,7 @@ std::vector<ProcessFailure> with_output(std::vector<ProcessFailure> failures,
 std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
                                          const std::vector<ProcessFailure>& own);
 
-/// Finds workers that were told to stop but, according to their error files, failed on their own
+/// Finds workers that were asked to stop but, according to their error files, failed on their own
 /// before `seen`, and marks them as failed, whatever ended them. Returns their failures, probable
 /// cause first.
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,

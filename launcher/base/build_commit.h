@@ -3,7 +3,7 @@
 
 namespace ddp::launch {
 
-/// "" if the sources lay in no git repository; "0f4dbc18cd-dirty" if they had changes.
+/// "" if the sources were not in a git repository; "0f4dbc18cd-dirty" if they had changes.
 extern const char* const kBuildCommit;
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// Where the files of a run lie in its folder, as torchrun lays them out:
+// Paths of a run's files within its folder, laid out as torchrun does:
 // <run>/attempt_<n>/<local rank>/error.json.
 #pragma once
 

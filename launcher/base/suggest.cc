@@ -24,7 +24,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongest = 64;  // longer words are no typing errors
+  constexpr std::size_t kLongest = 64;  // longer words are not typing errors
   if (word.size() < 2 || word.size() > kLongest) return "";
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;

@@ -35,8 +35,8 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::kRunning;
   ExitStatus exit;
-  bool was_dying = false;      // was already dying on its own when told to stop
-  bool stopped_well = false;   // exited with 0 because it was told to stop: it has not finished
+  bool was_dying = false;      // was already dying on its own when asked to stop
+  bool stopped_well = false;   // exited with 0 on request to stop: it has not finished
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;

@@ -142,7 +142,7 @@ void take_hangs(LaunchConfig& config, const OptionValues& values) {
   if (timeout.count() > 0) config.hangs.timeout = timeout;
 }
 
-// As torchrun's, which takes what is no number for 0.
+// As torchrun's, which reads anything but a number as 0.
 constexpr const char* kUninterruptibleTimeout = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
 
 std::optional<std::chrono::milliseconds> uninterruptible_timeout(const Environment& environment) {

@@ -77,7 +77,7 @@ struct LaunchConfig {
   std::vector<std::string> hints;  // one line each, said before the job starts
 };
 
-/// Throws LaunchError (exit code 2) with one line that names the option, the value and the fix.
+/// Throws LaunchError (exit code 2) with one line: the option, the value and the fix.
 /// Options not on the command line are read from PET_<NAME> in `environment`, as torchrun does.
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment);
 

@@ -108,7 +108,7 @@ std::string option_help(const OptionSpec& option) {
   return left + wrapped(right_of_names(option), kIndent, 98) + "\n";
 }
 
-// Escapes text for groff: dashes stay dashes, a leading dot or quote is no request.
+// Escapes text for groff: dashes stay dashes, a leading dot or quote is not a request.
 std::string roff(std::string_view text) {
   std::string out;
   bool at_start = true;

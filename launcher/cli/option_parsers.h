@@ -1,5 +1,5 @@
 // Parsers of single option values: lists, rank maps, codes, signals, addresses. Pure; every error
-// is a LaunchError (2) that names the option, the value and the fix.
+// is a LaunchError (2) with the option, the value and the fix.
 #pragma once
 
 #include <map>

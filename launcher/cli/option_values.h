@@ -1,4 +1,4 @@
-// Option values with typed access; every error names the option.
+// Typed access to option values; every error contains the option's name.
 #pragma once
 
 #include <chrono>

@@ -16,7 +16,7 @@ struct RawOptions {
   bool short_help = false;  // -h instead of --help
   std::vector<std::string> program;  // the first positional argument and everything after it
   std::map<std::string, std::string> sources;  // --name -> the variable that set it
-  std::vector<std::string> hints;  // lines for the user: PET_ variables that are no options, ...
+  std::vector<std::string> hints;  // lines for the user: PET_ variables of unknown options, ...
 };
 
 /// In increasing precedence: torchrun's older variables, PET_ variables, the command line. Throws

@@ -33,7 +33,7 @@ namespace {
 constexpr int kSshFailed = 255;
 // After one host failed, the others exit on their own if they had met.
 constexpr auto kOthersEnd = std::chrono::seconds(3);
-// A connection that ssh shares with later ones may keep the pipes open for ever.
+// A connection that ssh shares with later ones may keep the pipes open forever.
 constexpr auto kLastOutput = std::chrono::seconds(1);
 constexpr int kMostStops = 3;  // hosts kill at the second; the third does not wait for them
 constexpr auto kConsolePatience = std::chrono::seconds(5);

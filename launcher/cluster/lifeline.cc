@@ -49,7 +49,7 @@ void Lifeline::handle(const std::vector<pollfd>& fds) {
   }
 }
 
-// If the guardian is gone, the agent is about to exit anyway, and the pid may have been reused.
+// If the guardian has exited, the agent is about to exit anyway, and the pid may have been reused.
 void Lifeline::pass_on(int signal) const {
   if (::getppid() == guardian_) ::kill(guardian_, signal);
 }

@@ -16,8 +16,8 @@ std::string user_token_file(const Environment& environment);
 /// one that exports its own disk to the others.
 bool is_on_shared_file_system(const std::string& path);
 
-/// Creates the file with 256 random bits, for its owner only, unless it exists. Of several nodes
-/// that do so at a time one wins, and all read its file. Throws LaunchError.
+/// Creates the file with 256 random bits, for its owner only, unless it exists. If several nodes do
+/// so at once, one wins and all read its file. Throws LaunchError.
 void make_user_token(const std::string& path);
 
 }  // namespace ddp::launch

@@ -87,7 +87,7 @@ Authority::Step EtcdAuthority::next(const View& view) {
 void EtcdAuthority::avoid(const Place& place) { avoided_[place] = Clock::now() + kAvoided; }
 
 void EtcdAuthority::settle(bool hosts) {
-  if (!hosts) resign();  // the host that was thought to be gone has answered
+  if (!hosts) resign();  // the host that was thought lost has answered
   if (role_ != Role::kSeeking) return;
   role_ = Role::kIdle;
   client_.end_watch();
@@ -301,7 +301,7 @@ void EtcdAuthority::absorb_transaction(Call kind, const std::string& body) {
   next_renewal_ = began_ + settings_.lease / 4;
 }
 
-// The nodes whose round may begin now may be others than those that etcd was told.
+// The nodes whose round may begin now may differ from those reported to etcd.
 bool EtcdAuthority::asked_for_these() const {
   if (!wanted_) return false;
   const auto now = next_epoch().nodes;

@@ -19,7 +19,7 @@ class PaceWindow {
   static constexpr std::size_t kFewestReadings = 5;
 
   void clear() { ranks_.clear(); }
-  /// The last heartbeat of `rank`. One with the same step as before is no new reading.
+  /// The last heartbeat of `rank`. One with the same step as before does not count as a reading.
   void add(int rank, long long step, const std::vector<PhaseTime>& times, Clock::time_point now);
   /// Returns the node's pace; no phases until every rank that was read has been so for kLength, and
   /// none while it makes no progress. A single outlier in a window does not count.

@@ -24,7 +24,7 @@ ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue&
       may_skip_(!plan.file.empty()),
       files_(files),
       log_(std::move(log)) {
-  // A rotated file may be gone by the time it is needed.
+  // A rotated file may be deleted by the time it is needed.
   if (may_skip_ && plan.rotation.max_bytes == 0) {
     file_ = ::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC);
   }
@@ -49,7 +49,7 @@ void ConsoleLines::catch_up() {
   if (is_done()) finish();
 }
 
-// Number of bytes behind that the log file holds by now. What was shown may not be there yet.
+// Number of bytes not yet shown that the log file holds. What was shown may not be in it yet.
 std::uint64_t ConsoleLines::readable() const {
   return std::max(shown_, std::min(written_, files_.written(*log_))) - shown_;
 }

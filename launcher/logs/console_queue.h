@@ -12,7 +12,7 @@ namespace ddp::launch {
 
 class ConsoleQueue {
  public:
-  /// Writes to the file behind `fd` through a descriptor of its own if possible: O_NONBLOCK on a
+  /// Writes to the file of `fd` through a descriptor of its own if possible: O_NONBLOCK on a
   /// shared one would affect the shell and other programs on the terminal. `files` writes it if it
   /// is a regular file; nullptr: it is written directly, and may block.
   explicit ConsoleQueue(int fd, FileWriter* files = nullptr);

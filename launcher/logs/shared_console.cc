@@ -59,7 +59,7 @@ std::string SharedConsole::leave(Writer writer) {
   return rest;
 }
 
-// What stands before a '\r' is about to be overwritten.
+// The text before a '\r' is about to be overwritten.
 void SharedConsole::follow(int local_rank, std::string_view text) {
   if (const auto newline = text.rfind('\n'); newline != std::string_view::npos) {
     last_.clear();

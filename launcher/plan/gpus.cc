@@ -81,7 +81,7 @@ int installed_gpus(const MachineView& machine) {
   const int listed =
       count_entries(root + "/proc/driver/nvidia/gpus", [](const std::string&) { return true; });
   const int nodes = count_entries(root + "/dev", is_gpu_node);
-  if (nodes == 0 && fs::exists(root + "/dev/dxg")) return 1;  // WSL does not say how many
+  if (nodes == 0 && fs::exists(root + "/dev/dxg")) return 1;  // WSL does not expose how many
   if (nodes == 0) return can_make_nodes(root) ? listed : 0;
   return listed == 0 ? nodes : std::min(nodes, listed);
 }

@@ -21,8 +21,8 @@ std::string find_program(const std::string& name, const ProgramPlaces& places) {
   return find_on_path(name, places.path);
 }
 
-// A ddp-run of its own starts the ranks: all that it does about processes that hang or stay behind
-// holds for the check, too.
+// A ddp-run of its own starts the ranks: its handling of processes that hang or are left over
+// applies to the check, too.
 Command doctor(const std::string& trainer, const PreflightJob& job, const ProgramPlaces& places) {
   Command command{
       places.own_folder + "/ddp-run",

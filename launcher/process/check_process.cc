@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kLongestTail = 8192;
 constexpr std::size_t kLongestSaid = 300;
-constexpr int kMostReads = 64;  // a pipe's worth: a process that it left behind may write for ever
+constexpr int kMostReads = 64;  // a pipe's worth: a process that it left behind may write forever
 
 }  // namespace
 

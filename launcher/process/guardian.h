@@ -15,8 +15,8 @@ int run_guarded(const SignalMailbox& signals, const std::function<int(int guardi
 
 /// Returns what `write` returns. Calls it in a process of its own, and returns false after a
 /// second: a disk that blocks must not keep this process. As the other may outlive it, it has only
-/// `stream` of the standard streams; -1: none. A stream that is no regular file is written by this
-/// process, which waits for its reader.
+/// `stream` of the standard streams; -1: none. This process itself writes to a stream other than a
+/// regular file, and waits for its reader.
 bool aside(const std::function<bool()>& write, int stream = -1);
 
 }  // namespace ddp::launch

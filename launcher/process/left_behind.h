@@ -1,6 +1,6 @@
 // Processes that outlive their worker: Python's resource_tracker and torch's shared memory manager,
-// which then remove what the worker has left, an upload, a hung child. Each gets time to end by
-// itself, then SIGTERM, then SIGKILL. Never blocks.
+// which then remove what the worker has left, an upload, a hung child. Each gets time to end on its
+// own, then SIGTERM, then SIGKILL. Never blocks.
 #pragma once
 
 #include <signal.h>

@@ -58,7 +58,7 @@ class ProcessRunner {
   /// Kills all standby workers.
   virtual void end_standby() = 0;
 
-  /// Starts a check of this node, which is no worker; CheckEnded follows. Throws LaunchError.
+  /// Starts a check of this node, not counted as a worker; CheckEnded follows. Throws LaunchError.
   virtual void start_check(const WorkerSpec& spec) = 0;
 
   /// Waits for at least one event and returns all; empty if the deadline passed first.
@@ -93,7 +93,7 @@ class ProcessRunner {
   virtual void serve_store(int source) = 0;
   virtual void stop_store() = 0;
 
-  /// Whether processes that outlived the round's workers still have time to end by themselves;
+  /// Whether processes that outlived the round's workers still have time to end on their own;
   /// LeftoversEnded follows.
   virtual bool lingering() const = 0;
   /// Kills all remaining descendants, including setsid grandchildren, except standby workers and

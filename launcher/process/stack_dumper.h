@@ -26,7 +26,7 @@ class StackDumper {
   /// order. Returns false if none could be started.
   bool begin(const std::vector<Target>& targets, const std::string& path);
   /// Call for every child that exits. Returns the local ranks whose debuggers failed once the last
-  /// one has exited; nullopt if `pid` is no debugger or not the last one.
+  /// one has exited; nullopt if `pid` is not a debugger or not the last one.
   std::optional<std::vector<int>> take_exit(pid_t pid, bool ok);
   /// Drops the remaining dumps; take_exit() still reports the end.
   void cancel();

@@ -1,7 +1,7 @@
 // Standby workers (--warm-spares): processes started early that wait to become the next round's
-// workers; the contract is in worker_contract.h. Until then the death of one is no failure and its
-// silence no hang, it gets no signals, and it does not outlive ddp-run. Runs in a poll loop; never
-// blocks.
+// workers; the contract is in worker_contract.h. Until then its death does not count as a failure
+// nor its silence as a hang, it gets no signals, and it does not outlive ddp-run. Runs in a poll
+// loop; never blocks.
 #pragma once
 
 #include <functional>

@@ -31,7 +31,7 @@ class Authority : public PollHandler {
     Place place{};
   };
 
-  /// A host that this node has lost, and the last round that it knows.
+  /// A host that this node has lost, and the last round known here.
   struct Loss {
     LastRound last{};
     std::optional<Place> host{};  // the lost one, of that round or since; nullopt: this agent
@@ -53,7 +53,7 @@ class Authority : public PollHandler {
 
   /// Whether it finds the host of a node that has had none yet; otherwise the endpoints do.
   virtual bool finds_first_host() const = 0;
-  /// Where other machines reach this one, as far as it knows; else empty.
+  /// The address at which other machines reach this one; empty if unknown.
   virtual std::string own_address() const { return ""; }
   /// This node has no host; `status`: its answer to other agents.
   virtual void seek(std::optional<Loss> loss, const Status& status) = 0;

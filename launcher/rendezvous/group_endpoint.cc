@@ -104,8 +104,8 @@ void GroupRendezvous::decide() {
   handle_event(GroupEvent::kNamed, "", step.place);
 }
 
-// A node that returns and is at no endpoint. Those whom it knows come first: at the endpoint there
-// may be a newcomer that knows nobody.
+// A node that returns and is at no endpoint asks known members first: at the endpoint there may be
+// a newcomer without any.
 void GroupRendezvous::check_last_members() {
   if (!candidacy_ || stage_ != Stage::kSearching || resumes() || holds_endpoint_) return;
   const auto now = Clock::now();
@@ -185,7 +185,7 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
   last_round_ = {.round = round,
                  .node = own_node_,
                  .took_part = took_part,
-                 .begun = !took_part,  // spares are told afterwards
+                 .begun = !took_part,  // spares are notified afterwards
                  .host_id = host_id_,
                  .host = search_.present()};
   LastMembers members{.member = member_, .epoch = epoch_, .alone = was_alone()};
@@ -193,7 +193,7 @@ void GroupRendezvous::remember(const Round& round, bool took_part) {
   for (const Successor& one : round.successors) {
     if (one.node != own_node_ && one.port > 0) members.places.push_back({one.address, one.port});
   }
-  // Those of an earlier round may go on without this node once it is lost, so it asks them then.
+  // Members of an earlier round may continue without this node once it is lost; then it asks them.
   if (members.places.empty()) members.places = last_others_;
   last_others_ = members.places;
   members_file_.write(members);

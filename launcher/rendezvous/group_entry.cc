@@ -117,7 +117,7 @@ Authority::View GroupRendezvous::view() const {
   return view;
 }
 
-// Where a node that knows no host waits. Of nodes that have lost one, two may hold each other.
+// Where a node without a host waits. Two nodes that have lost theirs may hold each other.
 std::optional<Place> GroupRendezvous::holder() const {
   const bool waits = stage_ == Stage::kGreeting && sought_ == Sought::kAnyHost && !coordinator_;
   return waits ? std::optional(search_.present()) : std::nullopt;

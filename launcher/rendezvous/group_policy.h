@@ -31,12 +31,12 @@ enum class Sought {
 struct GroupSituation {
   GroupStage stage = GroupStage::kIdle;
   Sought sought = Sought::kAnyHost;
-  bool has_round = false;        // it knows the last round of the job
+  bool has_round = false;        // the last round of the job is known here
   bool fixed_ranks = false;      // static: no other node can host
   bool authority_leads = false;  // the authority finds the first host, not the endpoints
   bool may_host = true;          // at an endpoint
   bool holds_endpoint = false;   // listens there, and does not host
-  bool candidate = false;        // it knows more places than one endpoint, and asks them
+  bool candidate = false;        // has more places to ask than one endpoint
   bool waits = false;            // at the endpoint, for the host's call
 };
 

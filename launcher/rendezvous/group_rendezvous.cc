@@ -241,7 +241,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   join_is_due_ = !verdict.over;
   if (verdict.over) {
     handle_event(GroupEvent::kEnd);
-    // Excluded as a node: the others go on, under another host.
+    // Excluded as a node: the others continue under another host.
     if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
     authority_->end_job();
@@ -278,7 +278,7 @@ void GroupRendezvous::orphan() {
   if (!in_round_) tell_end(lost_text_);
 }
 
-// What runs here is no part of the job any more.
+// What runs here no longer belongs to the job.
 void GroupRendezvous::rejoin() {
   if (in_round_ && !round_is_lost_)
     tell(make_news(JobNews::Kind::kStop, lost_text_ + "; the workers here are stopped"));

@@ -11,7 +11,7 @@
 
 namespace ddp::launch {
 
-/// Time before a message says what the node is waiting for.
+/// Time before the node logs what it is waiting for.
 inline constexpr std::chrono::milliseconds kSilentWait{3'000};
 
 struct GroupSettings {

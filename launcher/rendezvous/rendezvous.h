@@ -56,7 +56,7 @@ class Rendezvous {
   virtual ~Rendezvous() = default;
   /// Connects to the other nodes, which wait for this one from then on.
   virtual void connect() {}
-  /// This node cannot take part: the other nodes are told why, and End follows.
+  /// This node cannot take part: the other nodes are notified of the reason, and End follows.
   virtual void withdraw(const std::string& why) = 0;
   /// Declares this node ready for a round; Start follows. Throws LaunchError if it cannot take
   /// part.

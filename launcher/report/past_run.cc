@@ -168,7 +168,7 @@ PastRun read_folder(const fs::path& folder) {
   return run;
 }
 
-// Nodes agree on the failure that ended the job: rank and pid alone come back in another run.
+// Nodes agree on the failure that ended the job: rank and pid alone recur in another run.
 bool same_failure(const ProcessFailure& a, const ProcessFailure& b) {
   return a.rank == b.rank && a.pid == b.pid && a.time == b.time;
 }

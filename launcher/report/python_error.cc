@@ -112,7 +112,7 @@ class Tracebacks {
   std::optional<PythonError> last_;
   std::vector<Frame> frames_;  // of the traceback that has begun
   std::string prefix_;         // of the last error's line
-  bool in_message_ = false;    // the last error's may go on
+  bool in_message_ = false;    // the last error's may continue
   bool caused_next_ = false;   // the last error is the cause of the next
 };
 

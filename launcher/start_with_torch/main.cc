@@ -1,6 +1,6 @@
 // Installed as PREFIX/bin/trainer: becomes the program of that name that fits the torch of this
-// machine, or says in one line what to install. Linked statically: the loader's complaint about a
-// missing libtorch_cpu.so would come before main().
+// machine, or prints one line with what to install. Linked statically: the loader's complaint about
+// a missing libtorch_cpu.so would come before main().
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-"""The standing benchmark: trainer beside a plain PyTorch program, taking turns on the same machine.
+"""The regular benchmark: trainer against a plain PyTorch program, in alternation on the same machine.
 
   scripts/bench/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
 
@@ -46,7 +46,7 @@ class Programs:
                 sys.exit(f"error: {path} is missing; {fix}")
 
     def commit(self):
-        """Of what is measured: that which trainer was built from."""
+        """Returns the commit that the measured trainer was built from."""
         said = subprocess.run([self.trainer, "--version"], capture_output=True, text=True, check=False).stdout
         found = re.search(r"commit ([0-9a-f]{7})[0-9a-f]*(-dirty)?", said)
         return found[1] + ("+" if found[2] else "") if found else "unknown"
@@ -91,7 +91,7 @@ def peer_command(programs, row):
 
 
 class Laps:
-    """Of one run: time between two reported steps, the first lap left out as warm-up, per step and in seconds."""
+    """One run's times between reported steps, in seconds per step; the first lap is left out as warm-up."""
 
     def __init__(self, marks):
         self.marks = marks

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The standing benchmark: trainer beside plain PyTorch, taking turns; a table, JSON, rows of docs/benchmarks.md.
+# The regular benchmark: trainer against plain PyTorch, in alternation; a table, JSON, rows of docs/benchmarks.md.
 #   scripts/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
-#   scripts/bench.sh zero [--help]         memory and time of the strategies that shard training, beside those of torch in Python
+#   scripts/bench.sh zero [--help]         memory and time of the strategies that shard training, against torch's in Python
 #   scripts/bench.sh plan [--help]         what trainer plan predicts against what runs need
 #   scripts/bench.sh gpu_account [--help]  what a step asks of a GPU, by operator; needs no GPU
 # TRAINER, DDP_RUN and PYTHON override the programs; PYTHON needs torch.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens per second of trainer generate beside transformers' generate(), same weights, greedy, in turns.
+"""Tokens per second of trainer generate against transformers' generate(): same weights, greedy, in alternation.
 
   bench_generate.py [--trainer PROGRAM] [--model_type gpt-mini|llama] [--tokens 200] [--rounds 5] [--batch 1] [--threads 2]
                     [--device cpu]

@@ -33,7 +33,7 @@ class Node:
         self.text, self.pids = "", []
 
     def wait(self, pattern, start=0):
-        """(seconds on the clock, match) of the first match behind `start`."""
+        """(seconds on the clock, match) of the first match after `start`."""
         deadline = time.monotonic() + PATIENCE
         while True:
             found = re.compile(pattern).search(self.text, start)

@@ -4,9 +4,9 @@ kind on CPU ranks.
   scripts/bench.sh plan [--part memory|time] [--steps N] [--rounds N] [--only WORD ...] [--doctor FILE] [--json FILE] [--list]
 
 Each plan is a division on 2 or 4 ranks with one thread each. The peak is the kernel's VmHWM of the rank that has most, with the
-program and a snapshot at the end; the step is the run's median. Both are read from run_summary.json. Links are those of a
-`trainer doctor --json` on as many ranks, unless --doctor names a file. The rate of computation is that of as many separate
-processes as the plan has ranks, which train the same model at the same time. Rounds repeat all of it in turn, medians count.
+program and a snapshot at the end; the step is the run's median. Both are read from run_summary.json. Links are
+measured by `trainer doctor --json` on as many ranks, or read from the file of --doctor. The rate of computation is that of as many
+separate processes as the plan has ranks, which train the same model at the same time. Rounds repeat all of it in turn, medians count.
 Memory does not depend on the machine's load: --part memory leaves out the links, the rate and the columns of time.
 """
 
@@ -53,7 +53,7 @@ class Case:
             "optimizer_config.warmup_steps": 0, "trainer_config.device": "cpu", "hydra.run.dir": run}
 
     def flops(self):
-        """Of a sample, as trainer counts them."""
+        """Returns the operations per sample, as trainer counts them."""
         parameters = self.layers * 12 * self.width ** 2 + self.vocabulary * self.width
         return (6 * parameters + 12 * self.layers * self.width * self.block) * self.block
 
@@ -69,7 +69,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Division:
-    """Of distributed_config."""
+    """The fields of distributed_config that divide the work."""
     strategy: str = "ddp"
     tensor: int = 1
     pipeline: int = 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The server of the workers' store beside torch's own (libuv), in turns; each figure is a median with its range.
+"""The server of the workers' store against torch's own (libuv), in alternation; each figure is a median with its range.
 
   scripts/bench/bench_store.py [ROUNDS [CLIENTS]]      default: 5 rounds, 500 clients
 

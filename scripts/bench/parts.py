@@ -44,7 +44,7 @@ def shown(command):
 
 
 class Parts:
-    """Of the class Bench, which has programs, pairs and quick."""
+    """The benchmarks themselves; a base of the class Bench, which has programs, pairs and quick."""
 
     # (ours, peer) of each pair, once for all rows that they are for
     reduced = None

@@ -30,8 +30,8 @@ class Row:
     unit: str = "ms/step"
     more_is_better: bool = False
     gate_is_figure: bool = False  # gate and aim are for our own figure, in its unit, not for the ratio
-    # Rows of one thread are judged by CPU time, which other load on the machine affects less; "wall" is the clock on the
-    # wall, or the figure itself where it is no time.
+    # Rows of one thread are judged by CPU time, which other load on the machine affects less; "wall" is wall-clock time,
+    # or the figure itself where that is not a time.
     judged_by: str = "processor"
     shape: Shape = field(default_factory=Shape)
     ranks: int = 1

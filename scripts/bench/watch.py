@@ -1,4 +1,4 @@
-"""A training program seen from outside, ours and the peer's alike: when it says that a step is made, and what it has used by then.
+"""Watches a training program from outside, ours and the peer's alike: when it reports a step, and what it has used by then.
 
 The programs take no part in their own measurement, so both are held to the same clock.
 """

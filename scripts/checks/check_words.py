@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds phrases that a native engineer would not write, in the documentation, the help texts and the configurations' comments.
+"""Finds phrases that a native engineer would not write: in pages, help texts, and the comments of code and configurations.
 
   check_words.py [ROOT]     prints file:line: "phrase": suggestion, for each finding; exit 1 if there is any
 
@@ -7,13 +7,19 @@ Code is skipped, comments in code are read. Where a phrase is right, a comment o
 <!-- words: beside --> in Markdown, "words: beside" in the comments of other files.
 """
 
+import ast
+import io
 import re
 import sys
+import tokenize
+from bisect import bisect_right
 from pathlib import Path
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/*.md", "launcher/**/*.md", "trainer/**/*.md",
          "data/*.md", "tests/**/*.md"]
-COMMENTS = ["configs/*.yaml", "examples/**/*.py", "examples/**/*.sh", "examples/**/*.sbatch", "examples/**/*.yaml"]
+COMMENTS = ["configs/*.yaml", "examples/**/*.sh", "examples/**/*.sbatch", "examples/**/*.yaml", "scripts/**/*.sh"]
+PYTHON = ["examples/**/*.py", "scripts/**/*.py"]
+CPP = [f"{room}/**/*.{suffix}" for room in ("launcher", "trainer", "tests") for suffix in ("h", "cc", "cu")]
 HELP = ["tests/**/help.golden"]
 
 START = r"(?:^|(?<=[.;:|] ))"  # of a sentence or of a table's cell
@@ -98,8 +104,45 @@ def without_code(markdown):
     return re.sub(r"(?<=\])\([^)\s]*\)", blank, text)
 
 
-def only_comments(text):
-    return "\n".join(re.sub(r"^.*?#|^[^#]*$", blank, line) for line in text.split("\n"))
+def shown(lines, comments):
+    """The comments as prose, without quotations and code in backticks; one next to code is a sentence of its own.
+
+    comments: (line, column, text), in this order.
+    """
+    out = [""] * len(lines)
+    for number, column, text in comments:
+        for i, line in enumerate(text.split("\n")):
+            aside = not i and lines[number][:column].strip()
+            out[number + i] += ("| " if aside else "") + line.strip()
+    return re.sub(r'(`+)(?!`).*?\1|"[^"\n]*"', blank, "\n".join(out), flags=re.S)
+
+
+def hash_comments(text):
+    lines = text.split("\n")
+    found = [(i, re.search(r"(?:^|(?<=\s))#(?!!)", line)) for i, line in enumerate(lines)]
+    return shown(lines, [(i, match.start(), lines[i][match.end():]) for i, match in found if match])
+
+
+CPP_TOKEN = re.compile(r"""//(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![\da-fA-F])'(?:\\.|[^'\\\n])+'""", re.S)
+
+
+def cpp_comments(text):
+    found = []
+    for match in CPP_TOKEN.finditer(text):
+        comment = match["line"] or match["block"]
+        if comment and comment.strip():
+            before = text[:match.start()]
+            found.append((before.count("\n"), match.start() - before.rfind("\n") - 1, comment.strip("/<")))
+    return shown(text.split("\n"), found)
+
+
+def python_comments(text):
+    found = [(token.start[0] - 1, token.start[1], token.string[1:]) for token in tokenize.generate_tokens(io.StringIO(text).readline)
+             if token.type == tokenize.COMMENT and not token.string.startswith("#!")]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            found.append((node.body[0].lineno - 1, node.body[0].col_offset, node.body[0].value.value))
+    return shown(text.split("\n"), sorted(found))
 
 
 def newest_version(changelog):
@@ -108,20 +151,23 @@ def newest_version(changelog):
 
 
 def joined(text):
-    """A sentence on one line, with as many characters as before."""
+    """Each sentence on one line, and where in it each line of the text begins."""
     lines = text.split("\n")
-    out = lines[0]
+    out, starts = lines[0], [0]
     for before, line in zip(lines, lines[1:]):
-        out += ("\n" if LINE_OF_ITS_OWN.match(line) or re.match(r"\s*(?:#|$)", before) else " ") + line
-    return re.sub(r"(?<= )_*# ", lambda match: " " * len(match[0]), out)
+        alone = LINE_OF_ITS_OWN.match(line) or re.match(r"\s*(?:#|$)", before)
+        out += "\n" if alone else " "
+        starts.append(len(out))
+        out += line if alone else re.sub(r"^_*# ", "", line.lstrip())
+    return out, starts
 
 
 def findings(text, whole):
     """(line number, phrase, suggestion); permissions are looked up in the whole text."""
-    lines, sentences = whole.split("\n"), joined(text)
+    lines, (sentences, starts) = whole.split("\n"), joined(text)
     for pattern, better in RULES:
         for match in pattern.finditer(sentences):
-            number = text.count("\n", 0, match.start()) + 1
+            number = bisect_right(starts, match.start())
             allowed = ALLOWED.findall("\n".join(lines[max(0, number - 2):number]))
             phrase = " ".join(match[0].split())
             if phrase not in allowed:
@@ -130,7 +176,7 @@ def findings(text, whole):
 
 def check_tree(root):
     errors, files = [], 0
-    for globs, prose in ((PAGES, without_code), (COMMENTS, only_comments), (HELP, str)):
+    for globs, prose in ((PAGES, without_code), (COMMENTS, hash_comments), (PYTHON, python_comments), (CPP, cpp_comments), (HELP, str)):
         for path in sorted({path for glob in globs for path in root.glob(glob)}):
             files += 1
             whole = path.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def run(row, common, units, fake, folder):
 
 
 def first_rank(path):
-    """Of the processes that used CUDA, rank 0."""
+    """Returns rank 0's ledger, among the processes that used CUDA."""
     ledgers = [json.loads(line) for line in path.read_text().splitlines()]
     used = [ledger for ledger in ledgers if ledger["rank"] == 0 and ledger["alloc_calls"] > 0]
     if not used:

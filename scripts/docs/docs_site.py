@@ -41,7 +41,7 @@ def with_empty_lines(markdown):
 
 
 def with_site_links(markdown, source):
-    """Links of a page that lies at its own place in the repository, as links of the site."""
+    """Converts the links of a page, relative to its place in the repository, to links of the site."""
     home = posixpath.dirname(READMES.get(source, "docs/" + source))
 
     def replaced(match):

@@ -7,7 +7,7 @@ trainer=${DDP_TRAINER:-$(dirname "${BASH_SOURCE[0]}")/../../build/release/bin/tr
 page=$(mktemp --suffix=.html)
 trap 'rm -f "$page"' EXIT
 "$trainer" report "$1" --output "$page" >/dev/null
-# Of the page, its first chart and what its lines are.
+# Keeps the page's first chart and its legend.
 sed -i 's#</head>#<style>header,footer,\#texts,[aria-labelledby=h-overview],\#h-curves,\#h-curves+p,\#legend button,.charts>:nth-child(n+2){display:none!important}</style></head>#' "$page"
 size=900,413
 options=(--headless --disable-gpu --hide-scrollbars "--window-size=$size" --virtual-time-budget=3000)

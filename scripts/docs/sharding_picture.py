@@ -21,7 +21,7 @@ DATA, PICTURE = ROOT / "docs/sharding_profile.json", ROOT / "docs/sharding_profi
 STRATEGIES, RANKS, STEP = ("zero1", "zero3"), 2, 9
 MODEL = ["gpt_config.n_layer=4", "gpt_config.n_head=4", "gpt_config.n_embd=256"]
 PASSES = ("forward", "backward", "optimizer")
-# Of collectives: what docs/sharding.md calls them.
+# The collectives' names in docs/sharding.md.
 COLLECTIVES = {"reduce_scatter": "reduce-scatter", "all_gather": "all-gather", "gather_pieces": "all-gather", "all_reduce": "all-reduce"}
 COLOURS = {"forward": "#4f90d9", "backward": "#5cae69", "optimizer": "#8a8f98", "reduce-scatter": "#d9822b", "all-gather": "#8f5fc2",
            "all-reduce": "#c9a13b"}

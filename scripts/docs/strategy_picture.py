@@ -32,7 +32,7 @@ def held(strategy):
 
 
 def rank_bar(strategy, rank, x, y):
-    """A rank's part in colour, where it lies in the whole, which is outlined."""
+    """Draws a rank's part in colour at its place in the outlined whole."""
     parts = []
     for (_, size, divided, colour), own in zip(KINDS, held(strategy)):
         width = size * BYTE

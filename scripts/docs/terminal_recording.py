@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README's animated terminal: a training that loses a worker and goes on, recorded and drawn.
+"""The README's animated terminal: a training that loses a worker and continues, recorded and drawn.
 
   terminal_recording.py record         types the commands below in a pseudo-terminal, with ddp-run and a Python with torch on
                                        PATH; writes docs/crash_recording.json and the picture

@@ -139,7 +139,7 @@ class Check:
         return {name: sorted(results, key=lambda result: result[0])[len(results) // 2] for name, results in found.items()}
 
     def pair(self, name, row, steps, what, extra=(), options=(), variants=None, **more):
-        """Own kernels beside plain PyTorch, and further variants of ours: {name: overrides} or a function."""
+        """Own kernels against plain PyTorch, and further variants of ours: {name: overrides} or a function."""
         row = self.row(row, steps)
         found = self.runs({"own kernels": lambda: self.ours(row, [*OWN, *extra]),
                            **{key: (lambda overrides=value: self.ours(row, [*overrides, *extra])) for key, value in (variants or {}).items()},

@@ -1,4 +1,4 @@
-"""trainer's own kernels on this GPU: their results beside float64, how long they take, and at what rate they move memory.
+"""trainer's own kernels on this GPU: their results against float64, how long they take, and at what rate they move memory.
 
   kernel_numbers.py libtrainer_kernels.so [--rows 16384] [--repeat 20]
 

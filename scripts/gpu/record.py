@@ -9,7 +9,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN, END = "<!-- table of gpu_figures.json -->\n", "<!-- end of the table -->\n"
-# Ratio beside the peer: name: (row, gate, aim, predicted by a model of the step before any measurement).
+# Ratio to the peer: name: (row, gate, aim, predicted by a model of the step before any measurement).
 ROWS = {
     "b16": ("GPT-2's 12 layers of 768, 16 x 1024, against eager PyTorch", 0.85, 0.75, "0.75 to 0.84"),
     "b64": ("the same, 64 x 1024", 0.85, 0.75, "-"),

@@ -54,7 +54,7 @@ expect 127 "a program that is not there" nonexistent
 expect 0 "orphans are reaped" --nproc_per_node=1 timeout 60 bash -c \
   'orphan=$(bash -c "sleep 0.1 >/dev/null & echo \$!"); while [ -e "/proc/$orphan" ]; do sleep 0.05; done'
 
-# SIGTERM to the container: the workers hear of it, save, and say so with 75.
+# SIGTERM to the container: the workers receive it, save, and exit with 75.
 in_container --nproc_per_node=2 bash -c 'trap "echo saved; exit 75" TERM; echo ready; while :; do sleep 0.1; done' &
 job=$!
 for _ in $(seq 600); do

@@ -25,7 +25,7 @@ without_compiler() {
   done
 }
 
-# Of two snapshots all but the header, which names the run's folder.
+# Compares two snapshots except for their headers, which contain the run's folder.
 same_tensors() {
   python3 - "$@" <<'PYTHON'
 import pathlib, struct, sys

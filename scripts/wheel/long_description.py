@@ -1,6 +1,6 @@
 """For the wheel's metadata: README.md for people who do not have the repository, which has no public address yet.
 
-Of a picture its description stays, of a link to a file the words; the parts about the repository are left out.
+Pictures are replaced by their descriptions, links to files by their texts; the parts about the repository are left out.
 """
 
 import re

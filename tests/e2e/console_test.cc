@@ -1,4 +1,4 @@
-// What a run says: a console that stands still or goes away costs lines, never a step.
+// A run's output: a console that blocks or disappears costs lines, never a step.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -20,7 +20,7 @@ Words up_to_step(int step, int limit) {
 
 using Files = std::map<std::string, std::string>;
 
-/// Name and bytes of the snapshots beside the newest one.
+/// Name and bytes of the snapshots other than the newest one.
 Files older_files(const Workspace& place) {
   Files files;
   for (const auto& entry : fs::directory_iterator(place.path())) {

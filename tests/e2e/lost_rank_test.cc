@@ -29,7 +29,7 @@ const Words kTraining = {"gpt_config.n_layer=4",       "gpt_config.n_head=4",
 const Words kStages = {"distributed_config.pipeline=2"};
 const Words kShared = {"distributed_config.tensor=2"};
 
-/// Processor time of a process, in ticks.
+/// CPU time of a process, in ticks.
 long ticks_of(pid_t pid) {
   std::string stat;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
@@ -52,7 +52,7 @@ void wait_until_it_waits(pid_t pid) {
 }
 
 /// Rank `lost` stops in `phase` of step 4, and is killed when all others wait for it. They must end
-/// by themselves, each with one line.
+/// on their own, each with one line.
 void check_peers_leave(const Workspace& place, int lost, const std::string& phase,
                        const Words& words) {
   INFO("rank " << lost << " in " << phase << ", " << nlohmann::json(words).dump());

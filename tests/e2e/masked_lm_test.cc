@@ -1,5 +1,5 @@
 // A masked language model from its vocabulary to its predictions: the same invariants as those of a
-// causal one, and the mistakes that only it knows.
+// causal one, and the mistakes specific to it.
 #include <signal.h>
 
 #include <algorithm>

@@ -94,7 +94,7 @@ TEST_CASE("a node that is killed and replaced costs nothing but time") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
-// The first attempt stands still until a rank is killed, and so does the second.
+// The first attempt hangs until a rank is killed, and so does the second.
 TEST_CASE("warm spares of two nodes take over together") {
   const Workspace place;
   const Unbroken unbroken(2);
@@ -119,7 +119,7 @@ TEST_CASE("warm spares of two nodes take over together") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
-// Of what works on one machine alone: no line from each rank.
+// Features of one machine alone must not log a line per rank.
 TEST_CASE("what needs one machine is a warning of rank 0's on two, and the run is the same") {
   const auto run_on_two = [](const Workspace& place, const Words& options) {
     const int port = unused_port();

@@ -1,4 +1,4 @@
-// A stop while another rank is gone, and while it is only slow.
+// A stop while another rank is lost, and while it is only slow.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// A run that is killed comes back bit for bit.
+// A killed run resumes bit for bit.
 #include <signal.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@ namespace {
 
 using Catch::Contains;
 
-// Every attempt but the last stands still in a step, so that its spares are ready when it is
+// Every attempt but the last hangs in a step, so that its spares are ready when it is
 // killed.
 const Words kStandStill = {
     R"(trainer_config.fault_plan=["rank=1 step=12 kind=hang","rank=0 step=24 kind=hang attempt=1"])",

@@ -53,7 +53,7 @@ std::vector<int> stop_after_step_12(ChildProgram& job, int signal, pid_t receive
   return steps;
 }
 
-/// The stopped run goes on with the very next step, and ends as one that was not stopped.
+/// The stopped run resumes with the very next step, and ends as one that was not stopped.
 void check_no_step_lost(const Start& start, const Workspace& stopped, int last_step) {
   const Words further = until(last_step + 5);
   const Workspace unbroken;
@@ -174,7 +174,7 @@ TEST_CASE("under nohup the end of the terminal does not stop a run") {
   CHECK(job.wait_exit(kPatience) == 0);
 }
 
-/// The third field of /proc/PID/stat; 'Z' also for a process that is gone.
+/// The third field of /proc/PID/stat; 'Z' also for a process that does not exist.
 char state_of(pid_t pid) {
   std::string stat;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
@@ -182,7 +182,7 @@ char state_of(pid_t pid) {
   return name_end == std::string::npos ? 'Z' : stat[name_end + 2];
 }
 
-/// At every moment until the process is gone.
+/// Sends the signal continuously until the process has ended.
 void signal_until_gone(pid_t pid, int signal) {
   while (state_of(pid) != 'Z' && ::kill(pid, signal) == 0) std::this_thread::yield();
 }

@@ -1,5 +1,5 @@
-// Optimizers, schedules, averaged weights, frozen layers, early stopping: each comes back from a
-// kill bit for bit.
+// Optimizers, schedules, averaged weights, frozen layers, early stopping: each resumes bit for bit
+// after a kill.
 #include <algorithm>
 #include <cstdio>
 #include <map>

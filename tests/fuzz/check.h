@@ -1,4 +1,4 @@
-// What must hold, in builds of every kind: assert() is gone in releases.
+// An assertion for builds of every kind: releases compile assert() out.
 #pragma once
 
 #include <cstdio>

@@ -100,7 +100,7 @@ TEST_CASE("eight GPUs train as eight ranks on CPUs") {
   for (std::size_t i = 0; i < ours.size(); ++i) CHECK(ours[i] == Approx(theirs[i]).epsilon(1e-5));
 }
 
-// CUDA's memory in pieces behind one range of addresses.
+// CUDA's memory in pieces mapped to one range of addresses.
 TEST_CASE("expandable segments of torch's allocator change no number") {
   if (!gpus_are_faked()) return;
   const Workspace plain, expandable;

@@ -35,7 +35,7 @@ TEST_CASE("a job of which a GPU fails and a rank is killed ends as the unbroken 
   CHECK(losses_by_step(log_of(killed)) == losses_by_step(whole.out));
 }
 
-// NCCL does not report that a rank is gone: the launcher's signal does, and each rank gives up what
+// NCCL does not report a lost rank: the launcher's signal does, and each rank gives up what
 // its GPU waits for in any group.
 TEST_CASE(
     "when a rank of a mesh of GPUs is killed, the others name it, leave, and the run resumes "

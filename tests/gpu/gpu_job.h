@@ -10,7 +10,7 @@
 
 namespace ddp::test {
 
-/// Whether there are fake GPUs; if not, the test has said so and returns.
+/// Whether there are fake GPUs; if not, logs that, and the test returns.
 bool gpus_are_faked();
 
 /// `options` on a machine with `devices` GPUs, which ddp-run counts itself if there are as many

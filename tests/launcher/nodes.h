@@ -26,7 +26,7 @@ inline bool ever(const ChildProgram& node, const std::string& text) {
   return node.out().find(text) != std::string::npos || node.err().find(text) != std::string::npos;
 }
 
-/// Workers that say who they are and stay.
+/// Workers that print who they are and stay.
 inline const std::vector<std::string> kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK",
                                             "env=WORLD_SIZE", "wait"};
 

@@ -156,7 +156,7 @@ class FrozenDisk {
   int root_ = -1;
 };
 
-/// Has the job's held worker go on, on a disk that is frozen by then.
+/// Releases the job's held worker, on a disk that is frozen by then.
 auto go_on_frozen(FrozenDisk& disk, ChildProgram& job) {
   job.wait_for("holding");
   auto frozen = disk.freeze();

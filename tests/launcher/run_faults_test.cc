@@ -1,5 +1,5 @@
 // Several ddp-run as the nodes of one job, whose network fails: connections that are reset, a
-// successor that sleeps, a node that comes back.
+// successor that sleeps, a node that returns.
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>

@@ -89,7 +89,7 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[waits]") {
   ChildProgram job(options);
   job.wait_for("written", 2);
   job.signal(SIGKILL);
-  // Nor does it keep the agent alive when ddp-run is gone: both ends of the pipe are still here.
+  // Nor does it keep the agent alive when ddp-run has exited: both ends of the pipe are still here.
   job.wait_all_gone(std::chrono::milliseconds(4000));
   ::close(ends[0]);
   ::close(ends[1]);

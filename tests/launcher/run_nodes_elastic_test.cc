@@ -322,7 +322,7 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
   agent.resume();
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
     job[i].wait_for("WORLD_SIZE=3", 2);
-  CHECK_FALSE(ever(job[0], "WORLD_SIZE=1"));  // two halves of a job must not both go on
+  CHECK_FALSE(ever(job[0], "WORLD_SIZE=1"));  // two halves of a job must not both continue
 }
 
 TEST_CASE("half of a job of two waits for its silent host, and says why", "[nodes]") {

@@ -246,7 +246,7 @@ TEST_CASE("workers that save and leave with exit code 75 end the job so on all n
   job.nodes[1]->wait_for("waiting");
   ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
   job.nodes[1]->wait_for("about to leave, too");
-  // They are given the grace period to leave by themselves, then asked to.
+  // They are given the grace period to leave on their own, then asked to.
   ::kill(std::stoi(job.nodes[1]->wait_for("waiting ").substr(8)), SIGTERM);
   CHECK(job.exit_codes() == Codes{75, 75});
 }
@@ -328,7 +328,7 @@ TEST_CASE("options that differ between nodes are refused by name", "[nodes]") {
     ChildProgram& b = job.start(options, {"wait"});
     CHECK(finish(b) == 1);
     CHECK(b.err_lines().size() == 1);
-    CHECK(lines_of(a.out()).size() == 1);  // undisturbed
+    CHECK(lines_of(a.out()).size() == 1);  // not affected
     const std::string here = b.err();
     a.signal(SIGTERM);
     finish(a);

@@ -15,7 +15,7 @@ namespace {
 using Catch::Contains;
 using Lines = std::vector<std::string>;
 
-// A shell script as the check. Of the first run $RUN is 1, of the second 2, for each value of
+// A shell script as the check. In the first run $RUN is 1, in the second 2, for each value of
 // $NODE.
 std::string check_script(const TempFolder& tmp, const std::string& body) {
   const std::string file =

@@ -99,7 +99,7 @@ TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
   job.wait_for("waiting ");
   const rlimit too_few{2, 2};
   REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
-  job.signal(SIGUSR1);  // the poll that goes on when the limit falls still succeeds
+  job.signal(SIGUSR1);  // the poll in progress when the limit falls still succeeds
   CHECK(job.wait_exit() == 1);
 #ifndef DDP_SANITIZED  // a sanitizer needs descriptors, too, and ends the agent in words of its own
   CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));

@@ -93,7 +93,7 @@ TEST_CASE("each round has a store of its own, on a new port or on that of the us
         here.with(options, {"ask-store", "child", "daemon", "#0exit=1", "#1kill-self=KILL"}));
     CHECK(job.exit == 0);
     CHECK(answers_in(job.out) == Lines{"store: 1", "store: 1", "store: 1"});
-    CHECK(lines_of(job.err).size() == 2);  // the restarts: replacing the store is no event
+    CHECK(lines_of(job.err).size() == 2);  // the restarts: replacing the store is not logged
   }
 }
 

@@ -1,4 +1,4 @@
-// ddp-run on a terminal: who reads it, and who hears of its size.
+// ddp-run on a terminal: who reads it, and who is notified of its size.
 #include <signal.h>
 #include <sys/stat.h>
 

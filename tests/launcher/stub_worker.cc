@@ -57,7 +57,7 @@ std::string unescaped(const std::string& text) {
   return out;
 }
 
-// Of processor time, at the lowest priority.
+// Uses that much CPU time, at the lowest priority.
 void work_for(int milliseconds) {
   ::setpriority(PRIO_PROCESS, 0, 19);
   timespec spent{};
@@ -110,7 +110,7 @@ std::string bytes_of(std::uint64_t number, std::size_t size = 8) {
 }
 
 // "store: N", where N workers of this round have asked the store at MASTER_ADDR:MASTER_PORT. Waits
-// until it answers or is gone.
+// until it replies or has closed.
 void ask_store() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -149,7 +149,7 @@ void start_descendant(bool detached) {
   if (::fork() == 0) {
     if (detached) ::setsid();
     for (int signal = 1; signal < 32; ++signal) ::signal(signal, SIG_IGN);
-    if (detached && ::fork() != 0) ::_exit(0);  // a daemon: its parent is gone
+    if (detached && ::fork() != 0) ::_exit(0);  // a daemon: its parent has exited
     print("descendant " + std::to_string(::getpid()));
     ::close(ready[1]);
     wait_for_ever();
@@ -261,7 +261,7 @@ int tell(const std::string& pipe) {
   return fd;
 }
 
-// Of a named pipe: returns when all who have opened it are dead.
+// Reads a named pipe; returns when all processes that have opened it are dead.
 void read_to_end(const std::string& pipe) {
   const int fd = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
   char byte;

@@ -118,6 +118,16 @@ class Words(unittest.TestCase):
         self.assertEqual(errors, ['README.md:1: "goes on": continue, resume', 'configs/run.yaml:1: "for ever": forever',
                                   'examples/slurm/job.sbatch:1: "time-out": timeout'])
 
+    def test_of_cpp_and_python_the_comments_and_docstrings_are_read(self):
+        header = ('// It goes\n// on there.\n/* for ever */\nconst char* a = "time-out // time-out";  // Of these\n'
+                  'int million = 1\'000;  // "time-out" is quoted, as is `time-out`\nauto b = R"(// time-out)";\n')
+        python = '#!/usr/bin/env time-out\n"""Beside: beside."""\nx = "time-out"  # time-out\n\ndef f():\n    """It\n    is gone."""\n'
+        errors = found({"launcher/a.h": header, "trainer/a/b.cu": "// time-out\n", "tests/a_test.cc": "int a;\n// Of it.\n",
+                        "scripts/a.py": python})
+        self.assertEqual([error.split(": ")[0] + error.split('"')[1] for error in errors],
+                         ["scripts/a.py:2beside", "scripts/a.py:3time-out", "scripts/a.py:7is gone", "launcher/a.h:1goes on",
+                          "launcher/a.h:3for ever", "launcher/a.h:4Of", "tests/a_test.cc:2Of", "trainer/a/b.cu:1time-out"])
+
     def test_help_and_the_newest_version_of_the_changelog_are_read(self):
         errors = found({"tests/launcher/cli/help.golden": "  --x   waits for ever\n",
                         "CHANGELOG.md": "# Changelog\n\n## 0.2\n- time-out\n\n## 0.1\n- time-out\n"})

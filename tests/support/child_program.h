@@ -56,7 +56,7 @@ class ChildProgram {
   std::string text_[2];
 };
 
-/// Stops a process; it goes on at the end of the scope at the latest, however the test ends: one
+/// Stops a process; it continues at the end of the scope at the latest, however the test ends: one
 /// that stays stopped would outlive the tests.
 class Paused {
  public:

@@ -1,5 +1,5 @@
-// A test that proves nothing on this machine says so; ctest counts it as skipped where its target
-// has SKIP_REGULAR_EXPRESSION "\[skipped\]".
+// A test that proves nothing on this machine prints that; ctest counts it as skipped where its
+// target has SKIP_REGULAR_EXPRESSION "\[skipped\]".
 #pragma once
 
 #include <iostream>

@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   set_usual_surroundings();
   Catch::Session session;
   // A name that selects nothing fails instead of passing: CMake splits names at semicolons. Version
-  // 3 fails by itself.
+  // 3 fails on its own.
 #ifdef CATCH_VERSION_MAJOR
 #if CATCH_VERSION_MAJOR < 3
   session.configData().warnings = Catch::WarnAbout::NoTests;

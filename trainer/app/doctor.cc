@@ -44,7 +44,7 @@ class Report {
   void line(const std::string& text) const {
     if (main_rank_ && !json_ && !quick_) std::printf("%s\n", text.c_str());
   }
-  /// `shown`: its title, where it says more than the name.
+  /// `shown`: its title, where that is longer than the name.
   void section(const std::string& name, const std::string& shown = "") {
     line(shown.empty() ? name : shown);
     section_ = name;
@@ -53,7 +53,7 @@ class Report {
     facts_[section_][name] = value;
     line(fmt::format("  {:<18} {}", name, value));
   }
-  /// `mend` says what to do about it.
+  /// `mend`: the fix.
   void problem(const std::string& what, const std::string& mend) {
     problems_.push_back(fmt::format("{}; {}", what, mend));
   }

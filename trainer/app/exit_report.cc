@@ -32,7 +32,7 @@ void print_error(const std::string& message) {
   }
 }
 
-// The launcher stops rank 0 as soon as another rank has failed: it gets the time to say why. Any
+// The launcher stops rank 0 as soon as another rank has failed: it gets the time to report why. Any
 // signal ends the wait, as rank 0's own end leads to one.
 void let_rank_0_speak() {
   constexpr int kLongestMs = 500;

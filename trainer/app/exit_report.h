@@ -11,7 +11,7 @@ int report_current_exception() noexcept;
 
 /// The same inside a process group, without unwinding: destroying the group first would let the
 /// peers fail on a closed connection before this process has ended, and the launcher would take one
-/// of them for the cause. Of several threads the first one reports.
+/// of them for the cause. If several threads call it, the first one reports.
 [[noreturn]] void end_with_current_exception() noexcept;
 
 /// Lets an exception that leaves a thread or a destructor end the process in the same way, as an

@@ -1,4 +1,4 @@
-// The configuration of a run: what the file and the command line say, with the sizes of its model.
+// The configuration of a run, from its file and the command line, with the sizes of its model.
 #pragma once
 
 #include <optional>

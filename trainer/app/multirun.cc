@@ -46,7 +46,7 @@ class Announcer {
   LineWriter console_{{{STDOUT_FILENO, "standard output"}, {STDERR_FILENO, "standard error"}}};
 };
 
-/// A mistake in a later job is told before the first one trains.
+/// A mistake in a later job is reported before the first one trains.
 void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
   std::map<std::string, std::size_t> owners;
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {

@@ -74,7 +74,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
   ResumePoint point;
   if (group.is_main()) {
     point.snapshot = folder.find(copies_in_memory(folder.path()));
-    // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
+    // A temporary file next to only an older snapshot indicates an interrupted save: it stays.
     if (!point.snapshot || file_exists(folder.path())) remove_stale_temporaries(folder.path());
     remove_stale_temporaries(folder.manifest_path());
   }

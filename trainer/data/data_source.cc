@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPath = "data_config.path";
 constexpr const char* kEvalPath = "data_config.eval_path";
 
-/// Errors of what is below say which key they come from.
+/// Runs `work`; prefixes its errors with the key that they come from.
 template <typename Work>
 auto with_key(const char* key, const Work& work) {
   try {
@@ -164,8 +164,8 @@ std::vector<std::string> read_documents(const char* key, const std::vector<std::
   });
 }
 
-/// The documents one after the other, each with the end-of-text token behind it; where the
-/// tokenizer has none, with a line end.
+/// The documents one after the other, each followed by the end-of-text token; where the tokenizer
+/// has none, by a line end.
 std::unique_ptr<TokenSequence> encode_documents(const Tokenizer& tokenizer,
                                                 const std::vector<std::string>& documents) {
   const auto end = tokenizer.end_of_text();
@@ -320,7 +320,7 @@ std::string large_text_note(const DataConfig& config) {
   for (const std::string& file : find_data_files(config.path, ".txt")) {
     std::error_code error;
     const auto size = fs::file_size(file, error);
-    if (!error) bytes += size;  // open_data() says what is wrong with it
+    if (!error) bytes += size;  // open_data() reports what is wrong with it
   }
   if (bytes < kLarge) return "";
   std::error_code ignored;

@@ -26,13 +26,13 @@ bool holds_tokens(const DataConfig& config);
 /// Whether `path` names tables whose texts open_data() reads from data_config.text_column.
 bool holds_tables(const std::string& path);
 
-/// Throws UserError if the name of `file` says that it is a table or JSON: trained on as a text,
-/// it would teach its syntax.
+/// Throws UserError if `file` is a table or JSON, judging by its name: trained on as plain text, it
+/// would teach its syntax.
 void require_plain_text(const std::string& file);
 
 /// Reads and encodes texts; only opens files of tokens. With `of_snapshot`, that tokenizer is used
-/// where the configuration names none. Throws UserError that names the key, the file and what is
-/// wrong with it.
+/// where the configuration names none. Throws UserError with the key, the file and what is wrong
+/// with it.
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot);
 
 /// The files that `path` means, one after the other: a text file, a glob, or a folder with its
@@ -42,8 +42,8 @@ std::string read_utf8_text(const char* key, const std::string& path);
 /// The same of texts alone; see require_plain_text().
 std::string read_plain_text(const char* key, const std::string& path);
 
-/// One line for who starts a training on a text that is large enough to be turned into tokens
-/// beforehand; else "".
+/// Returns one line of advice if the training text is large enough to be tokenized beforehand; else
+/// "".
 std::string large_text_note(const DataConfig& config);
 
 }  // namespace ddp::train

@@ -27,7 +27,7 @@ class Permutation {
   uint64_t half_mask_;
 };
 
-/// Where training stands in the data: `position` samples of epoch `epoch` (from 0) have been
+/// The position of training in the data: `position` samples of epoch `epoch` (from 0) have been
 /// consumed by finished steps.
 struct DataCursor {
   int64_t epoch = 0;

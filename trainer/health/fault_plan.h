@@ -35,7 +35,7 @@ struct Fault {
 };
 
 /// `rank=1 step=12 phase=backward kind=kill [attempt=0] [value=50]`; rank and attempt default to 0,
-/// phase to what fits the kind. Throws UserError that names the word and what is known.
+/// phase to what fits the kind. Throws UserError with the word and the known ones.
 Fault parse_fault(const std::string& text);
 
 /// The faults of one rank in one attempt. Empty: at() costs a comparison.

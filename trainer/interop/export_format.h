@@ -3,7 +3,7 @@
 namespace ddp::train {
 
 /// huggingface, of a masked language model or a classifier of texts: the files of BertForMaskedLM
-/// or BertForSequenceClassification and BertTokenizer. Of a causal one: config.json,
+/// or BertForSequenceClassification and BertTokenizer. For a causal one: config.json,
 /// generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, for
 /// GPT2LMHeadModel and PreTrainedTokenizerFast. torch: model.pt, a state dict that
 /// torch.load(weights_only=True) reads. safetensors: model.safetensors. The last two have the

@@ -9,7 +9,7 @@ namespace ddp::train {
 
 class AppendFile {
  public:
-  /// Creates it where it is not there yet. Throws RunError that names the path and the reason.
+  /// Creates the file if it does not exist yet. Throws RunError with the path and the reason.
   explicit AppendFile(std::string path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

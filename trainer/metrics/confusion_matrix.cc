@@ -34,7 +34,7 @@ std::vector<std::size_t> most_mistaken(const ConfusionMatrix& matrix, std::size_
   return classes;
 }
 
-/// Characters of UTF-8, cut behind the twelfth.
+/// Characters of UTF-8, cut after the twelfth.
 std::string brief(const std::string& name) {
   constexpr std::size_t kMostCharacters = 12;
   std::size_t characters = 0;

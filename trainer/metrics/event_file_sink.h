@@ -11,7 +11,7 @@
 namespace ddp::train {
 
 /// Every process writes a file of its own, named so that TensorBoard reads them in the order in
-/// which they were begun. What a reader is to forget after a resume it is told in the new file:
+/// which they were begun. What a reader is to forget after a resume is written to the new file:
 /// those of earlier attempts stay as they are.
 class EventFileSink : public MetricSink {
  public:

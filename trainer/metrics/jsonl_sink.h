@@ -11,7 +11,7 @@
 namespace ddp::train {
 
 /// metrics.jsonl: {"step":20,"epoch":0.5,"split":"train","loss":2.5,...,"time":1732170000.123}. A
-/// number that JSON does not have (NaN, Inf) is null. The first line of an attempt that goes on
+/// number that JSON does not have (NaN, Inf) is null. The first line of an attempt that continues
 /// from step S > 0 has "resumed_from": S. samples.jsonl:
 /// {"step":20,"tag":"sample","text":"...","time":...}; confusion.jsonl:
 /// {"step":20,"split":"eval","labels":["a","b"],"counts":[[3,0],[1,2]],"time":...}, rows true,

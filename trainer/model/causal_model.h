@@ -1,5 +1,5 @@
 // A causal language model as training, evaluation, generation and export see it. A model computes
-// hidden states and names its output table; logits, loss and evaluation are the same for all.
+// hidden states and provides its output table; logits, loss and evaluation are the same for all.
 //
 // Shape suffixes: B batch, T sequence, N = B T, C width, V vocabulary.
 #pragma once
@@ -83,10 +83,10 @@ class CausalModel : public torch::nn::Module {
   std::vector<std::string> partial_gradients() const;
   /// After the backward passes of a step: sums them over the ranks.
   void sum_partial_gradients();
-  /// Gives the weight of that name its part of `values`, which are those of the whole weight.
+  /// Sets this rank's part of the weight `name` from `values`, those of the whole weight.
   /// Does nothing for a weight that this rank does not hold.
   void set_weight(const std::string& name, const torch::Tensor& values);
-  /// Replaces whole weights by this rank's parts of them. Of a model with initial weights they are
+  /// Replaces whole weights by this rank's parts of them. In a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
   void keep_own_parts();
   // Ranks that each have some of the layers.

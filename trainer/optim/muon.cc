@@ -75,7 +75,7 @@ bool Muon::update(double learning_rate, const torch::Tensor& found_inf, const to
   return false;
 }
 
-// What an infinite gradient would leave behind is computed and not taken: no host sync.
+// The update is computed even for an infinite gradient and then discarded: no host sync.
 void Muon::update_matrix(const Matrix& matrix, double learning_rate, const torch::Tensor& skip) {
   constexpr double kAdamWSize = 0.2;
   const auto& value = matrix.parameter.tensor;

@@ -112,7 +112,7 @@ Json run_json(const RunData& run, std::size_t most) {
           {"pipeline", pipeline_json(run.pipeline)}};
 }
 
-/// As it may stand in a <script>: no text of a run can end the element.
+/// Escaped for a <script>: no text of a run can end the element.
 std::string script_safe(const Json& json) {
   std::string safe;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {

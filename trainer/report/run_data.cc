@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Also of an object that is empty: what is no number has no place in a curve.
+/// Also accepts an empty object: anything but a number has no place in a curve.
 int64_t whole_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<int64_t>() : -1;

@@ -16,7 +16,7 @@ struct RunData {
   std::string name;                                   ///< What the page calls it.
   std::string folder;                                 ///< Absolute.
   std::map<std::string, Series> series;               ///< By "split/value".
-  std::vector<int64_t> resumed;                       ///< Steps that an attempt went on from.
+  std::vector<int64_t> resumed;                       ///< Steps that an attempt resumed from.
   std::vector<TextRecord> samples;                    ///< The last ones.
   std::map<std::string, ConfusionRecord> confusions;  ///< By split, the last of each.
   PipelineTrace pipeline;  ///< A profiled step; no ranks: none was profiled.

@@ -75,7 +75,7 @@ class MicroBatchGraphs {
   void record(Kind& kind, const std::vector<torch::Tensor>& parameters, const Passes& passes);
   /// Sees to it that all gradients exist after the first passes.
   void complete(const std::vector<torch::Tensor>& parameters);
-  /// `passes` in the stream beside the current one, in whose order they stay.
+  /// Runs `passes` on a side stream, ordered with the current one.
   torch::Tensor beside(const Batch& inputs, const Passes& passes);
 
   const bool forced_;

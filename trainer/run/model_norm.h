@@ -14,8 +14,8 @@ namespace ddp::train {
 
 /// As gradient_norm() of the whole model, each element counted once. The blocks of a parameter that
 /// one rank holds whole are those of one process, and the blocks of all parameters are added in the
-/// model's order: cut into stages, a model's norm has the same bits as on one process. Of a
-/// parameter that several ranks hold parts of, each rank has blocks of its own part.
+/// model's order: cut into stages, a model's norm has the same bits as on one process. If several
+/// ranks hold parts of a parameter, each rank has blocks of its own part.
 class ModelNorm {
  public:
   /// `parameters`: those that this rank updates, or pieces of them, each with a cut. `group`: the

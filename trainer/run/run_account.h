@@ -16,7 +16,7 @@ namespace ddp::train {
 
 /// One restart of the group. Times in seconds; none where they were not measured.
 struct RestartRecord {
-  int rank = -1;                        ///< That failed first, as ddp-run says; -1: unknown.
+  int rank = -1;                        ///< The one that failed first, from ddp-run; -1: unknown.
   std::string cause;                    ///< "SIGKILL", "hang", "nodes joined or left"; "": unknown.
   int64_t lost_steps = 0;               ///< Finished before the failure, and to be made again.
   std::optional<double> to_detect;      ///< From the last sign of progress to ddp-run's seeing it.

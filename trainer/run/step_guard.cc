@@ -13,7 +13,7 @@ namespace ddp::train {
 namespace {
 
 constexpr std::size_t kHistory = 64;
-constexpr std::size_t kEnough = 16;  // fewer say nothing about what is usual
+constexpr std::size_t kEnough = 16;  // fewer do not show what is usual
 
 double median(const std::deque<double>& values) {
   std::vector<double> sorted(values.begin(), values.end());

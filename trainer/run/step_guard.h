@@ -39,7 +39,7 @@ class StepGuard {
 
   /// JSON.
   std::string state() const;
-  /// "" is the state of a new run. Throws RunError when it is no such text.
+  /// "" is the state of a new run. Throws RunError if `json` is anything else.
   void load_state(const std::string& json);
   /// Takes over the steps that `other` leaves out and has counted: after a rollback they stay
   /// known.

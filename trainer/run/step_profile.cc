@@ -95,7 +95,7 @@ void StepProfile::begin_step(int64_t step) {
   last_recorded_ = step;
 }
 
-// What a disk does not take is no reason to end a training.
+// A failed write to the disk must not end a training.
 void StepProfile::finish(const std::optional<SyncTimes>& times) {
   if (!recording_) return;
   recording_ = false;

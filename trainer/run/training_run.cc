@@ -29,7 +29,7 @@ constexpr int64_t kMostSkipped = 20;
 /// that leads to 2^-24, at which no scale will do.
 constexpr int64_t kMostOverflows = 40;
 
-/// The sign of NaN says nothing.
+/// The sign of NaN is meaningless.
 std::string digits_of(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
 }
@@ -61,7 +61,7 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
   }
   if (!group.is_main()) return;
   account_ = std::make_unique<RunAccount>(folder.path(), trainer.step(), summary_file());
-  // Training that goes on from a copy in memory has not saved that step.
+  // Training that resumes from a copy in memory has not saved that step.
   if (resumed_from == folder.path()) saved_step_ = trainer.step();
 }
 

@@ -96,7 +96,7 @@ class TrainingRun {
   void go_to_best();
   /// Whether all ranks take part in a save, at the same steps.
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
-  /// What the ranks tell each other in each step.
+  /// What the ranks exchange in each step.
   std::vector<int64_t> step_votes(int64_t step);
   void send_votes(int64_t step);
   void apply_votes(const std::vector<int64_t>& wished);

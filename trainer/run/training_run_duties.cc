@@ -1,5 +1,5 @@
-// What a run does between two steps: the list of its duties, and the work of those that are no
-// records.
+// What a run does between two steps: the list of its duties in their order, and the work of each
+// duty except the records.
 #include <fmt/format.h>
 
 #include <utility>
@@ -47,7 +47,7 @@ std::vector<Duty> TrainingRun::duties() {
            [this](const StepEnd& end) { take_snapshot(end); }}};
 }
 
-// After a stop signal it stays due, and is made when training goes on.
+// After a stop signal it stays due, and is made when training resumes.
 Duty TrainingRun::evaluation() {
   return {Phase::kEvaluation, kPieceOfWork, /*main_only=*/false,
           [this](const StepEnd&) { return stop_signal_ == 0 && trainer_.evaluation_due(); },

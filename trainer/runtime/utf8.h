@@ -25,7 +25,7 @@ std::string encode_utf8(uint32_t code_point);
 /// The largest length that ends no character in two, as far as `text` shows it.
 std::size_t whole_characters(std::string_view text);
 
-/// The byte order mark that some editors put in front of a text; it is no part of it.
+/// The byte order mark that some editors put in front of a text; it does not belong to it.
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// Position of the first byte that is not UTF-8, npos when there is none.

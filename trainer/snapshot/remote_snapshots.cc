@@ -145,7 +145,7 @@ FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
   folder_ = pattern;
   file_ = fmt::format("{}/{}", folder_, remote.name);
   const auto folder = open_remote_folder(remote.folder);
-  // `<name>` itself is no object: the newest of its steps is meant.
+  // `<name>` itself is not an object: the newest of its steps is meant.
   std::string object = remote.name;
   int64_t newest = -1;
   for (const auto& entry : folder->list()) {
@@ -210,7 +210,7 @@ std::vector<std::string> RemoteSnapshots::fetch_shards(const std::string& index)
   return shards;
 }
 
-// First beside `file`: what is there stays unless the object is whole and of the store's run.
+// First next to `file`: that one stays unless the object is whole and of the store's run.
 bool RemoteSnapshots::download(const std::string& object, const std::string& file) {
   const std::string fetched = local_.path() + ".fetched";
   const auto pass_over = [&](const std::string& why) {
@@ -239,7 +239,7 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
   return true;
 }
 
-// Not having it costs the run nothing. One beyond the newest is not of what the run goes on from.
+// Not having it costs the run nothing. One beyond the newest is not part of what is resumed.
 void RemoteSnapshots::fetch_best(const std::string& best) {
   try {
     const auto step = step_of(best, remote_.name);
@@ -261,7 +261,7 @@ std::set<std::string> RemoteSnapshots::removable(const std::vector<std::string>&
     if (run_id_ && newest.meta.run_id != *run_id_) return {};
     start = newest.meta.step;
   } catch (const std::exception&) {
-    return {};  // training from scratch beside something: leave it alone
+    return {};  // training from scratch next to something: leave it alone
   }
   std::set<std::string> result;
   for (std::size_t i = local_.limit(); i < objects.size(); ++i) {
@@ -295,7 +295,7 @@ void RemoteSnapshots::fetch_newest() {
     try {
       here = open_snapshot(local_.path()).meta.step;
     } catch (const RunError&) {
-      here = -1;  // damaged: the run itself says so, unless the store has a good one
+      here = -1;  // damaged: the run itself reports it, unless the store has a good one
     }
   }
   std::vector<std::string> objects;

@@ -26,9 +26,9 @@ std::string local_snapshot_path(const TrainerConfig& config);
 /// The folder of a run: it has the list of its snapshots. Throws UserError if it cannot be read.
 bool is_run_folder(const std::string& path);
 
-/// A temporary local copy of `path`; for a local path the file itself, behind links. Of a run's
-/// folder the newest snapshot, or the best where the run set load_best_model_at_end; a line
-/// on standard error names it, also if `path` is the newest and another one is the best. Throws
+/// A temporary local copy of `path`; for a local path the file itself, links resolved. For a run's
+/// folder the newest snapshot, or the best where the run set load_best_model_at_end; a line on
+/// standard error reports which, also if `path` is the newest and another one is the best. Throws
 /// RunError if the object cannot be fetched, UserError if a local file is not a snapshot.
 class FetchedSnapshot {
  public:

@@ -54,7 +54,7 @@ std::optional<std::string> stem_of_shard(const std::string& name);
 
 /// What a shard's header holds besides digests.
 Metadata shard_metadata(const ShardId& id, const std::vector<StatePiece>& pieces);
-/// Nothing if the file is no shard. Throws RunError if it is a damaged one.
+/// Returns nullopt if the file is not a shard. Throws RunError if it is a damaged one.
 std::optional<ShardId> shard_id(const SafetensorsFile& file, const std::string& path);
 /// The box of each of its tensors. Throws RunError naming the path.
 std::vector<Box> boxes_of(const SafetensorsFile& shard, const std::string& path);

@@ -110,7 +110,7 @@ SnapshotFolder::Snapshots SnapshotFolder::copies_in(const Copies& in_memory) con
   return copies;
 }
 
-/// The run that goes on where the newest file is damaged or missing. `listed`: the manifest counts,
+/// The run to resume where the newest file is damaged or missing. `listed`: the manifest counts,
 /// which the run writes before its first save if it finds files of another one.
 std::optional<std::string> SnapshotFolder::run_of(const Snapshots& others, bool listed,
                                                   const std::vector<Damage>& damages) const {
@@ -159,7 +159,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const Copies& in_memory) {
     }
   };
   const bool there = file_exists(path_);
-  // A temporary file beside older snapshots alone is the sign that a save was cut.
+  // A temporary file next to only older snapshots indicates an interrupted save.
   const bool cut = !there && !files_with(path_, ".tmp.").empty();
   if (there) add(candidates, path_);
   Snapshots older;
@@ -233,7 +233,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnap
       candidate.file->verify_checksum();
       return std::move(candidate);
     } catch (const RunError& error) {
-      // A copy in memory that was cut short is no damage: its other half is whole.
+      // A truncated copy in memory does not count as damage: its other half is whole.
       if (!in_memory.contains(candidate.path)) damages.push_back({candidate.path, error.what()});
     }
   }
@@ -265,7 +265,7 @@ void SnapshotFolder::quarantine(const std::vector<Damage>& damages, OpenedSnapsh
   }
 }
 
-/// `good` when it lies in the folder, else the newest older snapshot of the run that is whole, or
+/// `good` if it is in the folder, else the newest older snapshot of the run that is whole, or
 /// "".
 std::string SnapshotFolder::newest_older(const std::string& good) const {
   const auto older = older_files();

@@ -166,7 +166,7 @@ class SnapshotKeeper {
   std::function<void()> flush_records_;
   std::atomic<bool> keeps_memory_;
 
-  std::shared_ptr<StateBuffer> buffer_;  // of states that are no copies
+  std::shared_ptr<StateBuffer> buffer_;  // for states that are not copies
   std::unique_ptr<RamSnapshots> ram_;
 
   mutable std::mutex mutex_;  // what follows is shared with the threads of the jobs

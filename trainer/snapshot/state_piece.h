@@ -59,7 +59,7 @@ std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tenso
 
 /// The parts of all pieces one after the other, as StateBuffer copies them.
 NamedTensors parts_of(const std::vector<StatePiece>& pieces);
-/// The pieces' bytes, given those of parts_of(), which lie next to each other.
+/// The pieces' bytes, given those of parts_of(), which are adjacent.
 std::vector<TensorBytes> bytes_of_pieces(const std::vector<StatePiece>& pieces,
                                          const std::vector<TensorBytes>& parts);
 

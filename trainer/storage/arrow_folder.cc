@@ -136,8 +136,8 @@ void finish(int status, void* /*nothing*/) {
   ::_exit(status);
 }
 
-/// Arrow makes statics at the first use of each of its parts; an exit handler that is registered
-/// behind that runs before they go.
+/// Arrow makes statics at the first use of each of its parts; an exit handler registered after that
+/// runs before they are destroyed.
 struct FinishAfterwards {
   std::once_flag& once;
   ~FinishAfterwards() {

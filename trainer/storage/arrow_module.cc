@@ -8,7 +8,7 @@
 
 namespace ddp::train {
 
-// Never closed: the libraries behind it have threads of their own.
+// Never closed: the libraries that it loads have threads of their own.
 void* arrow_module_entry(const char* entry, const std::string& what) {
   constexpr const char* kFile = "libtrainer_arrow.so";
   const auto path = find_module(kFile);

@@ -9,12 +9,12 @@
 
 namespace ddp::train {
 
-/// What the module exports under kArrowModuleEntry: open_remote_folder() behind the seam. The
+/// What the module exports under kArrowModuleEntry: the implementation of open_remote_folder(). The
 /// caller owns the result.
 using ArrowModuleEntry = RemoteFolder* (*)(const std::string& url);
 inline constexpr const char* kArrowModuleEntry = "ddp_trainer_open_remote_folder";
 
-/// read_table_texts() behind the seam.
+/// The implementation of read_table_texts().
 using ArrowTableEntry = void (*)(const std::string& path, const std::string& column,
                                  const TakeText& take);
 inline constexpr const char* kArrowTableEntry = "ddp_trainer_read_table_texts";

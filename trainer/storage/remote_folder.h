@@ -22,7 +22,7 @@ enum class RemoteFailure {
   kStopped,  ///< The caller's stop token asked for it.
 };
 
-/// One line: the place (s3://bucket/key), what went wrong, and the remedy where there is one.
+/// One line: the place (s3://bucket/key), what went wrong, and the fix where there is one.
 class RemoteError : public RunError {
  public:
   RemoteError(RemoteFailure failure, const std::string& message)

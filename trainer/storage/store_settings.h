@@ -28,7 +28,7 @@ struct S3Settings {
 };
 
 /// From AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION and
-/// AWS_EC2_METADATA_DISABLED. Throws UserError for an endpoint that is no http(s) URL.
+/// AWS_EC2_METADATA_DISABLED. Throws UserError unless the endpoint is an http(s) URL.
 S3Settings s3_settings(const Surroundings& around);
 
 struct GcsSettings {

@@ -15,7 +15,7 @@ using TakeText = std::function<void(std::string_view)>;
 bool is_arrow_table(const std::string& path);
 
 /// Calls `take` with each text of `column` in the order of the rows; nulls are passed over. Throws
-/// UserError that names the file: not readable, no such column (with those there are), a column of
+/// UserError with the file: not readable, no such column (with those there are), a column of
 /// another type; or that this trainer was built without Arrow.
 void read_table_texts(const std::string& path, const std::string& column, const TakeText& take);
 

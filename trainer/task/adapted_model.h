@@ -25,7 +25,7 @@ std::vector<Parameter> trainable_parameters(const CausalModel& model);
 /// shapes than `config`.
 void check_base(const Config& config, int64_t vocab_size);
 
-/// Loads the weights of init_from into `model`, if it names a model, freezes them and adds adapters
+/// Loads the weights of init_from into `model`, if set, freezes them and adds adapters
 /// with initial values from `seed`. `metadata`: of the snapshot whose adapters are about to be
 /// loaded, else null. Returns the digest of the weights: XXH3-128 over their names, shapes and
 /// values, whatever files they came from. Throws UserError: the pretrained model is missing, or is

@@ -41,7 +41,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::st
 
 /// The id of a token that the vocabulary must have. Throws UserError.
 int32_t required_token(const Tokenizer& tokenizer, const char* token);
-/// [PAD], [CLS] and [SEP]. Throws UserError that names what is lacking.
+/// [PAD], [CLS] and [SEP]. Throws UserError listing what is missing.
 BertTokens bert_tokens(const Tokenizer& tokenizer);
 
 /// What the arithmetic of a training needs to know: of these lines, in rows of at most

@@ -223,7 +223,7 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
     token_characters_.index_put_({*end}, 0);
 }
 
-// Made before training: a prompt that cannot be encoded is no surprise in the middle of a run.
+// Made before training, so that a prompt that cannot be encoded fails at once, not amid a run.
 std::vector<int32_t> CausalLm::make_sample_prompt() const {
   if (config_.trainer.sample_every_steps == 0) return {};
   try {

@@ -160,7 +160,7 @@ class ChatData : public CausalData {
   /// Checks conversations for evaluation.
   void require_targets(const std::string& key, const std::string& path,
                        const ChatSamples& samples) const;
-  /// The key that names the sources.
+  /// The key of the sources.
   const char* source_key() const { return config_.data.sources.empty() ? kPath : kSources; }
   void open();
   /// Returns what is for evaluation.

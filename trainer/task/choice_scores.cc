@@ -66,7 +66,7 @@ std::vector<std::size_t> by_length(const std::vector<ChoiceRow>& rows) {
   return order;
 }
 
-/// float64 [B]; padding stands behind a row, where no target sees it.
+/// float64 [B]; padding follows a row, where no target sees it.
 torch::Tensor sums_of(CausalModel& model, const std::vector<ChoiceRow>& rows,
                       std::span<const std::size_t> batch) {
   const auto B = std::ssize(batch);

@@ -42,7 +42,7 @@ ImageShape shape_for(const ImageSet& images, const Config& config,
   }
 }
 
-/// All images of an idx file have one shape: one that does not fit is no broken image.
+/// All images of an idx file have one shape: a mismatch is not a broken image.
 void check_first(const ImageSet& images, const char* key, const ImageShape& shape,
                  const Config& config) {
   if (images.may_be_broken() || images.size() == 0) return;

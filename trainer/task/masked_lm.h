@@ -79,7 +79,7 @@ class MaskedLm : public BertTask {
   BertForMaskedLm model_{nullptr};
 };
 
-/// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError that names what it lacks.
+/// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError listing what it lacks.
 MaskingTokens masking_tokens(const Tokenizer& tokenizer);
 
 /// A token and its probability.

@@ -131,7 +131,7 @@ std::vector<std::string> TextData::describe() const {
   return lines;
 }
 
-/// A snapshot that is named as a tokenizer as well is no folder of one.
+/// A snapshot given as a tokenizer as well is not a tokenizer's folder.
 DataConfig without_snapshot_as_tokenizer(const Config& config) {
   namespace fs = std::filesystem;
   DataConfig data = config.data;

@@ -78,10 +78,10 @@ class SafetensorsFile {
   const std::vector<TensorBytes>& tensors() const { return tensors_; }
   /// Null when there is none of that name.
   const TensorBytes* find(const std::string& name) const;
-  /// Throws RunError that names the path and `key`.
+  /// Throws RunError with the path and `key` if it is missing.
   const std::string& require_metadata(const std::string& key) const;
 
-  /// Throws RunError that names the tensor if a checksum is missing or does not match. Also checks
+  /// Throws RunError naming the tensor if a checksum is missing or does not match. Also checks
   /// the whole-file SHA-256 of format version 1.
   void verify_checksum() const;
   /// The same for length and header only: metadata() can be trusted, the tensors are not read.

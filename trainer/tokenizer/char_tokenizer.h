@@ -21,7 +21,7 @@ class CharTokenizer : public Tokenizer {
 
   std::string_view kind() const override { return "char"; }
   int64_t size() const override { return static_cast<int64_t>(characters_.size()); }
-  /// Throws UserError that names the first character the vocabulary does not have.
+  /// Throws UserError naming the first character that the vocabulary lacks.
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> tokens) const override;
   using Tokenizer::decode;

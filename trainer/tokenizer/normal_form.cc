@@ -26,7 +26,7 @@ void append_nfc(std::string_view text, std::string& out) {
 
 }  // namespace
 
-// Characters below U+0300 are no part of a composition that is still to be made.
+// Characters below U+0300 never take part in a pending composition.
 bool is_surely_nfc(std::string_view text) {
   constexpr unsigned char kLeadOfU0300 = 0xCC;
   return std::all_of(text.begin(), text.end(),

@@ -111,7 +111,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(BpeSpec spec)
       by_words_(rules_.split || !merges_across_words()),
       end_of_text_(end_of_text_of(spec_)) {}
 
-// Where no merge joins a character with a mark behind it, words do not touch each other: their
+// Where no merge joins a character with a mark after it, words do not touch each other: their
 // tokens are those of the whole text, and most are remembered.
 bool SentencePieceTokenizer::merges_across_words() const {
   const auto token = [&](int32_t id) -> std::string_view {

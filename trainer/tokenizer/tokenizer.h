@@ -21,7 +21,7 @@ class Tokenizer {
   virtual std::string_view kind() const = 0;
   /// Ids are in [0, size()).
   virtual int64_t size() const = 0;
-  /// Throws UserError that names what cannot be encoded and where.
+  /// Throws UserError naming what cannot be encoded and where.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   /// The text of `tokens`: their bytes, joined, which need not be whole UTF-8.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;

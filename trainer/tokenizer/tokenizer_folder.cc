@@ -34,7 +34,7 @@ std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& folder) {
       parse_vocab_and_merges(read_whole(vocab), vocab, read_whole(merges), merges));
 }
 
-/// With what a tokenizer_config.json beside it says of capitals and accents.
+/// Takes the settings for capitals and accents from a tokenizer_config.json next to it.
 std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
   const std::string config = file.parent_path() / "tokenizer_config.json";
   WordpieceSpec spec = parse_vocab_txt(read_whole(file), file);

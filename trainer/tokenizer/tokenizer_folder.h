@@ -11,7 +11,7 @@ namespace ddp::train {
 
 /// `path`: a folder with tokenizer.json, with vocab.json and merges.txt, or with BERT's vocab.txt;
 /// or such a .json or .txt file.
-/// Throws UserError that names the file and what is wrong with it.
+/// Throws UserError with the file and what is wrong with it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// The same for a key of the configuration, which the error begins with.
 std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path);

@@ -200,7 +200,7 @@ std::size_t char_before(std::string_view text, std::size_t end) {
   return end - 1;
 }
 
-/// Whether what stands behind the end of `text` could make another character of the one at `at`.
+/// Whether text after the end of `text` could turn the character at `at` into another one.
 bool may_go_on(std::string_view text, std::size_t at) {
   return text.size() - at < 4 &&
          kByteClass[static_cast<unsigned char>(text[at])] == CharClass::kNotAscii;
@@ -264,7 +264,7 @@ bool always_splits(std::string_view text, std::size_t at) {
   return before != CharClass::kSpace && before != after && !contracts;
 }
 
-// No word of theirs goes on behind a letter or a digit with a character of another kind.
+// Their words never continue after a letter or a digit with a character of another kind.
 bool always_splits(std::span<const WordStage> stages, std::string_view text, std::size_t at) {
   if (stages.empty() || may_be_inside_character(text, at)) return false;
   if (stages.size() == 1 && stages.front() == WordStage::kGpt2) return always_splits(text, at);

@@ -45,8 +45,8 @@ std::size_t spaces_after(std::string_view text);
 /// Where the white space begins that ends at `end`.
 std::size_t spaces_before(std::string_view text, std::size_t end);
 
-/// Whether a word always ends at `at`, 0 < at < text.size(), whatever stands before and behind
-/// `text`. False where the bytes at hand do not tell.
+/// Whether a word always ends at `at`, 0 < at < text.size(), whatever precedes and follows `text`.
+/// False if the bytes at hand do not decide it.
 bool always_splits(std::string_view text, std::size_t at);
 /// The same for any stages.
 bool always_splits(std::span<const WordStage> stages, std::string_view text, std::size_t at);

@@ -1,8 +1,8 @@
-// Decides what a node does that has no host yet but could become one: it asks the other endpoints
-// and the last members that it knows of before it hosts. Pure: findings go in, one step comes out.
+// Decides what a node without a host does that could become one: it asks the other endpoints and
+// the last known members before it hosts. Pure: findings go in, one step comes out.
 //
-// It hosts only if every one of them was heard: refused the connection, or answered that it knows
-// no job. Of several such nodes at different endpoints, the one at the first endpoint hosts.
+// It hosts only if every one of them refused the connection or replied that it has no job. If there
+// are several such nodes at different endpoints, the one at the first endpoint hosts.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The numbers by which later rounds of a job are told from earlier ones, where its hosts agree on
-// them without an authority, and where one grants them. Pure.
+// The epochs that distinguish later rounds of a job from earlier ones: agreed on by its hosts, or
+// granted by an authority. Pure.
 #pragma once
 
 #include <span>

@@ -24,8 +24,8 @@ struct JobHistory {
   bool hosted = false;  // this agent hosted it
   bool begun = true;    // it is known to have begun
   bool alone = false;   // no mandate is needed for the next round
-  /// Epoch of a later round that never ran, as no member of the last round knows it; epochs go on
-  /// from there.
+  /// Epoch of a later round that never ran, as no member of the last round knows it; the next epoch
+  /// follows it.
   long long unused = -1;
 };
 

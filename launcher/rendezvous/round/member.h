@@ -28,7 +28,7 @@ struct Member {
   bool accepted = false;
   bool ended = false;
   bool gone = false;
-  bool unsaved = false;    // a failure was no preemption
+  bool unsaved = false;    // a failure other than a preemption
   int first_failure = -1;  // position among the reports; -1: none
   Clock::time_point failed_at{};
   Ended end{};

@@ -123,7 +123,7 @@ void Membership::note_later_epoch(long long epoch, bool elector) {
   later_epoch_ = std::max(later_epoch_, epoch);
 }
 
-// A new job of nodes whose last one is gone: its epochs go on from there.
+// A new job of nodes whose last job has ended: its epochs continue from that one's.
 void Membership::take_older_epoch(const Hello& hello) {
   const bool fresh = phase_ == JobPhase::kGathering && history_.nodes == 0 && history_.rounds == 0;
   if (rules_.fixed_ranks || !fresh || !hello.returned || hello.epoch <= epoch_) return;
@@ -289,7 +289,7 @@ void Membership::try_start(Clock::time_point now) {
   }
 }
 
-// Of many nodes, some from all parts of the order: neighbours are lost together, as a rack is.
+// Picks some from all parts of the order: neighbours are lost together, as a rack is.
 std::vector<Successor> Membership::successors_among(std::vector<Node> nodes) const {
   std::erase_if(nodes, [&](Node node) { return peers_.at(node).hello.id == rules_.host_id; });
   const auto count = std::min(nodes.size(), kMaxSuccessors);

@@ -35,7 +35,7 @@ class Membership {
   /// A node connected from `address`.
   void hello(Node node, const Hello& hello, const std::string& address, Clock::time_point now);
   void receive(Node node, const ControlMessage& message, Clock::time_point now);
-  /// The connection to a node is lost. `certain`: the node is gone, not just silent.
+  /// The connection to a node is lost. `certain`: the node has exited, it is not just silent.
   void lost(Node node, const std::string& why, Clock::time_point now, bool certain = true);
   /// Whether the node has announced that it leaves.
   bool is_leaving(Node node) const;
@@ -152,7 +152,7 @@ class Membership {
   std::vector<std::string> arrivals_;
   std::map<std::string, int> first_to_fail_;  // rounds in which a node was, by Hello::id
   std::string lost_after_end_;                // with fixed_ranks: no further round is possible
-  bool leaving_only_ = false;                 // the round was told that workers leave, not to stop
+  bool leaving_only_ = false;                 // the round only knows of workers that leave
   int reports_ = 0;
   int arrivals_so_far_ = 0;
   std::vector<Outgoing> outgoing_;

@@ -143,7 +143,7 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   if (rules_.fixed_ranks) fixed_.erase(peer.hello.node_rank);
   peers_.erase(found);
   if (over()) return;
-  // Of a node that has returned, the first agent may be counted already.
+  // The first agent of a node that has returned may be counted already.
   history_.dead += certain && peer.elector && !peer.leaving && !peer.hello.returned ? 1 : 0;
   if (phase_ == JobPhase::kProposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {

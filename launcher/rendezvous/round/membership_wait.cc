@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kWaitingNote{3'000};
 
 }  // namespace
 
-// Nodes come and go in quick succession: the round that runs goes on for a while.
+// Nodes come and go in quick succession: the current round continues for a while.
 void Membership::put_off(Node newcomer, Clock::time_point now) {
   admission_at_ = pace_.admission();
   const auto wait = std::chrono::ceil<std::chrono::seconds>(*admission_at_ - now);

@@ -36,7 +36,7 @@ struct Finding {
   double cost = 0;  // seconds that it keeps the others waiting, on average
 };
 
-// Of one phase, on all nodes that know it; at least one.
+// Looks at one phase on all nodes that report it; at least one does.
 std::optional<Finding> find_in_phase(const std::vector<NodePhase>& nodes) {
   const auto worst = std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
     return a.pace->slowest.p95 < b.pace->slowest.p95;

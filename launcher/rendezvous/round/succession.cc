@@ -62,7 +62,7 @@ bool Succession::is_dead(std::size_t i, const Inquiry::Finding& finding) const {
   return finding.gone || (i == 0 && !hosted_ && replaced_);
 }
 
-// Another agent at the last host's place means that the host is gone.
+// Another agent at the last host's place means that the host has exited.
 void Succession::note_replaced(const std::vector<Inquiry::Finding>& findings,
                                Clock::time_point now) {
   if (hosted_ || replaced_ || findings.empty()) return;

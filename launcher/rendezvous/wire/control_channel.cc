@@ -55,7 +55,7 @@ std::string greeting() {
   return text.append(nonce.data(), nonce.size());
 }
 
-// 0: this is no greeting.
+// 0: not a greeting.
 int version_of(std::string_view greeting) {
   if (!greeting.starts_with(kMagic)) return greeting[kName.size()] == '1' ? 1 : 0;
   return static_cast<unsigned char>(greeting[kMagic.size()]) << 8 |

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{250};
 constexpr std::chrono::milliseconds kLongPause{500};  // another agent may come there
-constexpr std::chrono::milliseconds kShortPause{20};  // after an end that says nothing
+constexpr std::chrono::milliseconds kShortPause{20};  // after an end without information
 constexpr std::chrono::milliseconds kSlow{1'000};     // then others are asked as well
 
 }  // namespace
@@ -88,7 +88,7 @@ void Inquiry::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void Inquiry::handle(const std::vector<pollfd>&) {
-  for (std::size_t i = 0; i < asked(); ++i) {  // some may be found to be gone
+  for (std::size_t i = 0; i < asked(); ++i) {  // some may turn out to have exited
     if (callers_[i].channel) listen(i);
     if (Clock::now() < callers_[i].next) continue;
     if (callers_[i].channel) {

@@ -1,6 +1,6 @@
-// Asks agents repeatedly what they know of the job, each over its own connection. Distinguishes an
-// agent that is gone from one that is out of reach: if nothing listens any more, its machine
-// refuses the connection.
+// Queries agents repeatedly about the job, each over its own connection. Distinguishes an agent
+// that has exited from an unreachable one: once nothing listens there, its machine refuses the
+// connection.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ class Inquiry : public PollHandler {
     Place place;
     Found found = Found::kNothing;
     Status status{};
-    std::optional<Clock::time_point> gone{};  // time of the first refusal: that agent is gone
+    std::optional<Clock::time_point> gone{};  // time of the first refusal: that agent has exited
   };
 
   Inquiry(const std::vector<Place>& places, Status question, std::string token,

@@ -240,7 +240,7 @@ void Lobby::watch(int fd, Guest& guest) {
   ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event);
 }
 
-// ---- what the user is told ---------------------------------------------------------------------
+// ---- messages to the user ----------------------------------------------------------------------
 
 void Lobby::note_objection(const Guest& guest) {
   using Objection = ControlChannel::Objection;

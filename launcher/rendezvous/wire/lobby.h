@@ -65,7 +65,7 @@ class Lobby : public PollHandler {
     Clock::time_point until{};
     std::string address{};
     short watched = 0;
-    bool leaves = false;  // was told why it may not join
+    bool leaves = false;  // has been sent the reason why it may not join
   };
   enum class Concern { kToken, kVersion, kJob, kStore, kCrowd };
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-# Beside the interpreter; beside the environment that holds this package; pip install --user; pip install --target.
+# Next to the interpreter; in the environment that holds this package; pip install --user; pip install --target.
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PLACES = (os.path.dirname(sys.executable), sys.prefix + "/bin",
            os.path.dirname(os.path.dirname(os.path.dirname(_SITE))) + "/bin", _SITE + "/bin")

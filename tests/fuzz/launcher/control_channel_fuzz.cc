@@ -1,6 +1,6 @@
 // Whatever bytes come to the port of a rendezvous, before or after the handshake, with a valid MAC
-// or without, the channel gives messages or closes. Input: a byte that says which, then the bytes;
-// of sealed frames each begins with its length in units of 16 bytes, 255 for all of the rest.
+// or without, the channel gives messages or closes. Input: a byte that selects the case, then the
+// bytes; each sealed frame begins with its length in units of 16 bytes, 255 for all of the rest.
 #include <sys/socket.h>
 #include <unistd.h>
 

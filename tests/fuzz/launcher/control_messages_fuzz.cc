@@ -1,4 +1,4 @@
-// Whatever comes in a frame is a message or nothing; a message can be told on, in a frame's size.
+// Any frame is parsed as a message or rejected; a message can be forwarded within a frame's size.
 #include "launcher/rendezvous/wire/control_messages.h"
 
 #include <cstdint>

@@ -22,7 +22,7 @@ bool is_plain(const std::string& text) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-// The first character says who is overdue, and in which state its process is.
+// The first character selects who is overdue and the state of its process.
 Suspect suspect_from(const std::string& line) {
   Suspect suspect;
   suspect.sign = parse_heartbeat(line);

@@ -58,7 +58,7 @@ Lines split(std::string_view text, std::size_t piece, std::size_t longest) {
   return lines;
 }
 
-// The first byte of each line says whose it is, how time passes, and that the rank leaves after it.
+// The first byte of each line encodes its rank, how time passes, and whether the rank then leaves.
 void fold(const Lines& lines) {
   std::map<int, Lines> said;
   std::map<int, Lines> shown;

@@ -92,7 +92,7 @@ TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not c
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
-    os.cpu_times.waited = seconds(100);  // since it began, which is no reason for this silence
+    os.cpu_times.waited = seconds(100);  // since it began, which does not explain this silence
     return std::vector<Event>{};
   });
   scene.os.script.emplace_back([](FakeRunner& os) {

@@ -248,7 +248,7 @@ TEST_CASE("the cause is what failed first: before the launcher's signal, a signa
   struct Row {
     const char* what;
     ExitStatus first;   // of rank 1, which is seen first
-    ExitStatus second;  // of rank 0, after it was told to stop
+    ExitStatus second;  // of rank 0, after it was asked to stop
     bool dying;         // rank 0 had begun to end before
     int cause;
   };

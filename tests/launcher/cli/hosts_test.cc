@@ -280,7 +280,7 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Of "a: waiting 12" and "a: descendant 13".
+// Checks the processes in lines like "a: waiting 12" and "a: descendant 13".
 bool none_lives(const Words& lines) {
   return std::none_of(lines.begin(), lines.end(), [](const std::string& line) {
     return ::kill(std::stoi(line.substr(line.rfind(' ') + 1)), 0) == 0;
@@ -359,7 +359,7 @@ TEST_CASE("a second request kills workers that ignore the first, on all hosts") 
   ChildProgram job(hosts.job({"--hosts=a,b"}, {"ignore=INT", "ignore=TERM", "note=USR1", "wait"}));
   job.wait_for("waiting", 2);
   job.signal(SIGINT);
-  // Once this is answered, the first request has been counted everywhere.
+  // Once this has its reply, the first request has been counted everywhere.
   job.signal(SIGUSR1);
   job.wait_for("got SIGUSR1", 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(150));  // nearer ones count as doubles

@@ -211,7 +211,7 @@ TEST_CASE("without --scheduler nothing is taken, but a step of several nodes is 
   CHECK(parse({"--nnodes=1"}, slurm_step()).hints.empty());
   CHECK(parse({"--standalone"}, slurm_step()).hints.empty());
   CHECK_THAT(parse({}, open_mpi()).hints.at(0), Contains("--scheduler=mpi"));
-  // A shell inside an allocation is no step.
+  // A shell inside an allocation is not a step.
   const Environment shell{{"SLURM_JOB_ID", "1"}, {"SLURM_JOB_NUM_NODES", "4"}};
   CHECK(parse({}, shell).hints.empty());
   CHECK(parse({"--scheduler=auto"}, shell).hints.empty());

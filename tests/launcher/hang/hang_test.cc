@@ -228,7 +228,7 @@ struct StalledReader {
 TEST_CASE("a worker whose output a paused reader does not take is not hung") {
   const TempFolder tmp;
   StalledReader reader;
-  // More than the pipe holds, behind the back of ddp-run.
+  // More than the pipe holds, unnoticed by ddp-run.
   ChildProgram job(reader.with(stub_job(
       tmp, {}, {"beat=timeout=0.5 step=1", "err=begun\\n", "repeat=40000:0123456789\\n"})));
   job.wait_for("begun");

@@ -65,7 +65,7 @@ TEST_CASE("the line of a worker that has ended stays, and the next one begins be
   CHECK(console.leave(kErr0) == "\n");
   CHECK(console.take_note("ddp-run: note\n") == "ddp-run: note\n");
   console.take(kOut0, "\r\x1b[2KEpoch 1");
-  console.take(kOut0, "\r\x1b[2K");  // taken away: nothing stands there
+  console.take(kOut0, "\r\x1b[2K");  // erased: the line is empty
   CHECK(console.leave(kOut0).empty());
 }
 

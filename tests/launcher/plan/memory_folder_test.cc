@@ -102,7 +102,7 @@ TEST_CASE("a folder that is not provably a dead job's of this user stays") {
   place.write("ddp-run-byhand/file", "");
   ::chmod((place / "ddp-run-byhand").c_str(), 0700);
   place.write("ddp-run-afile", "");
-  const TempFolder elsewhere;  // marked and unlocked, but behind a link
+  const TempFolder elsewhere;  // marked and unlocked, but reached by a link
   const std::string dead = leave_folder(elsewhere.path());
   fs::create_symlink(dead, place / "ddp-run-link");
   const std::string open_to_all = leave_folder(place.path());

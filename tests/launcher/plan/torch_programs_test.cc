@@ -196,7 +196,7 @@ TEST_CASE("a ddp-run in a virtual environment runs scripts with that environment
   LaunchConfig config;
   config.program = folder.write("train.py", "");
   const ProgramPlaces places{folder / "bin", folder / "venv/bin", ""};
-  CHECK(resolve_program(config, places).executable == on_path);  // /usr/bin is no environment
+  CHECK(resolve_program(config, places).executable == on_path);  // /usr/bin is not an environment
   folder.write("venv/pyvenv.cfg", "");
   CHECK(resolve_program(config, places).executable == own);
 }

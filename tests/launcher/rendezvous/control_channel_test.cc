@@ -47,7 +47,7 @@ struct Talk {
   std::unique_ptr<ControlChannel> agent, host;
 };
 
-// A channel whose other end says what the test wants.
+// A channel whose other end sends what the test wants.
 struct Raw {
   explicit Raw(Side side, const std::string& token = "token") {
     const Pair pair;

@@ -1,4 +1,4 @@
-// What agents tell each other survives the way over the network; what is malformed is nothing.
+// Messages between agents survive the network unchanged; malformed ones are rejected.
 #include "launcher/rendezvous/wire/control_messages.h"
 
 #include <random>

@@ -1,4 +1,4 @@
-// The host of the rendezvous hears of other hosts and of later rounds.
+// The host of the rendezvous learns of other hosts and of later rounds.
 #include "launcher/rendezvous/host/coordinator.h"
 
 #include <sys/socket.h>

@@ -138,7 +138,7 @@ void FaultSchedule::start_anew(int i) {
   start(i);
 }
 
-// The nodes after the first ones go on within seconds.
+// The nodes after the first ones continue within seconds.
 void FaultSchedule::lose_rack(bool silently) {
   for (int i = 0; i < count(); ++i) start(i);
   pass(seconds(40));
@@ -160,8 +160,8 @@ void FaultSchedule::lose_rack(bool silently) {
   require(well && took < seconds(50), "a lost rack takes too long");
 }
 
-// A node sleeps while its host is cut off and steps down, and while the others go on and end. The
-// host's answer after that is no sign that the others have been with it until now.
+// A node sleeps while its host is cut off and steps down, and while the others continue and end.
+// The host's reply after that does not prove that the others have been with it until now.
 void FaultSchedule::wake_at_former_host() {
   constexpr int kHost = 0, kSleeper = 4;
   for (int i = 0; i < count(); ++i) start(i);
@@ -229,7 +229,7 @@ void FaultSchedule::return_with_older_files() {
 }
 
 // The host at the endpoint is cut off, and the others of its round are lost one after the other:
-// those that go on were spares. The host knows none of them, but they ask at its endpoint.
+// those that continue were spares. The host knows none of them, but they ask at its endpoint.
 void FaultSchedule::hear_of_a_host_of_strangers() {
   constexpr int kFirst = 0;
   for (int i = 0; i < places(); ++i) start(i);

@@ -227,7 +227,7 @@ void FaultSchedule::act_on(int i, const JobNews& news) {
 
 // ---- rules ----
 
-// Of one that runs: workers that miss a peer, or are told to stop, do not make progress.
+// Whether the round makes progress: workers that miss a peer, or are asked to stop, do not.
 bool FaultSchedule::runs(const RendezvousInfo& round) const {
   int present = 0;
   for (const Node& node : nodes_) {

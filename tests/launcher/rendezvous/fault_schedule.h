@@ -45,7 +45,7 @@ class FaultSchedule {
 
   /// Random faults.
   void run();
-  /// The first nodes are lost at once, the host among them: the others go on within seconds.
+  /// The first nodes are lost at once, the host among them: the others continue within seconds.
   void lose_rack(bool silently);
   void wake_at_former_host();
   void lose_host_before_its_round();

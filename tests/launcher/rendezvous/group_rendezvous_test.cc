@@ -63,7 +63,7 @@ struct Agent {
     settings.host_name = "here";
     return settings;
   }
-  /// Returns the news of this kind, if it comes within 10 s while both agents go on.
+  /// Returns the news of this kind, if it comes within 10 s while both agents run.
   std::optional<JobNews> wait_for(JobNews::Kind kind, Agent& other) {
     std::optional<JobNews> found;
     go_on(other, [&] {

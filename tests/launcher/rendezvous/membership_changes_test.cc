@@ -13,7 +13,7 @@ TEST_CASE("a lost node stops the others, they start again without it, outside th
   job.come({1, 2, 3}).lose(2);
   CHECK_THAT(job.last<Stop>(3).text,
              Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
-  job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer is gone: no failure of its own
+  job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer has failed: no failure of its own
   CHECK_FALSE(job.last<Verdict>(3).over);
   CHECK_THAT(job.last<Verdict>(3).text, Catch::StartsWith("restarting without it: node 1"));
   CHECK(job.last<Verdict>(3).failures.empty());

@@ -23,7 +23,7 @@ Inquiry::Finding answer(const Place& place, long long epoch, bool hosts = false,
   return finding;
 }
 
-// At the second of three endpoints; the last round that it knows had the member in it.
+// At the second of three endpoints; the last round known to it had the member in it.
 Newcomer second(long long epoch = -1) {
   return Newcomer({{kFirst, true}, {kThird, false}, {kMember, false}}, "own", epoch);
 }

@@ -1,4 +1,4 @@
-// Nodes that are left out: those that fail first too often, and those that say that they are unfit.
+// Nodes that are left out: those that fail first too often, and those that report to be unfit.
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {

@@ -53,9 +53,9 @@ constexpr std::array kFound{
     Found{402'910},  // the same with more nodes
     Found{402'351},  // a host stepped down again and again: a node had accepted a round of nobody
     Found{403'120},  // a node that was to join while it reconnected did not
-    // A host went on from a round that it alone had accepted, the others from the one before.
+    // A host continued from a round that it alone had accepted, the others from the one before.
     Found{9'000'130, 4, 1},
-    // A host that went on alone, and was started anew, waited for one that waited for it.
+    // A host that continued alone, and was started anew, waited for one that waited for it.
     Found{20'000'136, 0, 0, 1},
     Found{20'000'262, 0, 0, 1},
     Found{20'000'268, 0, 0, 1},

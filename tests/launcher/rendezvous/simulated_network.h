@@ -1,6 +1,6 @@
-// A network of this process alone: real TCP over the loopback, with faults, and a clock that stands
-// still until it is moved. Node n has the address 127.0.0.<n + 1>. The program must be linked with
-// the options that CMakeLists.txt gives to simulate_faults: calls into the system come here first.
+// A network within this process: real TCP over the loopback, with faults, and a clock that only
+// moves on request. Node n has the address 127.0.0.<n + 1>. The program must be linked with the
+// options that CMakeLists.txt gives to simulate_faults: calls into the system come here first.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class SimulatedNetwork {
 
   static Time now();
   static void advance_to(Time time);
-  /// After a node has waited by itself, for which the clock was moved.
+  /// After a node has waited alone, for which the clock was moved.
   static void turn_back_to(Time time);
 
   /// The node whose code runs from now on.

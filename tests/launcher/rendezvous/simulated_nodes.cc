@@ -91,7 +91,7 @@ void SimulatedNodes::fail_one() {
 }
 
 void SimulatedNodes::fail_all() {
-  failing_ = true;  // on their own, not because they are told to stop
+  failing_ = true;  // on their own, not because of a request to stop
   for (const auto& node : nodes_) {
     std::vector<ProcessFailure> failures;
     for (int i = 0; i < std::max(1, workers_); ++i) {

@@ -28,7 +28,7 @@ LastRound hosted_by_first(int nodes, int own) {
   return last;
 }
 
-// A node that asks all that it knows, of which these have been found; the others are silent.
+// A node that asks all known ones, of which these have been found; the others are silent.
 struct Voter {
   Voter(const LastRound& last, std::optional<Place> lost)
       : succession(last, std::to_string(last.node), lost, now + seconds(1)) {

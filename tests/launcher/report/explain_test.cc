@@ -151,7 +151,7 @@ TEST_CASE("a hang is explained with its stacks, a killed worker with what kills 
                            Contains("it made no progress") && Contains("/attempt_0/0/stacks.txt"));
   const auto killed = explain_after({}, {"kill-self=KILL"});
   CHECK_THAT(killed.out, Contains("exit code 137"));
-  // Whether the kernel tells how often it killed depends on the machine.
+  // Whether the kernel counts its kills depends on the machine.
   const bool known = killed.out.find("the kernel's OOM killer did not act") != std::string::npos;
   CHECK_THAT(killed.out,
              Contains(known ? "  not the kernel: a scheduler" : "if memory ran out (dmesg"));

@@ -6,7 +6,7 @@
 namespace ddp::launch {
 namespace {
 
-// Of the number that an answer begins with; 0: with none.
+// Size in bytes of the number that an answer begins with; 0: it has none.
 std::size_t number_size(QueryType type) {
   switch (type) {
     case QueryType::kPing:
@@ -60,7 +60,7 @@ AnswerParser::Next AnswerParser::next(StoreAnswer& answer) {
   return Next::kComplete;
 }
 
-// Some numbers say how many values follow.
+// Some numbers are counts of the values that follow.
 bool AnswerParser::take_number() {
   const std::size_t size = number_size(*expected_);
   if (input_.size() - at_ < size) return false;

@@ -1,5 +1,5 @@
-// The answers of a TCPStore server, from a stream of bytes; a client knows what it has asked, as
-// answers do not say what they are. Pure; lengths are checked before memory is taken for them.
+// Parses a TCPStore server's replies from a stream; replies carry no type, so the client keeps
+// track of its requests. Pure; lengths are checked before memory is taken for them.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ class TcpStoreClient : public PollHandler {
   TcpStoreClient& operator=(const TcpStoreClient&) = delete;
 
   /// Requests are sent in order, each when the answers to those before it are there; may be called
-  /// in any state. A WAIT is answered when its keys are there, and the requests after it wait as
+  /// in any state. A WAIT gets its reply when its keys are there, and the requests after it wait as
   /// well.
   void ask(Request request);
   /// The answers in the order of the requests that have one.

@@ -1,6 +1,6 @@
 // Preloaded into trainer, counts what reaches a GPU's runtime and NCCL as the fake GPUs count it,
 // and passes every call on. The report is the fake's (fake_cuda/runtime/ledger.h), in the file
-// CUDA_LEDGER. On a real GPU it tells what the fake ones are worth (scripts/gpu_check.sh); on a
+// CUDA_LEDGER. On a real GPU it shows what the fake ones are worth (scripts/gpu_check.sh); on a
 // fake one both have to count the same (tests/gpu).
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

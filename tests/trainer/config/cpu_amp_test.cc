@@ -69,7 +69,7 @@ TEST_CASE("a run that continues on another CPU keeps the precision it has, unles
     CHECK_FALSE(settled(amp(type), can, &without).use_amp);
     CHECK_FALSE(settled(amp(type, AutoSwitch::kFalse), can, &with).use_amp);
     CHECK(settled(amp(type, AutoSwitch::kTrue), can, &without).use_amp);
-    // Of another type, of a GPU, or without use_amp: nothing to keep.
+    // For another type, on a GPU, or without use_amp: nothing to keep.
     CHECK(settled(amp(AmpDtype::kBFloat16), can, &with).use_amp == can);
     const TrainerConfig of_gpu = amp(type), plain;
     CHECK(settled(amp(type), can, &of_gpu).use_amp == can);

@@ -21,7 +21,7 @@ ImageConfig with(int64_t shift, bool flip) {
   return config;
 }
 
-/// One bright pixel in the middle of 9x9: where it goes says how the image was moved.
+/// One bright pixel in the middle of 9x9: its new place shows how the image was moved.
 Image one_point() {
   Image image{9, 9, 1, std::vector<uint8_t>(81, 0)};
   image.pixels[40] = 255;

@@ -1,4 +1,4 @@
-// Chat templates and conversations on a command line, for the tests beside transformers.
+// Chat templates and conversations on a command line, for the tests against transformers.
 // Standard input is JSON: {template, special, messages, answer_next, tools, place}, and the output
 // is the text; or {folder, path, loss_on} for a folder with a tokenizer and a file of
 // conversations, and the output has a line for each: {tokens, targets}, then {end_of_turn}.

@@ -15,7 +15,7 @@
 namespace ddp::train {
 namespace {
 
-/// Sample i holds the number i, and is as long as a hash of it says.
+/// Sample i holds the number i; a hash of i determines its length.
 class SamplesOfLengths : public SampleSource {
  public:
   SamplesOfLengths(int64_t size, int64_t buckets) : size_(size), buckets_(buckets) {}

@@ -13,7 +13,7 @@
 
 namespace ddp::train::test {
 
-/// False when the peer is not installed, which it says; checks that it succeeds.
+/// Returns false, with a message, if the peer is not installed; checks that it succeeds.
 inline bool ask_peer(const std::vector<std::string>& words) {
   constexpr int kSkipped = 77, kWithoutPeft = 78;
   std::string command =

@@ -1,4 +1,4 @@
-// What stands in a file.
+// A file's content.
 #pragma once
 
 #include <fstream>

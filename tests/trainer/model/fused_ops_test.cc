@@ -1,4 +1,4 @@
-// The fused CPU operations beside the same written with torch's, in float64.
+// The fused CPU operations against the same written with torch's, in float64.
 #include "trainer/model/ops/fused_ops.h"
 
 #include <cmath>

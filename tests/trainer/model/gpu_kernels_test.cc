@@ -183,7 +183,7 @@ TEST_CASE("the GPU's residual addition and norm, and their gradients, are torch'
   const bool with_bias = GENERATE(true, false);
   const bool with_dsum = GENERATE(true, false);
   const int64_t columns = GENERATE(4, 100, 768);
-  // 192: one vector of a row for each thread, and warps whose number is no power of two.
+  // 192: one vector of a row for each thread, and a number of warps other than a power of two.
   const unsigned threads = GENERATE(1U, 8U, 64U, 192U);
   INFO(columns << " columns, " << threads << " threads, branch " << with_branch << ", bias "
                << with_bias << ", dsum " << with_dsum);
@@ -257,7 +257,7 @@ struct AdamState {
   torch::Tensor weight, gradient, exp_avg, exp_avg_sq;
 };
 
-/// A tensor of `size` elements that begins `offset` elements behind an aligned place.
+/// A tensor of `size` elements that begins `offset` elements after an aligned place.
 torch::Tensor at_offset(int64_t size, int64_t offset) {
   return torch::randn({size + offset}).narrow(0, offset, size);
 }

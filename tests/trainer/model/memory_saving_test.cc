@@ -95,7 +95,7 @@ TEST_CASE("in float16 the gradient of a frequent word is summed in float32") {
     loss = chunked_cross_entropy_sum(x_NC, weight_VC, targets_N, N);
   }
   (loss / N).backward();
-  // Of all 4096 rows: (1/4 - 1) * 64 for the target; their sum is beyond float16.
+  // Sums over all 4096 rows: (1/4 - 1) * 64 for the target; their sum is beyond float16.
   CHECK(weight_VC.grad()[0].eq(-48.0F).all().item<bool>());
   CHECK(weight_VC.grad()[1].eq(16.0F).all().item<bool>());
 }

@@ -1,4 +1,4 @@
-// What the arithmetic of an estimate says of BERTs and networks for images.
+// The arithmetic of an estimate for BERTs and networks for images.
 #include <cmath>
 
 #include "tests/support/catch.h"
@@ -87,8 +87,8 @@ TEST_CASE("names, sizes and roles of parameters are computed without a model") {
 
 TEST_CASE("memory of convolutions is that of the stage whose backward pass takes most") {
   const ImageSizes sizes{1, 8, 8, 10};
-  // The first stage's: its outputs, a quarter of them and their indices behind the pooling; then
-  // the gradients behind and before ReLU, when all that the second stage kept is gone.
+  // The first stage's: its outputs, a quarter of them and their indices after the pooling; then the
+  // gradients after and before ReLU, when all that the second stage kept is freed.
   const int64_t outputs = int64_t{16} * 4 * 8 * 8;
   const auto plain = image_memory_items(image_training(BatchNormKind::kOff), sizes, {});
   CHECK(item(plain, "activations") == outputs * 4 + outputs / 4 * (4 + 8) + 2 * outputs * 4);

@@ -1,5 +1,5 @@
 // Ranks that share a model's layers, as threads of one process that take turns: at each collective
-// the next one goes on, with its own state of torch's default generator. What they compute is
+// the next one continues, with its own state of torch's default generator. What they compute is
 // therefore the same in each run, dropout included.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Ranks choose their devices by themselves; what does not fit together is refused before NCCL
+// Ranks choose their devices on their own; what does not fit together is refused before NCCL
 // waits.
 #include "trainer/parallel/device/device_plan.h"
 

@@ -1,4 +1,4 @@
-// Waiting for a device that may wait for a rank that is gone.
+// Waiting for a device that may itself wait for a lost rank.
 #include "trainer/parallel/device/device_wait.h"
 
 #include <atomic>

@@ -199,7 +199,7 @@ TEST_CASE("tasks without MASTER_ADDR, alone, or under a launcher are not taken f
   auto alone = slurm_task();
   alone["SLURM_STEP_NUM_TASKS"] = "1";
   CHECK(launcher_variables(alone).empty());
-  auto script = slurm_task();  // the job's script is no step
+  auto script = slurm_task();  // the job's script is not a step
   script.erase("SLURM_STEP_ID");
   CHECK(launcher_variables(script).empty());
   auto launched = slurm_task();

@@ -1,4 +1,4 @@
-// A device whose queues do nothing until the test says so.
+// A device whose queues do nothing until the test releases them.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Gradients that travel in 16 bits, beside torch's own hooks.
+// Gradients reduced in 16 bits, compared with torch's own hooks.
 #include <cstdlib>
 
 #include "tests/support/catch.h"

@@ -59,7 +59,7 @@ bool ends_with_rendezvous(const PipelineShape& shape, const std::vector<Pipeline
     const PipelineAction* action = now(rank);
     if (action == nullptr) return false;
     if (computes(action->kind)) return true;
-    if (!is_send(action->kind)) return false;  // the sender makes both go on
+    if (!is_send(action->kind)) return false;  // the sender makes both continue
     const auto receive = other_end(*action);
     const auto* theirs = now(static_cast<std::size_t>(shape.rank_of(receive.stage)));
     return theirs != nullptr && *theirs == receive;

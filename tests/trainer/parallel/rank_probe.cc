@@ -53,7 +53,7 @@ int evaluate_text(ProcessGroup& group, const std::string& path) {
   return 0;
 }
 
-// The last rank wants to stop at once; rank 0 prints how many batches it went on for.
+// The last rank wants to stop at once; rank 0 prints how many more batches it ran.
 int stop_evaluation(ProcessGroup& group, const std::string& path) {
   const Config config = halves_of(path);
   CausalLm task(config, nullptr);
@@ -73,8 +73,8 @@ NamedParameters parameters_of(const GPT& model) {
   return result;
 }
 
-// Rank 1 has another model than rank 0: DDP must say so instead of training nonsense. Rank 0 then
-// loses its peer.
+// Rank 1 has another model than rank 0: DDP must report it instead of training nonsense. Rank 0
+// then loses its peer.
 int mismatched_models(ProcessGroup& group) {
   GPT model(test::tiny_config(1, 2, group.is_main() ? 32 : 64), 65, 16, 5);
   try {
@@ -140,7 +140,7 @@ int gather_texts(ProcessGroup& group) {
   return 0;
 }
 
-// Through shared memory, or not where `argument` says so; then the ranks ask for different sums.
+// Through shared memory, unless `argument` prevents it; then the ranks ask for different sums.
 int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   DistributedConfig config;
   if (argument == "gloo") config.backend = Backend::kGloo;

@@ -14,7 +14,7 @@
 namespace ddp::train::test {
 
 /// In the model's order. The squares of the first are exactly those of a number half way between
-/// two of float32, which is rounded to the lower one. Those of the others are each too small to
+/// two of float32, which is rounded to the lower one. The others' squares are each too small to
 /// change that sum in float64, and all of them together, added before it, are not.
 inline std::vector<torch::Tensor> order_showing_gradients() {
   std::vector<torch::Tensor> gradients = {torch::tensor(

@@ -30,7 +30,7 @@ TEST_CASE("a lap counts its own tokens and the average all of them") {
   CHECK(throughput.average() > 0);
 }
 
-// A snapshot of each step stops the clock each time, and the device is a step behind the host.
+// A snapshot of each step stops the clock each time, and the device lags the host by a step.
 TEST_CASE("what is still queued on the device when the clock stops counts as training time") {
   constexpr double kQueued = 0.02;  // s, the device's work for a step
   int steps = 0;

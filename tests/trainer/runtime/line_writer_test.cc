@@ -1,4 +1,4 @@
-// Lines for streams that may stand still. Also run under ThreadSanitizer.
+// Lines for streams that may block. Also run under ThreadSanitizer.
 #include "trainer/runtime/log/line_writer.h"
 
 #include <fcntl.h>
@@ -83,7 +83,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// As trainer does: a reader that is gone is an error of write().
+/// As trainer does: a reader that has exited is an error of write().
 const auto kNoSigpipe = ::signal(SIGPIPE, SIG_IGN);
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_CASE("thousands of all-reduces of changing sizes through shared memory keep
   CHECK(errors == std::vector<std::string>(kRanks));
 }
 
-// Of a rank without any, and of pieces that end within a chunk and are empty.
+// One rank has no piece; others have pieces that end within a chunk or are empty.
 TEST_CASE("rows of unequal lengths are gathered from the pieces they lie in") {
   constexpr std::size_t kMost = 3 * Reduce::kChunkOfMore + 5;
   const std::vector<std::vector<std::size_t>> lengths = {{7, 0, kMost, 1}, {}, {64, kMost / 2}};

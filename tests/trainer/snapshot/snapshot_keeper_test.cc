@@ -107,7 +107,7 @@ TEST_CASE("a copy from a device holds up the device's next update, not the host"
   CHECK(device.queued_copies() == 1);
   CHECK(run.keeper.counts().saved == 0);
   device.run();
-  run.weights.fill_(-1.0F);  // the update, behind the copy
+  run.weights.fill_(-1.0F);  // the update, after the copy
   run.keeper.wait();
   CHECK(run.saved_step() == 1);
   CHECK(run.saved_value() == 1.0F);

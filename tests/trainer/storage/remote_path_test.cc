@@ -64,7 +64,7 @@ TEST_CASE("a folder with an empty part is refused before anything is loaded") {
 }
 
 TEST_CASE("a trainer without the module says how to get it") {
-  // This program lies in bin/ without a lib/ that holds the module, or with one: then it opens.
+  // This program is in bin/ without a lib/ that holds the module, or with one: then it opens.
   const std::string error = test::error_of<RunError>([] { open_remote_folder("s3://b/x"); });
   if (error == "no error") return;
   CHECK(error ==

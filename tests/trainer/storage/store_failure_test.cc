@@ -152,7 +152,7 @@ TEST_CASE("an object that is cut on its way is an error and no file") {
   CHECK(read_file("down") == "before");
 }
 
-/// The server dies while it takes an upload and comes back, empty, later.
+/// The server dies while it takes an upload and returns, empty, later.
 void check_killed_server(const std::string& kind) {
   StoreServer server(kind);
   const test::TestFolder here;

@@ -24,7 +24,7 @@ class StoreServer {
   std::unique_ptr<RemoteFolder> open(const std::string& name) const;
 
   void signal(int number) const { process_->signal(number); }
-  /// SIGKILL; all that was stored is gone.
+  /// SIGKILL; all that was stored is lost.
   void kill();
   /// Starts an empty store at the same port.
   void come_back();

@@ -73,7 +73,7 @@ TEST_CASE("losses of unequal weight give the step of the whole batch, not a mean
 TEST_CASE("ranks whose targets are of unequal number make the steps of one process") {
   const std::vector<double> one = numbers_of(test::probe(1, "unequal"));
   REQUIRE(one.size() == kSteps + test::kFeatures * test::kOutputs);
-  // Of 4 ranks two have two micro-batches, two have one.
+  // With 4 ranks, two have two micro-batches and two have one.
   for (const int ranks : {2, 3, 4}) {
     const std::vector<double> several = numbers_of(test::probe(ranks, "unequal"));
     REQUIRE(several.size() == one.size());

@@ -151,7 +151,7 @@ TEST_CASE("training takes the most frequent pair, of equals the one of smaller i
   words.add_text("ab ab ab cd cd xy");
   const BpeSpec spec = train_bpe(words, 257 + 4);
   const auto tail = std::vector<std::string>(spec.vocabulary.end() - 4, spec.vocabulary.end());
-  // " a" does not stand at the start, so that "ab" is the most frequent one.
+  // The text does not start with " a", so that "ab" is the most frequent one.
   CHECK(tail == std::vector<std::string>{"ab", "cd",
                                          "\xc4\xa0"
                                          "ab",

@@ -38,7 +38,7 @@ TEST_CASE("bytes that are not UTF-8 become U+FFFD, as Python replaces them") {
   const std::string no = "\xEF\xBF\xBD";
   CHECK(joined(shown({"\xFF"}, {})) == no);
   CHECK(joined(shown({"\xC3"}, {})) == no);                    // cut at the end
-  CHECK(joined(shown({"\xE2\x82", "x"}, {})) == no + "x");     // one for a part that could go on
+  CHECK(joined(shown({"\xE2\x82", "x"}, {})) == no + "x");     // one for a part that could continue
   CHECK(joined(shown({"\xE0\x80\x80"}, {})) == no + no + no);  // overlong
   CHECK(joined(shown({"\xED\xA0\x80"}, {})) == no + no + no);  // a surrogate
   CHECK(joined(shown({"\xF4\x90\x80\x80"}, {})) == no + no + no + no);

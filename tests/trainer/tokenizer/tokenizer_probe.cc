@@ -1,4 +1,4 @@
-// The tokenizers on a command line, for the tests beside Python's:
+// The tokenizers on a command line, for the tests against Python's:
 //   encode TOKENIZER            standard input -> token ids, int32 each
 //   decode TOKENIZER            token ids -> bytes
 //   encode_in_parts TOKENIZER   the same, of parts that end where safe_prefix() says

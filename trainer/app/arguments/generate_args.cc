@@ -1,4 +1,4 @@
-// What generate, eval and export are told.
+// The arguments of generate, eval and export.
 #include <fmt/format.h>
 
 #include "trainer/app/arguments/mode_parsers.h"

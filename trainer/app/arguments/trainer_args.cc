@@ -94,7 +94,7 @@ void take_training(const Parsed& parsed, TokenizeArgs& options) {
                     shown(options.tokenizer)));
 }
 
-/// --tokenizer NAME, or NAME behind --train. `inputs`: the words beside options, without it then.
+/// --tokenizer NAME, or NAME after --train. `inputs`: the positional words, without NAME then.
 std::string take_tokenizer(const Parsed& parsed, Words& inputs) {
   if (parsed.has("tokenizer")) return parsed.text("tokenizer");
   const auto named = std::find_if(inputs.begin(), inputs.end(), is_trained);

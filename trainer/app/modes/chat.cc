@@ -254,7 +254,7 @@ class Dialogue {
     } catch (const UserError& error) {
       note(error.what());
       if (typed_) return;
-      ++unanswered_;  // those after it are answered all the same
+      ++unanswered_;  // later ones still get a reply
       if (options_.json)
         print(nlohmann::ordered_json{{"role", kAssistantRole}, {"error", error.what()}}.dump(
                   -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +

@@ -139,7 +139,7 @@ struct Sample {
   bool stopped = false;
 };
 
-/// Shows samples in their order: the first that is not done as it grows, those behind it later.
+/// Shows samples in their order: the first unfinished one as it grows, later ones after it.
 class Output {
  public:
   explicit Output(const GenerateArgs& options) : options_(options) {}
@@ -189,7 +189,7 @@ class Output {
   bool first_ = true;
 };
 
-/// The same text for a sample, whatever is generated beside it; the first one's seed is the user's.
+/// The same text for a sample, whatever is generated with it; the first one's seed is the user's.
 uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
   const auto seed = static_cast<uint64_t>(options.seed);
   if (sample.prompt_number == 0 && sample.number == 0) return seed;

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// ${...} and ??? may stand in for a value of any type.
+/// ${...} and ??? may replace a value of any type.
 Json or_later(Json type) {
   return {{"anyOf", Json::array({std::move(type),
                                  Json{{"type", "string"}, {"pattern", "\\$\\{|^\\?\\?\\?$"}}})}};

@@ -224,7 +224,7 @@ void ChatEncoder::check_answers() const {
     spans = answers(probe, whole);
     text = whole.text;
   } catch (const UserError&) {
-    return;  // encode() says so of a conversation that this happens to
+    return;  // encode() reports it for a conversation that this happens to
   }
   for (std::size_t i = 0; i < probe.messages.size(); ++i) {
     for (std::size_t number = 0; number < spans.size(); ++number) {

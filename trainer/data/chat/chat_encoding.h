@@ -27,10 +27,10 @@ struct EncodedChat {
 ///
 /// The tokens are those of apply_chat_template() of transformers. With LossOn::kAssistant targets
 /// are what a template encloses in {% generation %}, token by token as its
-/// return_assistant_tokens_mask. Of other templates they are what follows the text that asks for an
-/// answer (add_generation_prompt), up to and with the special token that ends the turn: what TRL's
-/// training templates enclose, and axolotl's train_on_eot: turn. A token that lies across the start
-/// of an answer is a target.
+/// return_assistant_tokens_mask. For other templates they are what follows the text that asks for
+/// an answer (add_generation_prompt), up to and with the special token that ends the turn: what
+/// TRL's training templates enclose, and axolotl's train_on_eot: turn. A token that lies across the
+/// start of an answer is a target.
 class ChatEncoder {
  public:
   /// Throws UserError: the template writes no assistant's turn, or ends it without a special token

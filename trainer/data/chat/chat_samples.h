@@ -38,9 +38,9 @@ class ChatRows {
 };
 
 /// A sample is a row of conversations that do not see each other (kPositions), filled up with
-/// padding that is no target. A conversation of n tokens takes n - 1 positions: its last token is
-/// predicted only. Which conversations share a row depends on their lengths alone. Inputs, targets
-/// and positions: int64 [B, block_size].
+/// padding that is not a target. A conversation of n tokens takes n - 1 positions: its last token
+/// is predicted only. Which conversations share a row depends on their lengths alone. Inputs,
+/// targets and positions: int64 [B, block_size].
 class ChatSamples : public SampleSource {
  public:
   ChatSamples() : ChatSamples({}, 1) {}

@@ -25,7 +25,7 @@ TemplateValue sliced(TemplateRun& run, const TemplateValue& whole, const Templat
 TemplateValue binary(TemplateRun& run, const std::string& sign, const TemplateValue& left,
                      const TemplateValue& right);
 
-// Of texts, as Python's str.
+// Methods of texts, as Python's str has them.
 std::string capitalized_text(const std::string& text);
 /// As Jinja's title, not as str.title().
 std::string titled_text(const std::string& text);

@@ -53,7 +53,7 @@ Value TemplateRun::evaluate(const TemplateNode& node) {
   spend(kStepWork);
   const int before = std::exchange(line_, node.line);
   Value value = value_of(node);
-  line_ = before;  // not after an error: it names the line
+  line_ = before;  // not after an error: that contains the line
   --depth_;
   return value;
 }

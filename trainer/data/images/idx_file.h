@@ -17,7 +17,7 @@ struct IdxArray {
 };
 
 /// Reads an array of unsigned bytes, plain or compressed by gzip (detected by its content). Throws
-/// UserError that names the file and what is wrong with it.
+/// UserError with the file and what is wrong with it.
 IdxArray read_idx(const std::string& path);
 
 }  // namespace ddp::train

@@ -21,7 +21,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-/// What is larger is no sample of a classifier but a mistake or an attack.
+/// Anything larger is not a sample for a classifier but a mistake or an attack.
 constexpr int64_t kMostPixels = int64_t{1} << 26;
 constexpr uint64_t kMostFileBytes = 8 * kMostPixels;  // four channels of 16 bits, not compressed
 
@@ -56,8 +56,8 @@ uint32_t big_endian(const uint8_t* bytes) {
          uint32_t{bytes[3]};
 }
 
-/// The file without the chunks that say how its numbers look on a screen: libpng would convert the
-/// pixels to sRGB, where Pillow, torchvision and OpenCV return them as they are.
+/// The file without the chunks that define how its numbers look on a screen: libpng would convert
+/// the pixels to sRGB, where Pillow, torchvision and OpenCV return them as they are.
 Bytes without_colour_space(const Bytes& png) {
   constexpr std::size_t kSignature = 8, kAroundData = 12;
   constexpr std::string_view kColourSpaces[] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};

@@ -130,7 +130,7 @@ std::vector<fs::path> images_in(const fs::path& folder) {
 }
 
 /// Size, first and last KiB: other pixels show there, as a PNG ends with a checksum of them, and in
-/// a JPEG all bits behind a change move. A file that cannot be read is found out later.
+/// a JPEG all bits after a change move. A file that cannot be read is found out later.
 void digest_of_ends(const fs::path& path, Sha256& sum) {
   constexpr std::streamoff kEnd = 1024;
   std::ifstream file(path, std::ios::binary | std::ios::ate);

@@ -26,8 +26,8 @@ class ImageSet {
   /// Index into label_names() of each image; empty: no labels are known.
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& label_names() const { return label_names_; }
-  /// Equal for equal images. Of an idx file: its bytes; of folders: class, name, size and both ends
-  /// of each file, as reading them all would take longer than many a training.
+  /// Equal for equal images. Covers the bytes of an idx file; in folders the class, name, size and
+  /// both ends of each file, as reading them all would take longer than many a training.
   const std::string& fingerprint() const { return fingerprint_; }
 
  protected:
@@ -38,8 +38,8 @@ class ImageSet {
 
 /// `path` is an idx file of images (the file of labels is next to it: "labels" and "idx1" in its
 /// name for "images" and "idx3"), or a folder with one of PNG and JPEG files for each class.
-/// `known`: the classes of the model; empty: those of the data. Throws UserError that names the
-/// file or folder and what is wrong with it.
+/// `known`: the classes of the model; empty: those of the data. Throws UserError with the file or
+/// folder and what is wrong with it.
 std::unique_ptr<ImageSet> open_labelled_images(const std::string& path,
                                                const std::vector<std::string>& known);
 

@@ -25,7 +25,7 @@ struct MaskingOptions {
   bool every_epoch_anew = true;  ///< Else those of epoch 0 in every epoch.
 };
 
-/// Sample i is [CLS] line i [SEP] and padding, as in bert_batch(). Of the tokens chosen 80 % become
+/// Sample i is [CLS] line i [SEP] and padding, as in bert_batch(). 80 % of the tokens chosen become
 /// [MASK], 10 % a random token, 10 % stay as they are. They are the targets, int64 [M], at the
 /// target_positions, in rising order. What is chosen is a function of (seed, epoch, i) alone.
 class MaskedLines : public SampleSource {

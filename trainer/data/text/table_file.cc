@@ -50,7 +50,7 @@ class SeparatedValues {
   SeparatedValues(std::string_view text, char separator)
       : text_(text), separator_(separator), ends_{separator, '\n'} {}
 
-  /// Reads the next record that is no empty line; false at the end of the text.
+  /// Reads the next record, skipping empty lines; false at the end of the text.
   bool next(ColumnNames& fields) {
     do {
       if (at_ >= text_.size()) return false;

@@ -85,7 +85,7 @@ MappedShard::MappedShard(const std::string& path) : path_(path) {
 
 MappedShard::~MappedShard() { ::munmap(const_cast<std::byte*>(data_), mapped_bytes_); }
 
-// A file that was replaced or removed stays mapped; one that was cut has no pages behind its end.
+// A file that was replaced or removed stays mapped; a truncated one has no pages after its end.
 void MappedShard::check_still_whole() const {
   struct stat now = {};
   if (::stat(path_.c_str(), &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) return;

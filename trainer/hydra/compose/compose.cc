@@ -128,7 +128,7 @@ void check_texts(const std::vector<Override>& changes) {
   }
 }
 
-/// What Hydra fills in by itself.
+/// Fills in what Hydra fills in automatically.
 void fill_hydra(Composed& composed, const ConfigRepository& repository,
                 const std::vector<Override>& changes) {
   Node& root = composed.root;

@@ -158,7 +158,7 @@ const LoadedConfig* ConfigRepository::load(const std::string& path) {
   if (const std::string* text = hydra_config_text(path)) {
     slot = parsed(*text, path);
   } else if (const std::string file = file_of(path); !file.empty()) {
-    slot = parsed(read_text(file), file);  // says so when the primary one is not there
+    slot = parsed(read_text(file), file);  // fails if the primary one does not exist
   }
   return slot.get();
 }

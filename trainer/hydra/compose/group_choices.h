@@ -14,7 +14,7 @@ class ConfigRepository;
 
 class GroupChoices {
  public:
-  /// Takes the overrides that name a group; the others are kept for later.
+  /// Takes the overrides of groups; the others are kept for later.
   GroupChoices(const ConfigRepository& repository, const std::vector<Override>& overrides);
 
   const std::vector<DefaultElement>& appended() const { return appended_; }

@@ -34,8 +34,8 @@ class KnownKeys {
   [[noreturn]] void fail_unknown(const Place& place, const std::string& parent,
                                  const std::string& name) const;
 
-  /// Throws UserError that lists the keys that are ???. Of the block `hydra` those count that the
-  /// program reads.
+  /// Throws UserError that lists the keys that are ???. Within the block `hydra` only the keys that
+  /// the program reads count.
   void refuse_missing(const Node& root, const std::string& file) const;
 
  private:

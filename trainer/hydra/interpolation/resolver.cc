@@ -15,7 +15,7 @@ constexpr std::size_t kDeepestReference = 200;       // references that follow e
 constexpr std::size_t kMostResolvedNodes = 200'000;  // of the resolved tree
 constexpr std::size_t kMostTextBytes = 16 << 20;     // of all that interpolations make
 
-/// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf what stands behind a bracket without a dot is lost.
+/// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf, text after a bracket without a dot is lost.
 std::vector<std::string> split_key(const std::string& path) {
   std::size_t at = std::min(path.find_first_of(".["), path.size());
   std::vector<std::string> parts;

@@ -22,7 +22,7 @@ OverrideValue plain(Node node) {
 
 OverrideValue swept(Sweep sweep) { return {{}, std::move(sweep)}; }
 
-/// The kind of a value that is no sweep.
+/// Whether the value has this kind and is not a sweep.
 bool is(const OverrideValue& value, Kind kind) {
   return !value.sweep && value.item.value.kind == kind;
 }

@@ -23,7 +23,7 @@ struct Place {
 };
 
 /// Throws UserError: the place, where there is one, and the text, without the key that it begins
-/// with ("a.b: is ...") where that stands in the override already.
+/// with ("a.b: is ...") if the override contains that already.
 [[noreturn]] void fail_with(const Place& place, const std::string& text);
 
 template <class... Args>

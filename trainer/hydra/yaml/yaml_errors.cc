@@ -161,7 +161,7 @@ bool YamlText::is_never_closed(const YAML::Mark& bracket) const {
   return depth > 0;
 }
 
-/// yaml-cpp blames the key behind the tab.
+/// yaml-cpp blames the key after the tab.
 void YamlText::check_tab(const YAML::Mark& mark) const {
   const std::string_view text = line(mark.line);
   const std::size_t tab = text.substr(0, text.find_first_not_of(" \t")).find('\t');

@@ -10,7 +10,7 @@ namespace {
 constexpr double kFloatBytes = 4.0;
 constexpr double kMaskByte = 1.0;
 constexpr int64_t kSentences = 2;  // that token types tell apart
-/// A CPU's heap has holes between blocks that come and go. Of the activations; measured: 0.10 to
+/// A CPU's heap has holes between short-lived blocks: a share of the activations, measured: 0.10 to
 /// 0.33.
 constexpr double kHeapHoles = 0.22;
 
@@ -55,7 +55,7 @@ double layer_activations(const BertBatch& b, const BertConfig& bert) {
 }
 
 /// What exists besides while the last layer is computed backward: gradients around the GELU; then,
-/// when those are gone, the gradients of the attention scores.
+/// when those are freed, the gradients of the attention scores.
 double layer_workspace(const BertBatch& b) {
   const double row = b.tokens * b.width * b.compute;
   const double wide = b.tokens * b.inner * b.compute;
@@ -164,7 +164,7 @@ std::vector<MemoryItem> bert_memory_items(const Config& config, const BertSizes&
   activations += 2 * row * kFloatBytes;  // around the norm of the embeddings
   if (bert.hidden_pdrop > 0) activations += row * batch.noise;
   activations += 5 * hidden_tokens(batch, sizes) * batch.width * kFloatBytes;  // the head's
-  // The logits are gone when the layers are computed backward.
+  // The logits are freed before the layers are computed backward.
   const double logits = bert_logit_bytes(batch, sizes);
   const double workspace = std::max(0.0, layer_workspace(batch) - logits);
   return rank_items(

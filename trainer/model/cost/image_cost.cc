@@ -11,7 +11,7 @@ namespace {
 constexpr double kValueBytes = 4.0;
 constexpr double kIndexBytes = 8.0;
 
-/// Values behind the last stage.
+/// Values after the last stage.
 int64_t add_stages(const ImageConfig& config, const ImageSizes& sizes,
                    std::vector<ImageLayer>& layers) {
   int64_t from = sizes.channels;
@@ -52,7 +52,7 @@ LayerMemory memory_of(const ImageLayer& layer, const ImageConfig& config, double
   return memory;
 }
 
-/// The most that any layer's backward pass needs: what the layers behind it kept is gone by then.
+/// The maximum that any layer's backward pass needs: what later layers kept is freed by then.
 double whole_activations(const Config& config, const ImageSizes& sizes) {
   const double value = config.trainer.use_amp ? 2.0 : kValueBytes;
   const auto images = static_cast<double>(config.trainer.batch_size);

@@ -18,7 +18,7 @@ bool by_gpu_kernel(const Config& config, const ComputePlace& place) {
 
 double columns_of(const LossPart& part) { return part.sizes.vocab_size + part.padding; }
 
-/// The output layer's weight with rows of zeros behind it.
+/// The output layer's weight followed by rows of zeros.
 double padded_table_bytes(const LossPart& part) {
   return part.padding > 0 ? columns_of(part) * part.sizes.width * part.sizes.compute : 0.0;
 }
@@ -53,7 +53,7 @@ double bytes_of_kernel(const LossPart& part) {
 }
 
 /// By torch's operations. On a GPU a chunk's sum of exponentials is float32 next to its logits,
-/// whose copy in 16 bits is gone by then.
+/// whose copy in 16 bits is freed by then.
 double bytes_of_operations(const LossPart& part, const ComputePlace& place) {
   const LossSizes s = padded(part);
   // The gradient of the table has no padding, where a chunk is added to it.

@@ -135,7 +135,7 @@ double table_copy_bytes(const Config& config, const WeightsLayout& layout,
 /// What a rank of ZeRO-1 or 2 holds of gradients besides its shard at the largest moment of a step,
 /// beyond `kept` bytes of activations and `logits`. Full gradients wait until their bucket is
 /// packed, or are all there if ZeRO-1 accumulates micro-batches; buckets travel in two tables, the
-/// first of which is there from the beginning of the backward pass. The logits are gone by then,
+/// first of which is there from the beginning of the backward pass. The logits are freed by then,
 /// and with each bucket the activations that its gradients were computed from.
 double unsharded_gradients(const Config& config, const StateCounts& counts, int64_t copies,
                            double kept, double logits) {
@@ -256,7 +256,7 @@ std::vector<MemoryItem> rank_items(const Config& config,
   const double ranks = sharded ? static_cast<double>(copies) : 1.0;  // that share it
   const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
   const Collected of_units = units ? collected(unit_counts(config, own), place.cuda) : Collected{};
-  // Of what a snapshot has, rank 0 copies all, or every rank its part.
+  // Rank 0 copies all that a snapshot has, or every rank its part.
   const AutoSwitch shards = config.trainer.snapshot_shards;
   const bool parts = !alone && !divided &&
                      (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));

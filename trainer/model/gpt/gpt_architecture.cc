@@ -59,7 +59,7 @@ class GptLayout {
 
 std::string own_gpt2_name(const std::string& theirs) {
   constexpr std::string_view kPrefix = "transformer.";
-  // Older versions saved the causal mask beside the weights; a tied head has no parameter here.
+  // Older versions saved the causal mask with the weights; a tied head has no parameter here.
   if (theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias")) return "";
   return theirs == "lm_head.weight" || theirs.starts_with(kPrefix) ? theirs
                                                                    : std::string(kPrefix) + theirs;

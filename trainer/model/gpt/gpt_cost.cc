@@ -90,7 +90,7 @@ double block_products(const GptSizes& s) {
 }
 
 /// What exists besides while the last block is computed backward: around the GELU first; then, when
-/// the MLP's part is gone, the gradients of the attention scores.
+/// the MLP's part is freed, the gradients of the attention scores.
 double block_workspace(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   const double row = s.tokens * s.width * s.compute / s.shared;
   const double masks = s.shared > 1 ? s.shared : 1.0;  // of all heads
@@ -196,7 +196,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
         gpt.activation_checkpointing ? block_activations(sizes, gpt, place.cuda) : 0.0;
     logits = loss_bytes(config, place, {loss, padding, load.waiting, activations, recomputed});
   }
-  // The logits are gone when the blocks are computed backward.
+  // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
   const double adapters = adapter_activation_bytes(config, parameters, place) /
                           (gpt.activation_checkpointing ? sizes.layers : 1.0);

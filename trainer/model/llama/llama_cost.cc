@@ -209,7 +209,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
     logits =
         loss_bytes(config, place, {loss, padding, load.waiting, kept_for_backward, recomputed});
   }
-  // The logits are gone when the blocks are computed backward.
+  // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
   const auto parameters = llama_parameter_shapes(sizes.shape, vocab_size);
   const double kept = sizes.shape.activation_checkpointing  // of how many blocks

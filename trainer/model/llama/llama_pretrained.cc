@@ -132,7 +132,7 @@ PretrainedLlama llama_of_snapshot(const std::string& path) {
 
 std::string own_llama_name(const std::string& theirs) {
   constexpr std::string_view kPrefix = "model.";
-  // Older versions saved the frequencies of rotary embeddings beside the weights.
+  // Older versions saved the frequencies of rotary embeddings with the weights.
   if (theirs.ends_with("rotary_emb.inv_freq")) return "";
   return theirs == "lm_head.weight" || theirs.starts_with(kPrefix) ? theirs
                                                                    : std::string(kPrefix) + theirs;

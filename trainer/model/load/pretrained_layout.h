@@ -7,8 +7,8 @@
 namespace ddp::train {
 
 struct PretrainedLayout {
-  const char* key;  ///< The configuration key that names the folder.
-  /// This trainer's name for one of theirs; "": it is no parameter here.
+  const char* key;  ///< The configuration key of the folder.
+  /// This trainer's name for one of theirs; "": not a parameter here.
   std::string (*own_name)(const std::string& theirs);
   /// Whether the tensor is [in, out] there, [out, in] here.
   bool (*is_transposed)(std::string_view own_name);

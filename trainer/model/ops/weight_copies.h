@@ -31,8 +31,8 @@ class WeightCopies {
 
   /// The copy of `weight`, without padding; undefined if there is none. Not within a Step.
   torch::Tensor of(const torch::Tensor& weight) const;
-  /// The next step takes the copies of `weights` as they are, unless those change by an operation
-  /// of torch in between: not by a collective, of which forget() has to be told.
+  /// The next step reuses the copies of `weights` unless an operation of torch changes those in
+  /// between. A collective goes unnoticed: call forget() after it.
   void written(const std::vector<torch::Tensor>& weights);
   void forget() { copies_.clear(); }
 

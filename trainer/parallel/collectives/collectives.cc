@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kRuns = 5;
 
-// One collective, ready to run: `prepare` fills the buffers, `run` alone is timed, `check` looks at
+// One collective to be run: `prepare` fills the buffers, `run` alone is timed, `check` looks at
 // this rank's result.
 struct Case {
   std::string name;

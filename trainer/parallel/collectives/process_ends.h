@@ -11,13 +11,13 @@
 
 namespace ddp::train {
 
-/// Waits on a thread of its own; uses no processor time meanwhile.
+/// Waits on a thread of its own without using CPU time.
 class ProcessEnds {
  public:
   /// Gets the place of the process in the list that was given; called on the thread.
   using Ended = std::function<void(std::size_t)>;
 
-  /// Null where one of them cannot be watched: it is gone, or the kernel is older than Linux 5.3.
+  /// Returns null if one of them cannot be watched: it has exited, or Linux is older than 5.3.
   static std::unique_ptr<ProcessEnds> watch(const std::vector<pid_t>& processes);
   ~ProcessEnds();
   ProcessEnds(const ProcessEnds&) = delete;

@@ -117,7 +117,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
   }
 }
 
-// Without it ProcessGroupNCCL's destructor aborts its communicators and says so. Peers of an
+// Without it ProcessGroupNCCL's destructor aborts its communicators and logs that. Peers of an
 // orderly end have passed the last barrier; after a failure abort() has been called.
 ProcessGroup::~ProcessGroup() {
   if (!group_ || std::uncaught_exceptions() > 0) return;

@@ -41,8 +41,8 @@ class RowCollectives {
                                  bool add) = 0;
   /// Row `rank` of `table` [ranks, n] is filled in on each rank; the others' rows are on return.
   virtual RowWork all_gather(const torch::Tensor& table) = 0;
-  /// The same of rows that lie in pieces: of each rank the tensors that its row consists of, each
-  /// dense in memory. Returns nullopt if this takes tables alone.
+  /// The same for rows in pieces: for each rank the tensors that its row consists of, each dense in
+  /// memory. Returns nullopt if this takes tables alone.
   virtual std::optional<RowWork> gather_pieces(
       const std::vector<std::vector<torch::Tensor>>& /*rows*/) {
     return std::nullopt;

@@ -17,7 +17,7 @@
 
 namespace ddp::train {
 
-/// A rank went before the others were done with it: its own message says why.
+/// A rank left before the others were done with it; its own message has the reason.
 class PeerLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -40,7 +40,7 @@ class SharedReduce {
   /// `parts` in the order of the ranks. They outlive this. `share_cores`: there are fewer cores
   /// than ranks, so that a rank must not spin for another.
   SharedReduce(int rank, const std::vector<std::byte*>& parts, bool share_cores);
-  /// Ranks that still wait for this one learn that it is gone.
+  /// Ranks that still wait for this one get PeerLost.
   ~SharedReduce();
   SharedReduce(const SharedReduce&) = delete;
   SharedReduce& operator=(const SharedReduce&) = delete;
@@ -63,7 +63,7 @@ class SharedReduce {
     std::size_t bytes;
   };
   using Row = std::vector<Piece>;
-  /// The same of rows that lie in pieces, whose lengths are the same on all ranks. A rank's row may
+  /// The same for rows in pieces, whose lengths are the same on all ranks. A rank's row may
   /// be longer than another's.
   void gather_pieces(const std::vector<Row>& rows, Time timeout);
   /// That rank's process has ended. From any thread.

@@ -20,7 +20,7 @@ class SharedSegment {
     int file = -1;
     std::array<uint64_t, 2> nonce{};
 
-    /// One line; "" and what is no offer become none.
+    /// One line; of() returns nullopt for "" and any other text.
     std::string text() const;
     static std::optional<Offer> of(const std::string& text);
   };

@@ -25,8 +25,8 @@ class EndEvent {
   int fd_;
 };
 
-/// Answers whoever connects, from a thread of its own, by closing the connection. The kernel alone
-/// accepts connections for a process that stands still, but closes none.
+/// Closes each incoming connection as a reply, from a thread of its own. For a stopped process the
+/// kernel still accepts connections, but nothing closes them.
 class LifeSign {
  public:
   /// Listens at `address` (numeric). Without one, or where it cannot, port() is 0.

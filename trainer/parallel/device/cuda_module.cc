@@ -24,7 +24,7 @@ Function of_runtime(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// Torch 2.11 wants to be told; later versions find out.
+// Torch 2.11 needs this; later versions detect it.
 template <class Graph>
 void register_generator(Graph& graph, const at::Generator& generator) {
   if constexpr (requires { graph.register_generator_state(generator); })
@@ -174,7 +174,7 @@ class NcclCudaModule final : public CudaModule {
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
                                         const std::vector<at::Generator>& generators,
                                         const CapturedWork* other) override {
-    // What passes without a graph have left there would stand beside the graph's memory.
+    // Blocks cached by passes without a graph would add to the graph's memory.
     c10::cuda::CUDACachingAllocator::emptyCache();
     auto graph = std::make_unique<TorchGraph>();
     graph->record(work, generators, static_cast<const TorchGraph*>(other));

@@ -1,5 +1,5 @@
-// The seam to everything that needs CUDA: a shared library beside trainer, loaded only when a GPU
-// is used. A run on the CPU therefore never maps libtorch_cuda.so (0.17 s and 365 MB per process).
+// The interface to all that needs CUDA: a shared library next to trainer, loaded only for a GPU. A
+// run on the CPU therefore never maps libtorch_cuda.so (0.17 s and 365 MB per process).
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -51,8 +51,8 @@ class CudaModule {
   virtual void limit_memory(int index, int64_t bytes) = 0;
   /// Memory of device `index` that this process can use: free, or held for its tensors; bytes.
   virtual int64_t available_memory_bytes(int index) = 0;
-  /// Page-locks host memory, so that copies to and from it run beside the host. False if CUDA does
-  /// not take it.
+  /// Page-locks host memory, so that copies to and from it are asynchronous. Returns false if CUDA
+  /// refuses it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;
   virtual void page_unlock(void* memory) = 0;
   /// Records what `work` queues on the current stream, which is none of CUDA's default ones;

@@ -38,7 +38,7 @@ struct RankDevice {
   static RankDevice from_json(const std::string& json);
 };
 
-/// Each rank chooses by itself; NCCL then waits forever for one that chose otherwise. `ranks` in
+/// Each rank chooses on its own; NCCL then waits forever for one that chose otherwise. `ranks` in
 /// the order of the ranks. Throws UserError, the same one on every rank, unless all compute on the
 /// same kind of device with the same backend and, with NCCL, each on a GPU of its own; nor if
 /// more than `ranks_per_device` of them share one.

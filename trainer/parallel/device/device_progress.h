@@ -1,5 +1,5 @@
-// Whether this rank's GPU still computes by itself, or waits for other ranks in a collective: what
-// tells a rank whose kernel never ends from those that wait for it.
+// Detects whether this rank's GPU is still computing or waiting for other ranks in a collective:
+// distinguishes a rank whose kernel never ends from those that wait for it.
 #pragma once
 
 #include "trainer/parallel/device/device_wait.h"

@@ -26,8 +26,8 @@ int own_cpus() {
 }
 
 // OMP_NUM_THREADS, which a launcher sets for the ranks of a node, still counts where it is less.
-// The ranks are not bound to cores: the kernel spreads as many threads as there are cores by
-// itself.
+// The ranks are not bound to cores: the kernel spreads as many threads as there are cores on its
+// own.
 void share_cores(const DistributedConfig& config) {
   static const int at_start = at::get_num_threads();
   const int share = config.ranks_per_device
@@ -55,7 +55,7 @@ bool may_still_map(std::size_t bytes) {
   return true;
 }
 
-// The stacks of these threads are no memory of the model: they come before the limit.
+// The stacks of these threads do not count as the model's memory: they precede the limit.
 void start_threads() {
   const int threads = at::get_num_threads();
   parallel_for(threads, 1, threads, [](int64_t, int64_t) {});

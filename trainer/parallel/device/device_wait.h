@@ -1,5 +1,5 @@
-// How the host waits for a device: by asking again and again, so that the wait ends when a rank
-// that the device waits for is gone.
+// The host waits for a device by polling, so that the wait can end when a rank that the device
+// waits for has failed.
 #pragma once
 
 #include <c10/core/StreamGuard.h>
@@ -12,7 +12,7 @@ namespace ddp::train {
 class DeviceEvent;
 using ReadyEvent = std::shared_ptr<const DeviceEvent>;
 
-/// A queue of a device's work beside the one in which training computes.
+/// A second stream of the device, for copies alongside training.
 class CopyStream {
  public:
   virtual ~CopyStream() = default;
@@ -46,8 +46,8 @@ class SideQueue {
   c10::StreamGuard guard_;
 };
 
-/// While it lives, nobody counts on the device any more: it may wait for a rank that is gone, and
-/// what it goes on to compute once the communicator is aborted is nothing to save.
+/// While an object exists, nothing relies on the device: it may be waiting for a rank that has
+/// failed, and what it computes after the communicator's abort must not be saved.
 class DeviceGivenUp {
  public:
   DeviceGivenUp();
@@ -56,12 +56,12 @@ class DeviceGivenUp {
   DeviceGivenUp& operator=(const DeviceGivenUp&) = delete;
 
   static bool now();
-  /// Does not return while it lives: for a thread that must not go on.
+  /// Blocks while such an object exists: for a thread that must not continue.
   static void stay();
 };
 
-/// True once the device has come to `mark`; null: at once. False if it was given up before. For
-/// threads beside training.
+/// Blocks until the device has reached `mark`; null: at once. Returns false if it was given up
+/// before. For threads other than training's.
 bool device_came_to(const ReadyEvent& mark);
 
 /// Returns once the device has come to `mark`, never while it is given up. For the training thread:

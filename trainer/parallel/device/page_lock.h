@@ -1,4 +1,4 @@
-// Host memory that a GPU copies to by itself.
+// Page-locked host memory, to which a GPU copies asynchronously.
 #pragma once
 
 #include <cstddef>

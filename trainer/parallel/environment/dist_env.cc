@@ -66,7 +66,7 @@ DistEnv DistEnv::from_environment() {
   env.world_size = variables.integer(kWorldSize, 1, kMaxWorld);
   env.rank = variables.integer(kRank, 0, env.world_size - 1);
   if (const auto* address = variables.find(kMasterAddr)) env.master_addr = *address;
-  // Without LOCAL_WORLD_SIZE nothing says where the other ranks are, unless they meet on loopback.
+  // Without LOCAL_WORLD_SIZE the other ranks' machines are unknown, unless they meet on loopback.
   const bool counted = variables.has(kLocalWorldSize);
   const bool together = counted || is_loopback(env.master_addr);
   env.local_world_size =

@@ -40,7 +40,7 @@ NcclWatch::~NcclWatch() {
 
 void NcclWatch::look() {
   while (!end_.wait_for(kBetweenLooks)) {
-    if (DeviceGivenUp::now()) continue;  // an abort is no news
+    if (DeviceGivenUp::now()) continue;  // an abort is expected
     for (const auto& each : communicators_) {
       if (each->getError() == c10d::ErrorType::SUCCESS) continue;
       return failed_(what_happened(*each));

@@ -1,5 +1,5 @@
-// What NCCL finds broken while the ranks compute: a machine that is gone, a connection that was
-// reset, a collective that some rank never entered.
+// Polls NCCL's communicators for errors while the ranks compute: a lost machine, a reset
+// connection, a collective that some rank never entered.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

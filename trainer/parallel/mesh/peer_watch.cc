@@ -96,7 +96,7 @@ void PeerWatch::look_at_peers(uint64_t wait) {
 }
 
 void PeerWatch::leave(int rank) {
-  // A copy of the state behind the silent rank's part would never end.
+  // A copy of the state queued after the silent rank's part would never end.
   const DeviceGivenUp given_up;
   finish_work();
   if (still_waiting()) leave_(rank);

@@ -136,8 +136,8 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
   }
   if (learn_static_graph_) {
     // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
-    // it is told to. Called from a hook because the engine takes callbacks only while a backward
-    // pass runs.
+    // asked to. Called from a hook because the engine takes callbacks only while a backward pass
+    // runs.
     loss.register_hook([this](const torch::Tensor&) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [this] { reducer_->delay_all_reduce(); });

@@ -1,5 +1,5 @@
 // DistributedDataParallel over c10d's Reducer: gradients are averaged over the ranks, bucket by
-// bucket, while the backward pass goes on.
+// bucket, during the backward pass.
 #pragma once
 
 #include <torch/torch.h>
@@ -30,7 +30,7 @@ void check_same_parameters(const std::vector<torch::Tensor>& parameters, Process
 ///
 /// Buckets are laid out once more by c10d after the first backward pass, in the order in which
 /// gradients arrive. With three and more ranks that layout decides the order of summation, so a
-/// resumed run must not start with another one than the unbroken run has at the same step:
+/// resumed run must not start with another one than the uninterrupted run has at the same step:
 /// warm_up() makes the rebuild happen before the first real step, always.
 class DistributedDataParallel : public GradientSync {
  public:

@@ -195,7 +195,7 @@ void FullyShardedDataParallel::after_forward(std::size_t unit, const torch::Tens
     x.register_hook([this, unit](const torch::Tensor&) { after_backward(unit); });
 }
 
-// The backward pass of the units behind this one is over, and of what follows the last unit.
+// The backward pass of the units after this one is over, and of what follows the last unit.
 void FullyShardedDataParallel::before_backward(std::size_t unit) {
   free_other_units(units_[unit]);
   collect(units_[unit]);

@@ -57,8 +57,8 @@ class GradientSync {
   virtual void combine_found_inf(torch::Tensor& /*found_inf*/) {}
   /// After an update: every rank gets the weights that others have updated.
   virtual void share_weights() {}
-  /// The same, which may go on below the next forward pass: until then, nothing reads weights
-  /// before settle_weights().
+  /// The same, but may overlap the next forward pass: until then, nothing may read weights before
+  /// settle_weights().
   virtual void begin_sharing_weights() { share_weights(); }
   virtual void settle_weights() {}
   virtual bool weights_are_on_their_way() const { return false; }

@@ -70,7 +70,7 @@ class SecondName {
   int error_ = 0;
 };
 
-/// The process id behind the last dot of `<name>.tmp.<pid>` (also `.<pid>.link`), or 0.
+/// The process id after the last dot of `<name>.tmp.<pid>` (also `.<pid>.link`), or 0.
 pid_t owner_of(std::string_view suffix) {
   if (suffix.ends_with(".link")) suffix.remove_suffix(5);
   pid_t pid = 0;

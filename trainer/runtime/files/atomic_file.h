@@ -12,7 +12,7 @@ namespace ddp::train {
 /// commit(), nothing is left.
 class AtomicFile {
  public:
-  /// Creates `<path>.tmp.<pid>`. Throws RunError that names the path and the system's reason.
+  /// Creates `<path>.tmp.<pid>`. Throws RunError with the path and the system's reason.
   explicit AtomicFile(std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::seconds kMostPatience{10};
-constexpr std::chrono::milliseconds kBetweenLooks{50};  // at a stream that stands still
+constexpr std::chrono::milliseconds kBetweenLooks{50};  // while a stream is blocked
 constexpr const char* kEraseLine = "\r\x1b[2K";         // ECMA-48, EL
 constexpr uint64_t kRedraw = UINT64_MAX;                // number of the live line: after all others
 
@@ -47,9 +47,9 @@ struct Queue {
   std::size_t bytes = 0;  // of `lines`
   Line current;           // being written, out of the queue
   std::size_t done = 0;   // bytes of it
-  int64_t lost = 0;       // lines that are missing, and of which nothing is said yet
-  int64_t told = 0;       // lines of which `current` says that they are missing
-  bool closed = false;    // its reader is gone
+  int64_t lost = 0;       // lines that are missing and not reported yet
+  int64_t told = 0;       // lines that `current` reports as missing
+  bool closed = false;    // its reader has exited
 
   bool idle() const { return current.text.empty() && lines.empty(); }
   uint64_t next_number() const {
@@ -75,8 +75,8 @@ struct LineWriter::State {
   std::condition_variable changed;
   std::vector<Queue> queues;
   std::string elsewhere;
-  std::string live_line;  // that is to stand after the last line
-  std::string shown;      // that stands there
+  std::string live_line;  // to be shown after the last line
+  std::string shown;      // what is shown there
   uint64_t numbers = 0;
   uint64_t progress = 0;  // pieces that streams have taken
   bool stopping = false;

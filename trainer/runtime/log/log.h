@@ -41,7 +41,7 @@ class Log {
   /// INFO about how a run is set up: where there is a live line, cut to the terminal's width,
   /// without a time; the file has all of it.
   void setup(std::string_view text);
-  /// INFO about a single step: where a live line tells it, for the file alone.
+  /// INFO about a single step: for the file alone if a live line shows it.
   void step(std::string_view text);
   bool has_live_line() const;
   /// What the live line shows from now on. Lines go above it; flush() takes it away.

@@ -82,7 +82,7 @@ void BackgroundJob::work() {
       parts = std::move(parts_);
     }
     run(parts);
-    parts = {};  // before anybody is told: it may hold the last reference to the caller's data
+    parts = {};  // before anybody is notified: it may hold the last reference to the caller's data
     enter(State::kIdle);
   }
 }

@@ -11,8 +11,8 @@
 
 namespace ddp::train {
 
-/// `name` is said in messages. Throws UserError that names what is damaged, or what this trainer
-/// would not reproduce (another model, normaliser or pre-tokeniser).
+/// `name` is used in messages. Throws UserError naming what is damaged, or what this trainer would
+/// not reproduce (another model, normaliser or pre-tokeniser).
 BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name);
 
 /// <|endoftext|>, where it is in the vocabulary, is the special token, as `transformers` has it.

@@ -1,5 +1,5 @@
-// The parts of a tokenizer.json around its BPE model: how text becomes words, what stands in front
-// of it, how tokens become text.
+// The parts of a tokenizer.json around its BPE model: how text becomes words, what precedes it, how
+// tokens become text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ namespace ddp::train {
 /// `root`. Throws UserError: "NAME: KEY: what is not reproduced here".
 void read_bpe_parts(const nlohmann::json& root, const std::string& name, BpeSpec& spec);
 
-/// The member of an object; null when it has none, or is no object.
+/// Returns the member of an object; null if there is none or `object` is not an object.
 const nlohmann::json& part_member(const nlohmann::json& object, const char* name);
 bool part_flag(const nlohmann::json& object, const char* name, bool otherwise);
 /// The type of a part, "" when it has none.

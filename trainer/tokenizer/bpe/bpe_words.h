@@ -18,8 +18,8 @@ class BpeWords {
  public:
   explicit BpeWords(const BpeSpec& spec);
 
-  /// Appends the tokens of all words of `text`, which is split as the spec says. Throws
-  /// UserError that names a byte that is not in the vocabulary.
+  /// Appends the tokens of all words of `text`, which is split as the spec says. Throws UserError
+  /// naming a byte that is not in the vocabulary.
   void encode(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
 
  private:

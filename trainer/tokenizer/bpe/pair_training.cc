@@ -87,7 +87,7 @@ void PairTraining::merge(const PairInWords& top) {
 void PairTraining::merge_in_word(uint32_t word, const Pair& pair, int32_t token,
                                  PairMap<std::vector<uint32_t>>& places) {
   auto& tokens = words_[word];
-  std::size_t kept = 0;  // what stands before it is done
+  std::size_t kept = 0;  // what precedes it is done
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const bool found =
         i + 1 < tokens.size() && tokens[i] == pair.first && tokens[i + 1] == pair.second;

@@ -18,7 +18,7 @@ namespace ddp::train {
 class PairTraining {
  public:
   /// `prefix`: in front of tokens that continue a word; a token that is merged to another one's end
-  /// loses it. Pairs that stand at fewer than `fewest` places are no token.
+  /// loses it. Pairs with fewer than `fewest` occurrences do not become tokens.
   PairTraining(std::size_t size, std::string prefix, int64_t fewest)
       : size_(size), prefix_(std::move(prefix)), fewest_(fewest) {}
 
@@ -26,8 +26,8 @@ class PairTraining {
   int32_t add_token(const std::string& text);
   /// Adds a word of known tokens that occurs `count` times in the text.
   void add_word(std::vector<int32_t> tokens, int64_t count);
-  /// Merges until the vocabulary has its size or no pair is left. Of pairs with equal counts the
-  /// one of smaller ids comes first.
+  /// Merges until the vocabulary has its size or no pair is left. Among pairs with equal counts,
+  /// the one with smaller ids comes first.
   void run();
 
   std::vector<std::string>& vocabulary() { return vocabulary_; }

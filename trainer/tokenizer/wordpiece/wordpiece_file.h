@@ -13,7 +13,7 @@ namespace ddp::train {
 /// Whether this tokenizer.json is one of wordpieces.
 bool is_wordpiece_json(const nlohmann::json& root);
 
-/// `name` is said in messages. Throws UserError that names what is damaged, or what this trainer
+/// `name` is used in messages. Throws UserError naming what is damaged, or what this trainer
 /// would not reproduce (another normaliser or pre-tokeniser).
 WordpieceSpec read_wordpiece_json(const nlohmann::json& root, const std::string& name);
 

@@ -5,7 +5,7 @@
 
 namespace {
 
-// Something of its own behind each handle, so that a double free is one.
+// An allocation of its own for each handle, so that a double free is one.
 struct Descriptor {
   int unused = 0;
 };

@@ -1,4 +1,4 @@
-// Addresses and the memory behind them apart, which torch's expandable segments want. Addresses
+// Addresses and their memory, managed separately, as torch's expandable segments require. Addresses
 // without memory cannot be touched.
 #include <cuda.h>
 #include <sys/mman.h>
@@ -101,7 +101,7 @@ CUresult cuMemUnmap(CUdeviceptr begin, size_t bytes) {
   if (first == last) return CUDA_ERROR_INVALID_VALUE;
   for (auto it = first; it != last; ++it) state().drop(it->second);
   state().mapped.erase(first, last);
-  // Its content is gone, as the memory is.
+  // Its content is lost with the memory.
   ::madvise(pointer(begin), bytes, MADV_DONTNEED);
   return ::mprotect(pointer(begin), bytes, PROT_NONE) == 0 ? CUDA_SUCCESS
                                                            : CUDA_ERROR_INVALID_VALUE;

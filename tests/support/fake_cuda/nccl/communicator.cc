@@ -229,7 +229,7 @@ void ncclComm::run(const std::vector<Call>& calls) {
       }
     }
     if (!ends.empty()) point_to_point(ends);
-  } catch (const Aborted&) {  // the stream goes on, as it does after ncclCommAbort()
+  } catch (const Aborted&) {  // the stream continues, as it does after ncclCommAbort()
   }
   --running;
 }

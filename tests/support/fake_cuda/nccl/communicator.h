@@ -38,7 +38,7 @@ struct Call {
 struct Shared;
 
 /// Whether a test has created the file FAKENCCL_BROKEN_FILE, and this rank has such faults: NCCL
-/// then reports an error, and its kernels wait for ever.
+/// then reports an error, and its kernels wait forever.
 bool network_is_broken();
 
 }  // namespace fake_nccl

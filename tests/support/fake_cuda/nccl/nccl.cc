@@ -1,5 +1,5 @@
 // Fake libnccl.so.2: NCCL's interface over communicator.h. As in NCCL, a call is queued on its
-// stream and the host goes on; a peer that never comes is waited for until ncclCommAbort().
+// stream and the host continues; a peer that never comes is waited for until ncclCommAbort().
 #include <nccl.h>
 
 #include <cstdio>

@@ -12,7 +12,7 @@ namespace {
 
 using c10::IValue;
 
-/// Bytes in memory: what a broadcast repeats lies there once.
+/// Bytes in memory: what a broadcast repeats is stored once.
 uint64_t bytes_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda()) return 0;
   uint64_t elements = 1;

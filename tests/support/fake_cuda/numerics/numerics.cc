@@ -291,7 +291,7 @@ class Wrapped final : public c10::OperatorKernel {
   c10::SafeKernelFunction cpu_;
   bool drops_;
   How how_;
-  std::optional<std::size_t> generator_at_;  ///< Among the arguments; behind them for dropout.
+  std::optional<std::size_t> generator_at_;  ///< Among the arguments; after them for dropout.
 };
 
 /// A kernel of the CUDA key whose results nobody can compute.

@@ -25,7 +25,7 @@ bool exists(int device) {
 
 int pci_bus(int device) { return 0x10 + visible_devices()[static_cast<std::size_t>(device)]; }
 
-/// Loads libfakecuda_numerics.so, which lies beside this library. It wraps torch's CUDA kernels, so
+/// Loads libfakecuda_numerics.so, which is next to this library. It wraps torch's CUDA kernels, so
 /// they have to be registered first: the first question for the number of devices comes after that.
 void load_numerics() {
   static const bool loaded = [] {

@@ -11,7 +11,7 @@ void count(const std::string& name, uint64_t bytes = 0);
 
 /// Adds one launch of the kernel `name`.
 void count_launch(const std::string& name);
-/// Adds one run of it that is no launch: in a graph.
+/// Adds one run of it without a launch: in a graph.
 void count_kernel(const std::string& name);
 
 /// Adds one call that made the host wait for the device, with its call site if those are recorded:

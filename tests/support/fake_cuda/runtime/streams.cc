@@ -79,7 +79,7 @@ void Stream::run() {
     lock.unlock();
     if (settings().delay_us > 0) ::usleep(static_cast<useconds_t>(settings().delay_us));
     work();
-    work = nullptr;  // what it holds is freed before the host is told that it is done
+    work = nullptr;  // what it holds is freed before the host is notified that it is done
     lock.lock();
     ++done_;
     changed_.notify_all();

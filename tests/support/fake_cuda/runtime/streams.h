@@ -1,4 +1,4 @@
-// Streams are queues with a worker thread each: the host goes on at once, and work happens in the
+// Streams are queues with a worker thread each: the host continues at once, and work happens in the
 // order of the streams and of the events between them, as on a device.
 #pragma once
 

@@ -391,8 +391,8 @@ static __device__ void add(float* sums, const Eight& eight) {
 }
 
 // Sums over rows of bfloat16 numbers, `value(r, i)` the eight at column i of row r: a block has `chunk` rows of `tile` columns,
-// and each of its warps every so many rows, kAtOnce of them under way at a time. Blocks beside each other have the tiles of the
-// same rows. Shared memory: 8 floats for each thread.
+// and each of its warps every so many rows, kAtOnce of them under way at a time. Adjacent blocks
+// have the tiles of the same rows. Shared memory: 8 floats for each thread.
 //   parts float [chunks, columns], columns and tile multiples of 8
 template <int kAtOnce, class Value>
 static __device__ void sum_columns(float* __restrict__ parts, long long rows, long long columns, long long chunk,
@@ -460,7 +460,7 @@ struct SquaredTensors {
     const float* data;
     long long size;
   } of[128];
-  unsigned first_block[129];  // of each tensor, and behind the last
+  unsigned first_block[129];  // of each tensor, and after the last
 };
 
 // The sum of squares of `count` floats over all threads of a warp.
@@ -479,13 +479,13 @@ static __device__ double squares(const float* data, long long count) {
 }
 
 // Sums of squares in float64, one for each 1,024 elements of a tensor, the last one of a tensor over fewer: the same bits wherever
-// a tensor begins and whatever is beside it. A warp computes one sum, a block 16 of them.
+// a tensor begins and whatever is next to it. A warp computes one sum, a block 16 of them.
 //   sums double [first_block[count]]
 extern "C" __global__ void __launch_bounds__(512)
     ddp_sums_of_squares(SquaredTensors tensors, double* __restrict__ sums, int count) {
   for (unsigned k = threadIdx.x / lanes(); k < 16; k += blockDim.x / lanes()) {
     const unsigned sum = 16 * blockIdx.x + k;
-    int low = 0;  // the last tensor that does not begin behind the sum's elements
+    int low = 0;  // the last tensor that does not begin after the sum's elements
     for (int high = count; high - low > 1;) {
       const int middle = (low + high) / 2;
       (tensors.first_block[middle] <= sum ? low : high) = middle;
@@ -508,7 +508,7 @@ struct AdamTensors {
     bfloat16* copy;  // the weight's new value once more, or null
     long long size;
   } of[64];
-  unsigned first_block[65];  // of each tensor, and behind the last
+  unsigned first_block[65];  // of each tensor, and after the last
 };
 
 struct AdamOptions {
