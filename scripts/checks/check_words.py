@@ -123,7 +123,9 @@ def hash_comments(text):
     return shown(lines, [(i, match.start(), lines[i][match.end():]) for i, match in found if match])
 
 
-CPP_TOKEN = re.compile(r"""//(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![\da-fA-F])'(?:\\.|[^'\\\n])+'""", re.S)
+CPP_TOKEN = re.compile(r"""//(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/
+  |R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"
+  |(?<![\da-fA-F])'(?:\\.|[^'\\\n])+'""", re.S | re.X)
 
 
 def cpp_comments(text):

@@ -61,7 +61,7 @@ nlohmann::json image_predictions(const Workspace& place, const std::string& inpu
   return nlohmann::json::parse(run.out)["predictions"];
 }
 
-/// Of the last line of confusion.jsonl.
+/// Returns the last line of confusion.jsonl.
 nlohmann::json last_confusions(const Workspace& place) {
   const auto lines = lines_of(read_bytes(place / "confusion.jsonl"));
   REQUIRE(!lines.empty());

@@ -50,7 +50,7 @@ class Workspace {
 /// config.yaml of another task: `task`, the keys of its data and model, and those of a short run.
 std::string tiny_config(const std::string& task, int max_steps, int batch_size, int workers = 1,
                         const std::string& learning_rate = "0.003");
-/// Of a language model on text.txt: 20 steps of 4 windows.
+/// Configuration of a language model on text.txt: 20 steps of 4 windows.
 std::string tiny_text_config(const std::string& model, const std::string& learning_rate);
 
 /// Steps in one epoch of the workspace's text with 4 rows per step; 8 rows: half of it.

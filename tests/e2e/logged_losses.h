@@ -10,7 +10,7 @@
 
 namespace ddp::test {
 
-/// Of the training steps and the evaluations, in the order of the log.
+/// Losses of the training steps and the evaluations, in the order of the log.
 inline std::vector<double> logged_losses(const std::string& output) {
   static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
   std::vector<double> losses;

@@ -25,7 +25,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-/// Of one shard: the boxes are rows of the first dimension.
+/// One shard's part: the boxes are rows of the first dimension.
 struct Rows {
   int64_t first = 0;
   std::string bytes;

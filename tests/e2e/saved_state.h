@@ -13,7 +13,7 @@ namespace ddp::test {
 /// by byte; the resolved configuration, the checksums and the number of ranks may differ. Also
 /// fails when one of them is damaged.
 Words differences(const std::string& snapshot, const std::string& other);
-/// Those of the model, the optimizer and the averaged weights: what a step without an update
+/// Differences in the model, the optimizer and the averaged weights: what a step without an update
 /// leaves as it was.
 Words changed_tensors(const std::string& snapshot, const std::string& other);
 

@@ -45,7 +45,7 @@ std::set<std::string> shard_files(const Workspace& place) {
   return names;
 }
 
-/// Of the newest snapshot and of those before it.
+/// Shards of the newest snapshot and of those before it.
 std::set<std::string> needed_shards(const Workspace& place) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(place.path())) {

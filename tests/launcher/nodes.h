@@ -66,7 +66,7 @@ struct Cluster {
                    {"--nnodes=" + nnodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint()});
     return options;
   }
-  /// Of the nodes in the order in which they were started.
+  /// Exit codes of the nodes in the order in which they were started.
   std::vector<int> exit_codes() {
     std::vector<int> codes;
     for (const auto& node : nodes) codes.push_back(finish(*node));

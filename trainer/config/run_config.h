@@ -46,7 +46,7 @@ struct DistributedConfig {
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
   GradientCompression gradient_compression = GradientCompression::kNone;  ///< On their way.
-  std::optional<int64_t> ranks_per_device;  ///< Most ranks that share a device, by Gloo.
+  std::optional<int64_t> ranks_per_device;  ///< Maximum ranks per device (Gloo only).
   std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
   double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
   AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.

@@ -11,7 +11,7 @@ namespace ddp::train {
 /// adapter_config.json and adapter_model.safetensors, for PeftModel.
 enum class ExportFormat { kHuggingFace, kTorch, kSafetensors, kPeft };
 
-/// Of exported weights.
+/// Type of exported weights.
 enum class ExportDtype { kFloat32, kBFloat16, kFloat16 };
 
 }  // namespace ddp::train

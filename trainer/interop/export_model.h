@@ -20,11 +20,11 @@ namespace ddp::train {
 struct ExportedModel {
   Config config;  ///< The run's: its task and model determine the format.
   int64_t vocab_size = 0;
-  std::vector<NamedTensor> weights;    ///< float32; every distinct parameter once.
-  std::vector<std::string> labels{};   ///< A classifier's labels; empty: not a classifier.
-  std::optional<ChatFacts> chat{};     ///< For a causal model with a chat template.
-  std::optional<BaseSettings> base{};  ///< Of the pretrained model that the run started from.
-  torch::ScalarType dtype = torch::kFloat32;  ///< Of the weights in the files.
+  std::vector<NamedTensor> weights;           ///< float32; every distinct parameter once.
+  std::vector<std::string> labels{};          ///< A classifier's labels; empty: not a classifier.
+  std::optional<ChatFacts> chat{};            ///< For a causal model with a chat template.
+  std::optional<BaseSettings> base{};         ///< The pretrained model that the run started from.
+  torch::ScalarType dtype = torch::kFloat32;  ///< Type of the weights in the files.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the

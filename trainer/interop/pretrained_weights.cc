@@ -243,7 +243,7 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
       layout.key, there.file_of(head), head->name, words->name, head->name));
 }
 
-/// Those of `folder`, if they fit.
+/// Returns the tensors in `folder`, if they fit.
 PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLayout& layout,
                                   const std::vector<ParameterShape>& parameters) {
   PretrainedTensors there(folder, layout);

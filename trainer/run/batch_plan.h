@@ -1,5 +1,5 @@
-// How many micro-batches make up one optimizer step, and whose they are: a pure function, so that
-// another number of ranks takes the same samples in the same order.
+// Plans how many micro-batches make up an optimizer step and which rank takes which: a pure
+// function, so that any number of ranks takes the same samples in the same order.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace ddp::train {
 
 struct BatchPlan {
-  int64_t micro_batches = 1;  ///< Per optimizer step, all ranks together.
-  std::string note;           ///< One line for the log where the user should know; else empty.
+  int64_t micro_batches = 1;  ///< Per optimizer step, over all ranks.
+  std::string note;           ///< One line for the log if the user should know; else empty.
 
   /// Micro-batches of one rank: g = rank, rank + world_size, ... below micro_batches.
   int64_t of_rank(int rank, int world_size) const {
@@ -21,11 +21,11 @@ struct BatchPlan {
   }
 };
 
-/// global_batch_size where it is given; else, when it, batch_size and grad_accumulation_steps are
-/// what they were, as many as the snapshot's run had, whatever the number of copies; else
-/// grad_accumulation_steps of each copy. Every copy gets one at least: throws UserError when a
-/// given global_batch_size is too small for that. `copies`: of the model, one on each rank unless
-/// it is `divided` between ranks.
+/// Uses global_batch_size if given; else, if it, batch_size and grad_accumulation_steps are
+/// unchanged, as many micro-batches as the snapshot's run, whatever the number of copies; else
+/// grad_accumulation_steps per copy. Every copy gets at least one: throws UserError if the given
+/// global_batch_size is too small for that. `copies`: of the model, one on each rank unless it is
+/// `divided` among ranks.
 BatchPlan plan_batches(const TrainerConfig& config, int copies,
                        const std::optional<SnapshotMeta>& meta, bool divided = false);
 

@@ -1,4 +1,4 @@
-// Ends a run whose evaluations no longer get better.
+// Ends a run whose evaluations no longer improve.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ class EarlyStopping {
   EarlyStopping(std::optional<int64_t> patience, double min_delta)
       : patience_(patience), min_delta_(min_delta) {}
 
-  /// `score`: less is better.
+  /// `score`: lower is better.
   void evaluated(double score);
   bool stops() const { return patience_ && without_progress_ >= *patience_; }
   int64_t without_progress() const { return without_progress_; }
-  /// The best score starts anew, as when another metric counts.
+  /// Resets the best score, for example if another metric counts from now on.
   void forget();
 
   /// For the snapshot; "" before the first evaluation.
   std::string state() const;
-  /// Throws RunError when `state` is damaged.
+  /// Throws RunError if `state` is damaged.
   void load_state(const std::string& state);
 
  private:

@@ -1,4 +1,4 @@
-// How the losses of micro-batches with unequal numbers of targets become the loss of a step.
+// Combines the losses of micro-batches with unequal numbers of targets into the loss of a step.
 //
 // Micro-batch m has n_m targets, up to F, and l_m is its task's mean over them. A step has M
 // micro-batches on R ranks. Its loss is the mean over all its targets:
@@ -14,7 +14,7 @@
 //     correct():      gradients F M / sum(n_m)
 //
 // Where every micro-batch is full, n_m / F and the correction are 1 and left out: no digit changes,
-// no rank asks another. A micro-batch with n_m = 0 goes through both passes and adds zeros, so that
+// no communication. A micro-batch with n_m = 0 goes through both passes and adds zeros, so that
 // ranks with different shares of a step can make the same number of passes; M does not count it.
 #pragma once
 
@@ -35,17 +35,17 @@ struct MicroBatchLoss {
 
 class LossWeights {
  public:
-  /// `micro_batches`: of a step, on all ranks of `group`, which outlives it. `averaged_over`: A.
+  /// `micro_batches`: per step, on all ranks of `group`, which must outlive it. `averaged_over`: A.
   LossWeights(const TargetCount& targets, int64_t batch_size, int64_t micro_batches,
               ProcessGroup& group, int averaged_over);
 
-  /// What the backward pass of a micro-batch starts from.
+  /// Returns the scalar from which the micro-batch's backward pass starts.
   torch::Tensor for_backward(const MicroBatchLoss& loss) const;
-  /// Scales `gradients`, averaged over the ranks. `losses`: the micro-batches of this rank. A
-  /// collective, except where every micro-batch is full; no host sync.
+  /// Scales `gradients`, averaged over the ranks. `losses`: this rank's micro-batches. A collective
+  /// unless every micro-batch is full; no host sync.
   void correct(const std::vector<torch::Tensor>& gradients,
                const std::vector<MicroBatchLoss>& losses) const;
-  /// L. A collective, and a host sync. NaN for a step without a target.
+  /// Returns L; NaN for a step without a target. A collective, and a host sync.
   double step_loss(const std::vector<MicroBatchLoss>& losses) const;
 
  private:

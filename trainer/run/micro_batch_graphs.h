@@ -19,61 +19,61 @@
 
 namespace ddp::train {
 
-/// Why a run cannot have graphs; empty if it can. `ranks` train together. `keeps_statistics`:
-/// passes leave more in the model than gradients.
+/// Returns why a run cannot use graphs; empty if it can. `ranks` train together.
+/// `keeps_statistics`: passes change more in the model than gradients.
 std::string why_no_cuda_graphs(const Config& config, torch::Device device, int ranks,
                                bool keeps_statistics);
 
-/// Owns the graphs of one run, one for each kind of batch: shapes, types and number of targets. A
-/// kind's first batch runs without a graph, in the stream that its second one is recorded in.
-/// Belongs to the training thread.
+/// Owns the graphs of one run, one per kind of batch: shapes, types and number of targets. A kind's
+/// first batch runs without a graph, on the stream in which its second one is recorded. For the
+/// training thread only.
 class MicroBatchGraphs {
  public:
-  /// Both passes of a batch on the device: adds to the gradients that exist, makes the others.
-  /// Returns the loss. Asks the host for nothing but launches that are the same for each batch of a
-  /// kind.
+  /// Runs both passes of a batch on the device: adds to existing gradients, creates the others.
+  /// Returns the loss. Needs nothing from the host but launches, which must be the same for each
+  /// batch of a kind.
   using Passes = std::function<torch::Tensor(const Batch&)>;
-  /// For the log, and whether it is the user's wish that fails.
+  /// For the log; also whether an explicit request of the user fails.
   struct Note {
     std::string text;
     bool warns = false;
   };
 
-  /// `why_not`: as why_no_cuda_graphs() has it.
+  /// `why_not`: from why_no_cuda_graphs().
   MicroBatchGraphs(AutoSwitch wanted, torch::Device device, const std::string& why_not,
                    int64_t micro_batches);
 
   /// Whether graphs are used, now or after the first steps.
   bool enabled() const { return generators_.has_value(); }
   void begin_step() { ++steps_; }
-  /// Whether run() takes this batch, which may be in host memory. Not in the first steps, in which
-  /// kernels are loaded, and none of further kinds than the first four.
+  /// Whether run() accepts this batch, which may be in host memory. False in the first steps, in
+  /// which kernels are loaded, and for any kind after the first four.
   bool takes(const Batch& batch);
-  /// Whether run() makes the gradients of a step anew instead of adding to those that exist. Not if
-  /// a step has several micro-batches, or `parameters` that a pass does not use.
+  /// Whether run() overwrites a step's gradients instead of adding to them. False if a step has
+  /// several micro-batches, or `parameters` that a pass does not use.
   bool makes_gradients() const { return makes_gradients_; }
-  /// The loss of `passes`, which are recorded or replayed. Graphs of other `parameters`, or of
-  /// gradients elsewhere, are dropped.
+  /// Records or replays `passes`; returns their loss. Drops graphs of other `parameters`, or of
+  /// gradients at other addresses.
   torch::Tensor run(const Batch& batch, uint64_t dropout_seed,
                     const std::vector<torch::Tensor>& parameters, const Passes& passes);
-  /// Drops the graphs: tensors that they refer to are about to be replaced.
+  /// Drops the graphs. Call before tensors that they refer to are replaced.
   void forget() { kinds_.clear(); }
 
   std::optional<Note> take_note() { return std::exchange(note_, std::nullopt); }
 
  private:
   struct Kind {
-    Batch inputs;  ///< What the graph reads.
+    Batch inputs;  ///< Read by the graph.
     bool rehearsed = false;
     std::unique_ptr<CapturedWork> graph;
-    torch::Tensor loss;                    ///< What it writes.
-    std::vector<torch::Tensor> gradients;  ///< Likewise, if it makes them.
+    torch::Tensor loss;                    ///< Written by it.
+    std::vector<torch::Tensor> gradients;  ///< Likewise, if it creates them.
   };
   Kind* find(const Batch& batch);
   bool too_large() const;
   void give_up(const std::string& why);
   void record(Kind& kind, const std::vector<torch::Tensor>& parameters, const Passes& passes);
-  /// Sees to it that all gradients exist after the first passes.
+  /// Ensures that all gradients exist after the first passes.
   void complete(const std::vector<torch::Tensor>& parameters);
   /// Runs `passes` on a side stream, ordered with the current one.
   torch::Tensor beside(const Batch& inputs, const Passes& passes);

@@ -1,4 +1,4 @@
-// The norm of the gradients of a model that is divided between ranks.
+// The gradient norm of a model that is divided among ranks.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,25 +12,25 @@
 
 namespace ddp::train {
 
-/// As gradient_norm() of the whole model, each element counted once. The blocks of a parameter that
-/// one rank holds whole are those of one process, and the blocks of all parameters are added in the
-/// model's order: cut into stages, a model's norm has the same bits as on one process. If several
-/// ranks hold parts of a parameter, each rank has blocks of its own part.
+/// Equals gradient_norm() of the whole model, each element counted once. A parameter that one rank
+/// holds whole has the same blocks as in one process, and the blocks of all parameters are added in
+/// the model's order: divided into stages, a model's norm is bitwise identical to one process's. If
+/// several ranks hold parts of a parameter, each rank has blocks of its own part.
 class ModelNorm {
  public:
   /// `parameters`: those that this rank updates, or pieces of them, each with a cut. `group`: the
-  /// ranks that together update each element of the model once. A collective over it.
+  /// ranks that together update each element of the model once. A collective over `group`.
   ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
             ProcessGroup& group);
 
-  /// The norm of the parameters' gradients, in order: a float32 scalar on their device, equal on
-  /// all ranks of the group. A collective; no host sync.
+  /// Returns the norm for the parameters' gradients, given in order: a float32 scalar on their
+  /// device, equal on all ranks of the group. A collective; no host sync.
   torch::Tensor operator()(const std::vector<torch::Tensor>& gradients) const;
 
  private:
   ProcessGroup& group_;
   std::vector<std::size_t> counted_;  // indices into the parameters
-  torch::Tensor places_;              // of their blocks among all
+  torch::Tensor places_;              // indices of their blocks among all
   int64_t blocks_ = 0;
 };
 

@@ -19,22 +19,22 @@ namespace ddp::train {
 
 /// Updates parameters of a GPU in host memory, where it keeps a copy of their values and all of
 /// the state of the optimizer that `config` selects. Parameters and gradients stay on the GPU:
-/// with AdamW 8 bytes a parameter less, for 12 bytes of host memory.
+/// AdamW saves 8 bytes per parameter there, for 12 bytes of host memory.
 ///
 /// A step works through the parameters chunk by chunk. While the CPU updates a chunk, the next
-/// one's gradients are on their way down and the last one's weights on their way up, each in a
-/// stream of its own, from and to page-locked memory: 8 bytes a parameter and step. The training
-/// thread waits for gradients by wait_for_device() and for nothing else; whatever it queues after
-/// step() begins with the new weights. Gradients have room for two chunks.
+/// one's gradients are downloaded and the last one's weights uploaded, each on its own stream,
+/// through page-locked memory: 8 bytes per parameter and step. The training thread waits for
+/// gradients by wait_for_device() and for nothing else; whatever it queues after step() sees the
+/// new weights. There is room for the gradients of two chunks.
 ///
-/// Computes what the same optimizer computes on the CPU, bit for bit. Does not take part in
-/// collectives: under ZeRO `trained` are this rank's pieces.
+/// Bitwise identical to the same optimizer on the CPU. Takes no part in collectives: under ZeRO,
+/// `trained` are this rank's pieces.
 class OffloadedOptimizer : public Optimizer {
  public:
   OffloadedOptimizer(TrainedParameters trained, const OptimizerConfig& config);
   ~OffloadedOptimizer() override;
 
-  /// In host memory, as snapshots hold it without offload.
+  /// Returns the state in host memory, in the form that snapshots have without offload.
   std::vector<NamedTensor> state() const override;
   const std::vector<Parameter>& masters() const override { return masters_; }
   void refresh_masters() override;
@@ -48,7 +48,7 @@ class OffloadedOptimizer : public Optimizer {
  private:
   static constexpr std::size_t kSlots = 2;  // chunks whose gradients have room
 
-  /// Page-locked host memory that tensors are laid out in.
+  /// Page-locked host memory, divided into tensors.
   struct HostMemory {
     explicit HostMemory(std::size_t bytes);
     torch::Tensor tensor_like(const torch::Tensor& like, std::size_t offset) const;
@@ -59,12 +59,12 @@ class OffloadedOptimizer : public Optimizer {
   struct Chunk {
     std::size_t first = 0;
     std::unique_ptr<Optimizer> optimizer;  // on masters, their gradients in a slot
-    ReadyEvent arrived;                    // its gradients, of the present step
+    ReadyEvent arrived;                    // its gradients, in the current step
   };
 
   void make_masters();
   void make_chunks(const OptimizerConfig& config);
-  /// The ends of chunks, as indices of parameters.
+  /// Returns the ends of chunks, as indices of parameters.
   std::vector<std::size_t> chunk_ends() const;
   void send_down(CopyStream& queue, Chunk& chunk);
   void send_up(CopyStream& queue, const Chunk& chunk);
@@ -77,7 +77,7 @@ class OffloadedOptimizer : public Optimizer {
   ReadyEvent given_;        // the last copy to parameters()
 };
 
-/// As distributed_config.offload and optimizer_config say.
+/// Creates the optimizer selected by distributed_config.offload and optimizer_config.
 std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained, const Config& config);
 
 }  // namespace ddp::train

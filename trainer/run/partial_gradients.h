@@ -1,5 +1,5 @@
-// Gradients that ranks which share layers have parts of, where shards of them are all that a rank
-// keeps.
+// Sums partial gradients of ranks that share layers if each rank keeps only shards of the
+// gradients.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace ddp::train {
 
-/// Sums Task::partial_gradients() over the ranks that share layers: the same bits as
-/// Task::complete_gradients() of whole gradients. The shards of such ranks need not lie alike, as
-/// their parts of a vocabulary may differ in size, so that each copy of the model puts its
-/// gradients together before they are summed.
+/// Sums Task::partial_gradients() over the ranks that share layers: bitwise identical to
+/// Task::complete_gradients() on whole gradients. The shards of such ranks need not match, as their
+/// parts of a vocabulary may differ in size, so each copy of the model assembles its gradients
+/// before they are summed.
 class PartialGradients {
  public:
-  /// `partial`: names among the parameters of `shards`. Both references outlive this.
+  /// `partial`: names among the parameters of `shards`. Both must outlive this object.
   PartialGradients(const std::vector<std::string>& partial, ShardedDataParallel& shards,
                    Mesh& mesh);
 
-  /// After the backward passes of a step. A collective of the stage's ranks; no host sync.
+  /// Call after the backward passes of a step. A collective of the stage's ranks; no host sync.
   void sum();
 
  private:

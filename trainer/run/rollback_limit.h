@@ -1,4 +1,4 @@
-// Tells rollbacks that lead on from those that only repeat.
+// Distinguishes rollbacks after which training progresses from those that only repeat.
 #pragma once
 
 #include <algorithm>
@@ -6,17 +6,17 @@
 
 namespace ddp::train {
 
-/// Counts from values that are equal on all ranks, so every rank decides the same. A restart of the
-/// process begins anew.
+/// Uses only values that are equal on all ranks, so all ranks decide alike. The count restarts with
+/// the process.
 class RollbackLimit {
  public:
-  /// In a row, without a good step beyond the furthest one before them.
+  /// Maximum of consecutive rollbacks without a good step beyond the furthest one so far.
   static constexpr int kMost = 10;
 
   void good_step(int64_t step) { furthest_ = std::max(furthest_, step); }
   int64_t furthest() const { return furthest_; }
 
-  /// Counts one more rollback; false when that would be one too many.
+  /// Counts one more rollback; returns false if that exceeds the limit.
   bool allows_another() {
     in_a_row_ = furthest_ > at_last_ ? 1 : in_a_row_ + 1;
     at_last_ = furthest_;

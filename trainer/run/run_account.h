@@ -1,5 +1,5 @@
-// What became of the time of a job: useful steps, steps made twice, restarts and how long they
-// took, snapshots and what they cost.
+// Accounts for a job's time: useful steps, repeated steps, restarts and their durations, snapshots
+// and their cost.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,30 @@
 
 namespace ddp::train {
 
-/// One restart of the group. Times in seconds; none where they were not measured.
+/// One restart of the group. Times in seconds; nullopt if not measured.
 struct RestartRecord {
   int rank = -1;                        ///< The one that failed first, from ddp-run; -1: unknown.
   std::string cause;                    ///< "SIGKILL", "hang", "nodes joined or left"; "": unknown.
-  int64_t lost_steps = 0;               ///< Finished before the failure, and to be made again.
-  std::optional<double> to_detect;      ///< From the last sign of progress to ddp-run's seeing it.
+  int64_t lost_steps = 0;               ///< Finished before the failure, to be repeated.
+  std::optional<double> to_detect;      ///< From the last sign of progress to detection by ddp-run.
   std::optional<double> to_restart;     ///< From there to the start of this process.
   std::optional<double> to_first_step;  ///< From there to the end of the first new step.
 };
 
-/// The most that the ranks have taken, bytes, by rank.
+/// Peak memory of each rank, bytes.
 struct PeakMemory {
   std::vector<double> host{};
   std::vector<double> device{};  ///< For tensors on GPUs; empty on CPUs.
 };
 
-/// What is known at the end of a run besides.
+/// Further facts known at the end of a run.
 struct RunEnding {
   std::string outcome;                                        ///< "finished", "preempted"
-  std::vector<std::pair<std::string, double>> start_parts{};  ///< Seconds, of this attempt's start.
+  std::vector<std::pair<std::string, double>> start_parts{};  ///< This attempt's start, seconds.
   PeakMemory peak_memory{};
 };
 
-/// The jobs that trained the run before this one continued it: those whose end write_json() wrote.
+/// Earlier jobs of the same run, as far as write_json() recorded their end.
 struct EarlierJobs {
   int64_t jobs = 0;
   double seconds = 0.0;
@@ -45,30 +45,30 @@ struct EarlierJobs {
   int64_t restarts = 0;         ///< By ddp-run.
 };
 
-/// Kept by global rank 0. Survives a restart by ddp-run in the folder that DDP_SHM_DIR names;
-/// without one it is the account of this process.
+/// Kept by global rank 0. Survives a restart by ddp-run in the folder DDP_SHM_DIR; without one it
+/// covers this process only.
 class RunAccount {
  public:
-  /// Reads what earlier attempts of the job have left, DDP_LAST_FAILURE, and of a run that is
-  /// continued `summary`, the file that write_json() wrote for the job before.
+  /// Reads the records of the job's earlier attempts, DDP_LAST_FAILURE and, for a continued run,
+  /// `summary`, the file that write_json() wrote for the previous job.
   RunAccount(const std::string& snapshot_path, int64_t resumed_step,
              const std::string& summary = "");
   ~RunAccount();
   RunAccount(const RunAccount&) = delete;
   RunAccount& operator=(const RunAccount&) = delete;
 
-  /// After each optimizer step. Costs one small write.
+  /// Call after each optimizer step. Costs one small write.
   void step_done(int64_t step, const SaveCounts& saves);
 
-  /// After the last save, which follows the last step.
+  /// Call after the last save, which follows the last step.
   void count_saves(const SaveCounts& saves) { own_saves_ = saves; }
 
-  /// Useful steps x median step / wall time since the first attempt began, from 0 to 1; none before
-  /// two steps are done.
+  /// Returns useful steps x median step / wall time since the first attempt began, from 0 to 1;
+  /// nullopt before two steps are done.
   std::optional<double> goodput() const;
-  /// A few lines for people.
+  /// Returns a few lines of text for the log.
   std::vector<std::string> text() const;
-  /// The same as JSON, by AtomicFile. Throws RunError.
+  /// Writes the same as JSON, using AtomicFile. Throws RunError.
   void write_json(const std::string& path, const RunEnding& ending) const;
 
  private:
@@ -77,7 +77,7 @@ class RunAccount {
     int64_t first_step = 0;     ///< First step of the first attempt.
     int64_t last_step = 0;      ///< Finished.
     double last_step_at = 0.0;  ///< Unix seconds.
-    double median_step = 0.0;   ///< Seconds; of the attempt before, until this one has its own.
+    double median_step = 0.0;   ///< Seconds; the previous attempt's until this one has its own.
     int64_t redone_steps = 0;
     SaveCounts saves;  ///< Earlier attempts' saves.
     std::vector<RestartRecord> restarts;

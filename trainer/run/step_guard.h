@@ -1,4 +1,4 @@
-// Watches the numbers of each step: NaN, Inf, and spikes in loss or gradient norm.
+// Checks each step for NaN, Inf, and spikes in loss or gradient norm.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace ddp::train {
 
 enum class StepVerdict { kGood, kNotFinite, kSpike };
 
-/// Decides from values that are equal on all ranks, so every rank decides the same. Part of the
-/// training state: a resumed run decides as an uninterrupted one would. Logs nothing, changes
-/// nothing outside itself.
+/// Uses only values that are equal on all ranks, so all ranks decide alike. Part of the training
+/// state: a resumed run decides as an uninterrupted one would. Logs nothing and has no side
+/// effects.
 class StepGuard {
  public:
-  /// `spike_factor` 0: only what is not finite is bad.
+  /// `spike_factor` 0: only non-finite values are bad.
   explicit StepGuard(double spike_factor) : spike_factor_(spike_factor) {}
 
   bool watches_spikes() const { return spike_factor_ > 0.0; }
@@ -27,22 +27,22 @@ class StepGuard {
   /// steps, once there are 16.
   StepVerdict judge(double loss, double grad_norm);
 
-  /// From now on `step` is left out when training comes to it (again).
+  /// From now on `step` is left out when training reaches it (again).
   void leave_out(int64_t step) { left_out_.insert(step); }
   bool leaves_out(int64_t step) const { return left_out_.contains(step); }
 
-  /// Steps whose update was skipped, and those that were left out, so far.
+  /// Counts a step whose update was skipped, or that was left out.
   void count_bad(int64_t step) { bad_.insert(step); }
-  /// How many steps up to and with `step` were bad, without a good one between them.
+  /// Returns how many consecutive steps up to and including `step` were bad.
   int64_t bad_in_a_row(int64_t step) const;
   int64_t bad_steps() const { return static_cast<int64_t>(bad_.size()); }
 
-  /// JSON.
+  /// Returns JSON.
   std::string state() const;
   /// "" is the state of a new run. Throws RunError if `json` is anything else.
   void load_state(const std::string& json);
-  /// Takes over the steps that `other` leaves out and has counted: after a rollback they stay
-  /// known.
+  /// Copies the steps that `other` leaves out and has counted: they persist across a
+  /// rollback.
   void remember(const StepGuard& other);
 
  private:

@@ -1,5 +1,5 @@
-// A Chrome trace of a few steps, by torch's own profiler (Kineto): operators, and kernels on a GPU,
-// under the ranges ProfilerStep#N, forward, backward and optimizer.
+// Records a Chrome trace of a few steps with torch's own profiler (Kineto): operators, and kernels
+// on a GPU, within the ranges ProfilerStep#N, forward, backward and optimizer.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -14,13 +14,13 @@
 
 namespace ddp::train {
 
-/// Each rank has one and writes its own file. Belongs to the training thread, whose operators alone
-/// are recorded, with those of the backward pass. Does nothing without profile.start.
+/// Each rank has one and writes its own file. Belongs to the training thread; records only that
+/// thread's operators and those of the backward pass. Does nothing without profile.start.
 class StepProfile {
  public:
   /// `last_step`: where the run ends. Throws UserError if profile.start is after it.
   StepProfile(const Config& config, int rank, c10::Device device, int64_t last_step);
-  /// What was recorded and not written is dropped.
+  /// Drops what was recorded and not written.
   ~StepProfile();
   StepProfile(const StepProfile&) = delete;
   StepProfile& operator=(const StepProfile&) = delete;
@@ -31,18 +31,18 @@ class StepProfile {
   bool ends_with(int64_t step) const { return recording_ && step >= last_; }
 
   void start(int64_t step);
-  /// Around each step.
+  /// Call around each step.
   void begin_step(int64_t step);
   void end_step() { step_.reset(); }
-  /// Writes what has been recorded, if anything. `times`: of the last step that was.
+  /// Writes what has been recorded, if anything. `times`: the last recorded step's.
   void finish(const std::optional<SyncTimes>& times);
 
-  /// profile_rank_N.json in `run_dir`.
+  /// Returns profile_rank_N.json in `run_dir`.
   static std::string file(const std::string& run_dir, int rank);
-  /// A line about the files, or why there are none; "" when none were asked for. For after the last
-  /// step.
+  /// Returns a line about the files, or why there are none; "" if none were requested. Call after
+  /// the last step.
   const std::string& summary() const { return summary_; }
-  /// A line about gradients on their way; "" where there was nothing to measure.
+  /// Returns a line about the communication of gradients; "" if there was nothing to measure.
   const std::string& communication() const { return communication_; }
 
  private:

@@ -1,4 +1,4 @@
-// The run around the steps: stop signals, evaluations, snapshots, bad numbers, the log, the
+// The run around the training steps: stop signals, evaluations, snapshots, bad numbers, log and
 // account.
 #pragma once
 
@@ -27,27 +27,27 @@ namespace ddp::train {
 
 /// How fit() ended.
 struct FitResult {
-  int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
-  std::optional<double> train_loss;  ///< At the last step; none if there was nothing to train.
+  int stop_signal = 0;  ///< The signal that requested the stop; 0: training is complete.
+  std::optional<double> train_loss;  ///< At the last step; nullopt if there was nothing to train.
   std::optional<double> eval_loss;   ///< At the last evaluation, or at the best one if that is
                                      ///< what the run ends with.
 };
 
 class TrainingRun {
  public:
-  /// `folder` holds the snapshots and is used on rank 0, as is `remote` (null: nowhere else), or by
-  /// all ranks if each of them saves a shard (`sharded`). `resumed_from`: the file that `trainer`
-  /// was loaded from on rank 0, or "". All outlive it.
+  /// `folder` holds the snapshots and is used on rank 0, as is `remote` (null: no other place), or
+  /// by all ranks if each of them saves a shard (`sharded`). `resumed_from`: the file that
+  /// `trainer` was loaded from on rank 0, or "". All must outlive it.
   TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer, SnapshotFolder& folder,
               RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
               const std::string& resumed_from, bool sharded);
 
-  /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last
-  /// step is always saved. Throws RunError when it cannot be, or when a bad step has to end the
+  /// Trains up to max_epochs or max_steps, or until a stop signal on any rank; always
+  /// saves the last step. Throws RunError if that fails, or if a bad step has to end the
   /// run.
   FitResult fit();
 
-  /// Returns when no snapshot is being written. From any thread.
+  /// Blocks until no snapshot is being written. May be called from any thread.
   void finish_writing() {
     if (keeper_) keeper_->finish_writing();
   }
@@ -59,15 +59,15 @@ class TrainingRun {
   FitResult result() const;
   void train_until_end();
   void train_until_limit();
-  /// False: the step was abandoned, as a stop signal could not wait for its end.
+  /// Returns false if the step was abandoned, as a stop signal could not wait for its end.
   bool one_step();
   bool gives_up_step();
   void step_done();
   void say_warnings();
-  /// A step whose numbers have not been looked at yet.
+  /// A step whose numbers have not been checked yet.
   struct PendingCheck {
     int64_t step = 0;
-    DataCursor at;  ///< Where its samples began.
+    DataCursor at;  ///< The position of its first sample.
     StepOutput output;
     HostCopy not_finite;
   };
@@ -75,7 +75,7 @@ class TrainingRun {
   void judge_last();
   bool last_looks_good() const;
   static bool is_suspect(const PendingCheck& step);
-  /// A collective. Throws GroupError when the ranks differ.
+  /// A collective. Throws GroupError if the ranks differ.
   bool all_suspect(const PendingCheck& step);
   StepVerdict judge(const PendingCheck& step);
   void count_overflow(int64_t step);
@@ -91,10 +91,10 @@ class TrainingRun {
   bool known_snapshot_due(const StepEnd& end) const;
   void take_snapshot(const StepEnd& end);
   void run_evaluation();
-  /// `trained`: whether this process trained, so that the message is news.
+  /// `trained`: whether this process trained, so that the message is new.
   void run_test(bool trained);
   void go_to_best();
-  /// Whether all ranks take part in a save, at the same steps.
+  /// Whether all ranks take part in each save.
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
   /// What the ranks exchange in each step.
   std::vector<int64_t> step_votes(int64_t step);
@@ -139,7 +139,7 @@ class TrainingRun {
   Log& log_;
   const bool sharded_;  // each rank saves a shard
 
-  std::unique_ptr<RunRecords> records_;     // these three: rank 0 alone
+  std::unique_ptr<RunRecords> records_;     // these three: rank 0 only
   std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
   std::unique_ptr<RunAccount> account_;
   std::unique_ptr<DataLoader> loader_;
@@ -150,14 +150,14 @@ class TrainingRun {
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
   std::optional<ProcessGroup::PendingMax> votes_;  // in this step
-  bool steps_are_long_ = true;                     // or nobody knows yet; the same on all ranks
+  bool steps_are_long_ = true;                     // or unknown so far; the same on all ranks
   bool snapshot_wished_ = false;     // by rank 0, before the last step; known to all that save
   bool memory_copy_wished_ = false;  // by all of them, likewise
-  bool shards_pending_ = false;      // which have neither been committed nor given up
+  bool shards_pending_ = false;      // shards neither committed nor given up yet
   std::optional<PendingCheck> pending_check_;
   RollbackLimit rollback_limit_;
   int64_t overflows_ = 0;      // in a row
-  int64_t all_overflows_ = 0;  // of this process
+  int64_t all_overflows_ = 0;  // in this process
   double last_loss_ = 0.0;     // the last logged one
   int64_t last_loss_step_ = 0;
   double before_backward_ = 0.0;  // seconds since the last log line, this rank's

@@ -1,4 +1,4 @@
-// 16-bit copies of weights that ranks divide.
+// Disables cached 16-bit copies of divided weights.
 #pragma once
 
 #include <ATen/autocast_mode.h>

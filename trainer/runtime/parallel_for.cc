@@ -40,7 +40,7 @@ struct Loop {
   int64_t count;
   int64_t part;  ///< Length of each but the last.
   const std::function<void(int64_t, int64_t)>& work;
-  std::vector<std::exception_ptr> failures;  ///< Of each part.
+  std::vector<std::exception_ptr> failures;  ///< One per part.
 
   void run(std::size_t index) {
     const int64_t begin = static_cast<int64_t>(index) * part;

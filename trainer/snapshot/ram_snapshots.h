@@ -1,6 +1,6 @@
 // Snapshots in shared memory: two files in a folder that ddp-run keeps across restarts, written
-// alternately, so that one is complete whenever the process dies. Where every rank saves a shard,
-// each has two files of its own; a snapshot is the newest step that all of them have.
+// alternately, so that one is complete whenever the process dies. If every rank saves a shard, each
+// has its own two files; a snapshot is the newest step that all of them have.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@
 
 namespace ddp::train {
 
-/// Which of the ranks that save shards this one is.
+/// This rank's place among the ranks that save shards.
 struct ShardRank {
   int rank = 0;
   int ranks = 1;
 };
 
-/// The two files of a run with this snapshot_path in `folder`, or those of one of its ranks.
+/// Returns the two files of a run with this snapshot_path in `folder`, or of one of its ranks.
 std::vector<std::string> ram_snapshot_files(const std::string& folder,
                                             const std::string& snapshot_path,
                                             const std::optional<ShardRank>& shard = std::nullopt);
 
-/// What a run with this snapshot_path may have left in `folder`: single files, complete or not, and
-/// the shards of saves that all of their ranks have finished.
+/// Returns what a run with this snapshot_path may have left in `folder`: single files, complete or
+/// not, and shards of saves that all their ranks have finished.
 std::vector<std::vector<std::string>> ram_snapshot_copies(const std::string& folder,
                                                           const std::string& snapshot_path);
 
@@ -38,8 +38,8 @@ void remove_ram_snapshots(const std::string& folder, const std::string& snapshot
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
-  /// Existing files are touched only by reserve() and begin(), that of `resumed_from` last; of a
-  /// shard's, the one of `resumed_step`.
+  /// Only reserve() and begin() touch existing files, that of `resumed_from` last, or the shard of
+  /// `resumed_step`.
   RamSnapshots(const std::string& folder, const std::string& snapshot_path,
                const std::string& resumed_from);
   RamSnapshots(const std::string& folder, const std::string& snapshot_path, const ShardRank& shard,
@@ -48,17 +48,17 @@ class RamSnapshots {
   RamSnapshots(const RamSnapshots&) = delete;
   RamSnapshots& operator=(const RamSnapshots&) = delete;
 
-  /// Reserves and page-locks the memory of the next copy, which begin() does else: what takes long
-  /// about the first two.
+  /// Reserves and page-locks the memory of the next copy, which begin() would do otherwise: the
+  /// slow part of the first two copies.
   void reserve(const Metadata& metadata, const NamedTensors& tensors);
-  /// Overwrites the older of the two; leaves it empty if the state contains NaN or Inf. Throws
-  /// RunError if shared memory is full. In two parts, of which the first only queues a GPU's
-  /// copies: copied() is the mark from which on the tensors may change.
+  /// Starts to overwrite the older of the two; leaves it empty if the state contains NaN or Inf.
+  /// Throws RunError if shared memory is full. begin() only queues a GPU's copies, finish()
+  /// completes them: copied() is the mark after which the tensors may change.
   void begin(const Metadata& metadata, const NamedTensors& tensors, const ReadyEvent& ready);
   const ReadyEvent& copied() const { return copied_; }
-  /// Waits for the copies. True if they are complete now; false if they hold NaN or Inf, or if the
-  /// device was given up: the older of the two is lost then, the other one stays.
-  /// `pieces`: what the tensors are the parts of; empty where each is one of the state's.
+  /// Waits for the copies. Returns true if they are complete; false if they hold NaN or Inf, or if
+  /// the device was given up: then the older of the two is lost, the other one stays. `pieces`: the
+  /// pieces that the tensors are parts of; empty if each is one of the state's.
   bool finish(const Metadata& metadata, const std::vector<StatePiece>& pieces = {});
 
  private:

@@ -1,5 +1,5 @@
-// Snapshots in an object store: a local folder does the work, the store gets copies in the
-// background and supplies machines that have none.
+// Snapshots in an object store: the run works with a local folder; the store receives copies in the
+// background and supplies machines without any.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,12 @@
 
 namespace ddp::train {
 
-/// The local path for this snapshot_path: itself, its link target, or, for s3://bucket/key,
+/// The local path for this snapshot_path: itself, its link target or, for s3://bucket/key,
 /// <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
-/// The folder of a run: it has the list of its snapshots. Throws UserError if it cannot be read.
+/// Whether `path` is a run's folder, with the list of its snapshots. Throws UserError if it cannot
+/// be read.
 bool is_run_folder(const std::string& path);
 
 /// A temporary local copy of `path`; for a local path the file itself, links resolved. For a run's
@@ -40,27 +41,27 @@ class FetchedSnapshot {
 
  private:
   std::string file_;
-  std::string folder_;  // removed at the end, when not empty
+  std::string folder_;  // removed at the end, if not empty
 };
 
-/// Used on global rank 0 alone. Each snapshot is the object `<name>.step-<n>`, and
-/// `<name>.manifest.json` names those that belong together.
+/// Used on global rank 0 only. Each snapshot is the object `<name>.step-<n>`, and
+/// `<name>.manifest.json` lists those that belong together.
 class RemoteSnapshots {
  public:
   /// `url` is a remote snapshot_path, `local` the folder of its copies.
   RemoteSnapshots(const std::string& url, const SnapshotFolder& local, Log& log);
   ~RemoteSnapshots();
 
-  /// Before the run looks for a snapshot: when the store has a newer one than this machine, it is
-  /// downloaded under the local name (or the one before it, when that is damaged). A store that
-  /// cannot be reached is waited for, 30 s at most; then what is here counts, with a warning.
-  /// Throws RunError when there is nothing here either: training from scratch might replace what
-  /// the store holds. Throws RunError when the store refuses (credentials, bucket).
+  /// Call before the run looks for a snapshot: if the store has a newer one than this machine,
+  /// downloads it under the local name (or its predecessor, if it is damaged). Waits at most 30 s
+  /// for an unreachable store, then continues with local files and a warning. Throws RunError if
+  /// there are none either: training from scratch might replace what the store holds. Throws
+  /// RunError if the store refuses (credentials, bucket).
   ///
-  /// The best snapshot that the store's manifest names is fetched, too: it then stays the best one
-  /// here. Only those of the run that the store's manifest names are taken. What an earlier machine
-  /// left of that run is removed when it is older than its last save_total_limit snapshots; never
-  /// what is newer than the state that the run resumes from.
+  /// Also fetches the best snapshot in the store's manifest, which then stays the best one here.
+  /// Uses only snapshots of the manifest's run. Removes what an earlier machine left of that run if
+  /// it is older than its last save_total_limit snapshots; never what is newer than the state that
+  /// the run resumes from.
   void fetch_newest();
 
   /// Uploads the current contents of `local`. Returns immediately.
@@ -83,7 +84,7 @@ class RemoteSnapshots {
   const SnapshotFolder& local_;
   Log& log_;
   std::unique_ptr<RemoteFolder> folder_;  // until the mirror has it
-  std::optional<std::string> run_id_;     // whose snapshots the store holds, once it is known
+  std::optional<std::string> run_id_;     // the run whose snapshots the store holds, once known
   std::vector<MirroredFile> fetched_;
   std::unique_ptr<RemoteMirror> mirror_;
 };

@@ -1,4 +1,4 @@
-// Checks whether a snapshot fits this run's configuration and data, before loading anything.
+// Checks whether a snapshot matches this run's configuration and data, before loading anything.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace ddp::train {
 
-/// Throws UserError when the model differs, or the task's own state, such as a vocabulary: nothing
-/// of the snapshot would fit.
-/// Every other change is allowed (that is how hyperparameters are edited between runs); returns one
-/// line for each that matters to training.
+/// Throws UserError if the model or the task's own state, such as a vocabulary, differs:
+/// nothing of the snapshot would fit. Every other change is allowed (that is how
+/// hyperparameters are edited between runs); returns one line for each that matters to
+/// training.
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task);
 

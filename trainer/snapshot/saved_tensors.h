@@ -1,5 +1,5 @@
-// The tensors of a snapshot as whole ones, wherever their bytes lie: in one file, or in the shards
-// that an index names. Files are mapped, and only what is read is loaded.
+// Whole tensors of a snapshot, wherever their bytes are: in one file, or in the shards of an index.
+// Files are mapped, and only what is read is loaded.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace ddp::train {
 
-/// Opening reads the headers only: of an index, neither the shards' existence nor their content is
-/// checked before they are needed. Used by one thread at a time.
+/// Opening reads headers only: neither existence nor content of an index's shards is checked before
+/// they are needed. Used by one thread at a time.
 class SavedTensors {
  public:
   /// A single file or an index. Throws as SafetensorsFile(), RunError for a damaged index.
   explicit SavedTensors(const std::string& path);
-  /// Shards of one save that no index names, such as copies in memory, whose headers hold the
-  /// snapshot's metadata and the list of its tensors, too. Throws RunError if they are not
+  /// Shards of one save without an index, such as copies in memory, whose headers also hold
+  /// the snapshot's metadata and the list of its tensors. Throws RunError if they are not
   /// complete.
   explicit SavedTensors(const std::vector<std::string>& shards);
 
@@ -32,20 +32,20 @@ class SavedTensors {
   }
   /// In the order of the state.
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
-  /// Null when there is none of that name.
+  /// Returns null if there is none of that name.
   const LogicalTensor* find(const std::string& name) const;
   /// Empty for a single file.
   const std::vector<ShardEntry>& shards() const { return shards_; }
 
-  /// Calls `take` for `bytes` bytes of a tensor laid out by rows, from its byte `first` on, in
-  /// order and without a copy. Throws RunError if a shard is missing or was not saved with the
+  /// Passes `bytes` bytes of a row-major tensor, from its byte `first` on, to `take` in order
+  /// and without a copy. Throws RunError if a shard is missing or was not saved with the
   /// others.
   using Take = std::function<void(const std::byte*, std::size_t)>;
   void read(const LogicalTensor& tensor, std::size_t first, std::size_t bytes,
             const Take& take) const;
 
-  /// As SafetensorsFile::verify_checksum(), of all files; also that the shards are those that were
-  /// saved together, and hold each element once.
+  /// As SafetensorsFile::verify_checksum(), for all files; also checks that the shards were saved
+  /// together and hold each element once.
   void verify_checksum() const;
   /// Verifies the header of the single file or the index.
   void verify_header() const { front_->verify_header(); }
@@ -57,7 +57,7 @@ class SavedTensors {
   };
   struct Place {
     const std::byte* data = nullptr;
-    std::size_t bytes = 0;  // that follow it in the file as they do in the tensor
+    std::size_t bytes = 0;  // contiguous bytes, in the file as in the tensor
   };
 
   void open_shards() const;

@@ -1,5 +1,5 @@
 // A snapshot: everything the next training step reads, in one safetensors file that is published by
-// rename, or in shards, each written by a rank, that such a file names (shard_file.h).
+// rename, or in shards, one per rank, that such a file lists (shard_file.h).
 //
 // Tensors: `model.<parameter>`, `optimizer.<parameter>.exp_avg`,
 // `optimizer.<parameter>.exp_avg_sq`, `generator.<device>`. Metadata: see SnapshotMeta;
@@ -29,8 +29,8 @@ struct OpenedSnapshot {
   /// Copies a stored tensor into `target` (any device). Throws UserError if it is missing or has
   /// another shape or dtype, as with a snapshot of another model.
   void load_into(const std::string& name, const torch::Tensor& target) const;
-  /// The same of a stored tensor of `shape`: its elements from `begin` on, by rows, until `target`
-  /// is full.
+  /// The same for part of a stored tensor of `shape`: its elements from `begin` on, in row-major
+  /// order, until `target` is full.
   void load_part_into(const std::string& name, const std::vector<int64_t>& shape, int64_t begin,
                       const torch::Tensor& target) const;
 };
@@ -39,25 +39,25 @@ struct OpenedSnapshot {
 /// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
 
-/// The same, but verifies the header only, as is quick with any size.
+/// The same, but verifies only the header, which is fast for any size.
 OpenedSnapshot peek_snapshot(const std::string& path);
 
-/// Shards in memory that no index names; see SavedTensors. Verifies their headers only.
+/// Opens shards in memory, which have no index; see SavedTensors. Verifies their headers only.
 OpenedSnapshot peek_shards(const std::vector<std::string>& shards);
 
 /// Writes a snapshot in shards as one file. Holds its tensors in memory. Throws RunError.
 void write_as_one_file(const OpenedSnapshot& snapshot, const std::string& path);
 
-/// What open_if_same() tells files apart by: a checksum over the header, in which the digests of
-/// all tensors are.
+/// Returns the checksum by which open_if_same() identifies files: over the header, which contains
+/// the digests of all tensors.
 std::string header_checksum(const OpenedSnapshot& snapshot);
 
 /// Opens a snapshot, a file or shards in memory, if it has this checksum; the tensors are not
-/// verified. Nothing if it is another one or cannot be read.
+/// verified. Returns nullopt if it is another one or unreadable.
 std::optional<OpenedSnapshot> open_if_same(const std::vector<std::string>& files,
                                            const std::string& checksum);
 
-/// Name of the tensor that holds a parameter as it was evaluated: averaged where the run kept an
+/// Returns the name of the tensor that holds a parameter as evaluated: averaged if the run kept an
 /// average of its weights.
 std::string evaluated_tensor(const SavedTensors& file, const std::string& parameter);
 
@@ -65,12 +65,12 @@ std::string evaluated_tensor(const SavedTensors& file, const std::string& parame
 /// and arithmetic settings, but no times, hosts, paths or run lengths. Equal for equal training
 /// states.
 ///
-/// Tensors are hashed by rows: where they are cut into shards, and how often, changes nothing.
+/// Tensors are hashed by rows, so the result does not depend on how they are divided into shards.
 std::string content_sha256(const SavedTensors& file);
 
-/// The id of a new run, 16 hex digits: a hash of the arithmetic settings and the text, so that the
-/// same training has the same id anywhere, and of `number`, which tells apart the runs in one
-/// folder.
+/// Returns the id of a new run, 16 hex digits: a hash of the arithmetic settings and the text, so
+/// that the same training has the same id anywhere, and of `number`, which distinguishes the runs
+/// in one folder.
 std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// How often to save: a pure function of the cost of a save.
+// Decides how often to save: a pure function of the cost of a save.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@ namespace ddp::train {
 
 /// The cost of the last save; zeros before the first.
 struct SaveCost {
-  double held_up = 0.0;   ///< Seconds for which training waited or lost a core.
-  double busy = 0.0;      ///< Seconds from its begin to its end in the background.
+  double held_up = 0.0;   ///< Seconds in which training waited or lost a core.
+  double busy = 0.0;      ///< Seconds from its start to its end in the background.
   std::size_t bytes = 0;  ///< Written.
 };
 
-/// Seconds from the begin of one automatic snapshot to that of the next one: as often as all of
-/// snapshot_overhead, snapshot_min_interval_s, snapshot_disk_share and snapshot_gb_per_hour allow.
+/// Returns the seconds between starts of automatic snapshots: as often as all of snapshot_overhead,
+/// snapshot_min_interval_s, snapshot_disk_share and snapshot_gb_per_hour allow.
 ///
 /// With less the loss at a failure (half an interval on average) gets smaller and the cost of
 /// saving larger; Young, "A first order approximation to the optimum checkpoint interval", 1974,

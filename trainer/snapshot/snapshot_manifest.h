@@ -26,29 +26,29 @@ struct SnapshotEntry {
 /// The entry of a snapshot in `file` with this metadata.
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta);
 
-/// The entry with the best evaluation, the earliest of equals; null when none has one. Entries that
-/// were evaluated on another basis than the newest evaluated one, and NaN scores, do not count.
+/// Returns the entry with the best evaluation, the earliest of equals; null if none has one.
+/// Entries evaluated on another basis than the newest evaluated one, and NaN scores, do not count.
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
 
-/// Name of an older snapshot of `step` next to `path`.
+/// Returns the name of an older snapshot of `step` next to `path`.
 std::string older_snapshot_path(const std::string& path, int64_t step);
 
-/// `name` is that of the newest one; `entries`, newest first, may be empty before the first save.
-/// `attempt`: the present start of the run, in `round`.
+/// `name`: the newest one's; `entries`, newest first, may be empty before the first save.
+/// `attempt`: the current start of the run, in `round`.
 std::string manifest_text(const std::string& name, const std::string& run_id, int64_t attempt,
                           const RoundFence& round, const std::vector<SnapshotEntry>& entries);
 
-/// The parts of a list that others need.
+/// The parts of a manifest that other code needs.
 struct Manifest {
-  std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
+  std::optional<std::string> run_id;  ///< nullopt: written by a trainer without run ids.
   int64_t attempt = 0;                ///< Number of the last start; 0 if its trainer did not count.
   RoundFence round;                   ///< Round of the last start by ddp-run.
-  std::string best_object;            ///< "" when there is no best one.
+  std::string best_object;            ///< "" if there is no best one.
   std::string best_file;              ///< Its name here; "" likewise.
 };
 
-/// Empty if there is no such file or it is not a list of snapshots. Throws UserError if it cannot
-/// be read.
+/// Returns nullopt if there is no such file or it is not a list of snapshots. Throws UserError if
+/// it cannot be read.
 std::optional<Manifest> read_manifest(const std::string& path);
 
 }  // namespace ddp::train

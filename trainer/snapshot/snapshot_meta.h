@@ -1,4 +1,4 @@
-// What a snapshot holds besides tensors: position, counters, settings.
+// A snapshot's metadata: position, counters, settings.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ddp::train {
 
-/// Format of a snapshot in one file, and of an index of shards, the newest that can be read.
+/// Newest readable format of single-file snapshots and of shard indices.
 inline constexpr int kSnapshotVersion = 2;
 inline constexpr int kShardedVersion = 3;
 inline constexpr const char* kVersionKey = "format_version";
@@ -30,20 +30,20 @@ struct EvalRecord {
   bool operator==(const EvalRecord&) const = default;
 };
 
-/// Whether `record` becomes the best one. A NaN score never does, and gives way to any other.
+/// Whether `record` becomes the best one. A NaN score never does, and yields to any other.
 bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best);
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
   std::string run_id;         ///< The run that saved; "" if its trainer had no run ids.
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
-  DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
+  DataCursor cursor;          ///< Finished epochs, samples consumed in the current one.
   double optimizer_step = 0;  ///< Updates that took effect.
   GradScaler::State grad_scaler;
   std::map<std::string, std::string> task;  ///< Task::metadata() and the name of the task.
   std::string config_json;                  ///< config_to_json() of the run.
   std::string data_sha256;                  ///< Fingerprint of the training samples.
-  int64_t micro_batches_per_step = 1;       ///< On all ranks together.
+  int64_t micro_batches_per_step = 1;       ///< Over all ranks.
   int64_t world_size = 1;
   std::string step_guard;  ///< StepGuard::state(); empty in version 1.
   std::optional<EvalRecord> last_eval;
@@ -52,21 +52,21 @@ struct SnapshotMeta {
   bool evaluation_due = false;  ///< This step's evaluation is still due.
 
   Metadata to_metadata() const;
-  /// `where` is the file's name, for messages. Throws UserError when a newer trainer wrote it,
-  /// RunError when a value is missing or damaged. `before_refusal` runs before a newer version is
-  /// refused: a flipped bit in the number is damage, not the future.
+  /// `where` is the file's name, for messages. Throws UserError if a newer trainer wrote it,
+  /// RunError if a value is missing or damaged. `before_refusal` runs before a newer version is
+  /// refused: a flipped bit in the number is damage, not a newer version.
   static SnapshotMeta from_metadata(
       const Metadata& metadata, const std::string& where,
       const std::function<void()>& before_refusal = [] {});
-  /// One JSON text, for the other ranks.
+  /// Returns one JSON text, for broadcast to the other ranks.
   std::string to_json() const;
   static SnapshotMeta from_json(const std::string& text);
 };
 
-/// The name of the task that was trained; snapshots without one are of language models.
+/// Returns the name of the trained task; snapshots without one are of language models.
 std::string snapshot_task(const SnapshotMeta& meta);
 
-/// Throws UserError when the snapshot `path` is not of `task`. `fix`: what to do about it.
+/// Throws UserError if the snapshot `path` is not of `task`. `fix`: the message's advice.
 void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,
                          const std::string& fix);
 

@@ -1,4 +1,4 @@
-// A copy of the training state in host memory, as it is written to a snapshot file.
+// A copy of the training state in host memory, in the form that snapshot files have.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,29 +17,29 @@ namespace ddp::train {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
-/// Name of a dtype in safetensors files.
+/// Returns the name of a dtype in safetensors files.
 const char* dtype_name(torch::ScalarType type);
 
-/// Fixed at construction: every copy_from() takes tensors of the same names, shapes and dtypes.
+/// Construction fixes the layout: copy_from() takes tensors of the same names, shapes and dtypes.
 class StateBuffer {
  public:
-  /// In its own memory. Both page-lock it if a tensor is on a GPU.
+  /// Allocates its own memory. Both constructors page-lock the memory if a tensor is on a GPU.
   explicit StateBuffer(const NamedTensors& like);
-  /// In foreign memory of bytes_of(like) bytes that outlives it.
+  /// Uses foreign memory of bytes_of(like) bytes, which must outlive it.
   StateBuffer(const NamedTensors& like, std::byte* memory);
   /// CPU tensors that do not change are used as they are, without a copy.
   static std::shared_ptr<StateBuffer> of_copy(const NamedTensors& tensors);
 
   static std::size_t bytes_of(const NamedTensors& like);
 
-  /// Copies the values; for a GPU, where they hold from the mark `ready` on, the copies are only
-  /// queued.
+  /// Copies the values; on a GPU, where they are valid from the mark `ready` on, only queues the
+  /// copies.
   void begin_copy(const NamedTensors& tensors, const ReadyEvent& ready);
-  /// After begin_copy(): the mark from which on the tensors may change. Null for CPUs.
+  /// After begin_copy(): the mark after which the tensors may change. Null for CPUs.
   const ReadyEvent& copied() const { return copied_; }
-  /// Waits for the copies. False if the device was given up before they were made.
+  /// Waits for the copies. Returns false if the device was given up before they completed.
   bool finish_copy() const { return begun_ && device_came_to(copied_); }
-  /// Both in one.
+  /// Calls begin_copy() and finish_copy().
   bool copy_from(const NamedTensors& tensors, const ReadyEvent& ready);
 
   /// The copies, in the order of the tensors.
@@ -53,7 +53,7 @@ class StateBuffer {
   void lock_pages(const NamedTensors& like, std::byte* memory);
 
   std::unique_ptr<MappedMemory> own_;
-  std::unique_ptr<PageLock> lock_;  // none for CPUs
+  std::unique_ptr<PageLock> lock_;  // null for CPUs
   bool begun_ = false;
   ReadyEvent copied_;
   std::size_t size_ = 0;
@@ -61,8 +61,8 @@ class StateBuffer {
   std::vector<TensorBytes> bytes_;
 };
 
-/// Name of the first tensor of a floating type that holds NaN or Inf, or "". Reads float32 and
-/// float64.
+/// Returns the name of the first floating-point tensor that holds NaN or Inf, or "". Reads float32
+/// and float64.
 std::string first_non_finite(const std::vector<TensorBytes>& tensors);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// What one rank saves of the training state. Names, shapes and places are those of the whole
+// The part of the training state that one rank saves. Names, shapes and positions refer to whole
 // tensors: strategy, padding and buckets never appear, so any number of ranks can read them.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// Rows of a shape along the first dimension, and the elements of one; a scalar is one row.
+/// Number of rows along the first dimension, and elements per row; a scalar is one row.
 int64_t rows_in(const std::vector<int64_t>& shape);
 int64_t row_elements(const std::vector<int64_t>& shape);
 
@@ -44,20 +44,20 @@ struct StatePiece {
   std::string name;            ///< The logical tensor's.
   std::vector<int64_t> shape;  ///< The logical tensor's.
   Box box;
-  /// The box's elements by rows: those of the first tensor, then those of the next. On any device,
-  /// all of one dtype. Several where part of a row came from another rank.
+  /// The box's elements in row-major order: the first tensor's, then the next one's. On any device,
+  /// all of one dtype. Several if part of a row came from another rank.
   std::vector<torch::Tensor> parts;
 };
 
-/// Divides tensors that every rank holds whole: all elements laid out in the given order are cut
-/// into `ranks` equal spans of bytes, and a row goes to the rank in whose span it begins. Returns
-/// the pieces of `rank`.
+/// Divides tensors that every rank holds whole: all elements in the given order are divided into
+/// `ranks` equal spans of bytes, and a row goes to the rank in whose span it begins. Returns the
+/// pieces of `rank`.
 std::vector<StatePiece> own_share(const std::vector<NamedTensor>& tensors, int rank, int ranks);
 
-/// The layouts of whole tensors.
+/// Returns the layouts of whole tensors.
 std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tensors);
 
-/// The parts of all pieces one after the other, as StateBuffer copies them.
+/// Returns the parts of all pieces in sequence, as StateBuffer copies them.
 NamedTensors parts_of(const std::vector<StatePiece>& pieces);
 /// The pieces' bytes, given those of parts_of(), which are adjacent.
 std::vector<TensorBytes> bytes_of_pieces(const std::vector<StatePiece>& pieces,
@@ -66,8 +66,8 @@ std::vector<TensorBytes> bytes_of_pieces(const std::vector<StatePiece>& pieces,
 /// Boxes by the name of their tensor.
 using BoxesByName = std::map<std::string, std::vector<Box>>;
 
-/// Checks that the boxes cover every element of every tensor exactly once. Returns what is wrong,
-/// with the name of the tensor, or "".
+/// Checks that the boxes cover every element of every tensor exactly once. Returns an error with
+/// the name of the tensor, or "".
 std::string cover_error(const std::vector<LogicalTensor>& tensors, const BoxesByName& boxes);
 
 }  // namespace ddp::train

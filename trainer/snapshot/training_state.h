@@ -1,4 +1,4 @@
-// What is handed over to be saved.
+// The training state as handed over for saving.
 #pragma once
 
 #include <optional>
@@ -24,8 +24,8 @@ struct ShardToSave {
   ShardToSave without_values() const;
 };
 
-/// The state to save: the tensors as they are until the next SnapshotKeeper::before_update(), or,
-/// if they are a copy already, for good: these are written, and freed when they have been.
+/// The state to save. The tensors stay unchanged until the next SnapshotKeeper::before_update() or,
+/// if they are a copy already, for good: a copy is written and then freed.
 struct TrainingState {
   SnapshotMeta meta;
   NamedTensors tensors;  ///< With a shard, parts_of() its pieces.

@@ -103,7 +103,7 @@ class SafetensorsFile {
   std::size_t header_size_ = 0;
   Metadata metadata_;
   std::vector<TensorBytes> tensors_;
-  std::unordered_map<std::string_view, const TensorBytes*> by_name_;  ///< Of tensors_.
+  std::unordered_map<std::string_view, const TensorBytes*> by_name_;  ///< Points into tensors_.
 };
 
 }  // namespace ddp::train

@@ -30,7 +30,7 @@ class HostAttempts : public PollHandler {
   bool connecting() const { return channel_ != nullptr; }
   /// Returns, once, the channel to the present place when it is open.
   std::unique_ptr<ControlChannel> take_channel();
-  /// Of the present place, if the connection has ended before it was open; else nullptr.
+  /// Returns the current place's connection if it ended before it was open; else nullptr.
   const ControlChannel* closed() const;
   /// The place that is being tried or was found.
   const Place& present() const { return present_; }

@@ -27,7 +27,7 @@ class FrameSeal {
   std::uint64_t frames_ = 0;
 };
 
-/// Of one connection. The greetings are the bytes that each end sent in clear, with a nonce each.
+/// The keys of one connection, derived from both ends' greetings, sent in clear with a nonce.
 class ConnectionKeys {
  public:
   enum class From { kAgent, kHost };

@@ -15,8 +15,8 @@
 
 namespace ddp::launch {
 
-/// Of handshake, frames and messages. Changes whenever an agent before the change could not work
-/// with one after it.
+/// Version of handshake, frames and messages. Changes whenever agents from before and after a
+/// change could not work together.
 inline constexpr int kProtocolVersion = 3;
 
 /// Who connects to the port of a rendezvous, judged by the first bytes.

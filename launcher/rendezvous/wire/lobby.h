@@ -1,7 +1,7 @@
-// The door of an agent: accepts connections at its listening sockets, keeps those of which nobody
-// knows whose they are, answers questions about the job, and hands on nodes that said Hello. What
-// strangers can take is bounded: connections, also by address, bytes, time, and work per turn. They
-// learn nothing; the notes name them.
+// An agent's lobby for incoming connections: accepts them at its listening sockets, keeps those not
+// yet identified, replies to status queries, and hands over nodes that have sent Hello. Resources
+// of unauthenticated peers are bounded: connections (also per address), bytes, time, and work per
+// turn. They learn nothing; notes to the user identify them.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace ddp::launch {
 
-/// A node that has said Hello.
+/// A node that has sent Hello.
 struct Follower {
   std::unique_ptr<ControlChannel> channel;
   Hello hello;
@@ -28,12 +28,12 @@ struct Follower {
 
 class Lobby : public PollHandler {
  public:
-  /// Is given an accepted, non-blocking connection of a client of the workers' store, of which
-  /// nothing was read. Takes ownership if it returns true.
+  /// Receives an accepted, non-blocking connection of a client of the workers' store, from which
+  /// nothing has been read. Takes ownership if it returns true.
   using StoreClients = std::function<bool(int fd)>;
 
-  /// `place` names it in messages: "the rendezvous". Without `store_clients` clients of the store
-  /// are closed, and the first one is noted.
+  /// `place`: its name in messages, such as "the rendezvous". Without `store_clients`, connections
+  /// of store clients are closed, and the first one is noted.
   Lobby(std::string place, std::string token, StoreClients store_clients = {});
   ~Lobby() override;
   Lobby(const Lobby&) = delete;
@@ -41,18 +41,18 @@ class Lobby : public PollHandler {
 
   /// Takes ownership of listening, non-blocking sockets.
   void listen(const std::vector<int>& sockets);
-  /// Gives them up; those who have connected stay.
+  /// Releases the listening sockets; existing connections stay.
   std::vector<int> take_listeners();
-  /// Sets the answer from now on, for agents of the same job.
+  /// Sets the reply from now on to agents of the same job.
   void answer(const Status& status) { status_ = status; }
   std::vector<Follower> take_arrivals() { return std::exchange(arrivals_, {}); }
   /// Returns the status of each agent of the same job that asked.
   std::vector<Status> take_heard() { return std::exchange(heard_, {}); }
-  /// How many of the process's descriptors may be connections of nodes.
+  /// Number of the process's descriptors that connections of nodes may use.
   std::size_t descriptors_left() const;
-  /// Sends a last message, and waits for a while until it is read.
+  /// Sends a last message and keeps the connection for a while until it is read.
   void send_away(std::unique_ptr<ControlChannel> channel, const ControlMessage& last_word);
-  /// Returns a line for the user; empty: none.
+  /// Returns a line for the user; empty if there is none.
   std::string take_note();
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -61,7 +61,7 @@ class Lobby : public PollHandler {
 
  private:
   struct Guest {
-    std::unique_ptr<ControlChannel> channel{};  // nullptr: its first bytes have not come
+    std::unique_ptr<ControlChannel> channel{};  // nullptr: its first bytes have not arrived
     Clock::time_point until{};
     std::string address{};
     short watched = 0;
@@ -93,7 +93,7 @@ class Lobby : public PollHandler {
   std::vector<int> listeners_;
   Status status_;
   std::map<int, Guest> guests_;                   // by descriptor
-  std::map<std::string, std::size_t> by_origin_;  // how many of them; see origin_of
+  std::map<std::string, std::size_t> by_origin_;  // number of guests; see origin_of
   std::vector<Follower> arrivals_;
   std::vector<Status> heard_;
   std::optional<Clock::time_point> next_late_;  // when a guest may next be late

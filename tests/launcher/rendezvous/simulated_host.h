@@ -9,7 +9,7 @@ namespace ddp::test {
 
 class SimulatedHost {
  public:
-  /// Of a job of at least half as many and at most `nodes` nodes.
+  /// Hosts a job of at most `nodes` nodes and at least half as many.
   SimulatedHost(int nodes, const launch::JobHistory& history);
   ~SimulatedHost();
   SimulatedHost(const SimulatedHost&) = delete;

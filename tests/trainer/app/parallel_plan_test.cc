@@ -19,7 +19,7 @@ using test::kMillion;
 struct Model {
   int64_t matrices = 10;
   int64_t matrix = 10 * kMillion;
-  int64_t tokens = 1024;                 ///< Of a sample.
+  int64_t tokens = 1024;                 ///< Per sample.
   int64_t activations = 500 * kMillion;  ///< Bytes of a sample; a tenth with checkpointing.
 
   double flops() const {

@@ -27,7 +27,7 @@ int64_t bytes_of(const Config& config, const std::string& name, const ComputePla
   return 0;
 }
 
-/// Of a training with so many bytes of activations and logits.
+/// Bucket bytes of a training with so many bytes of activations and logits.
 int64_t buckets_of(const Config& config, const ComputePlace& place, int64_t activations = 0,
                    int64_t logits = 0) {
   for (const MemoryItem& item :

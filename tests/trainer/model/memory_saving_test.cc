@@ -13,7 +13,7 @@ constexpr int64_t kVocabularySize = 65;
 struct Step {
   torch::Tensor loss;
   std::vector<torch::Tensor> gradients;
-  torch::Tensor next_random;  ///< Of the default generator after it.
+  torch::Tensor next_random;  ///< From the default generator after it.
 };
 
 Step step(const GptConfig& config, std::optional<torch::ScalarType> amp = std::nullopt,

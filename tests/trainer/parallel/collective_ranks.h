@@ -20,8 +20,8 @@ inline torch::Tensor sum_in_order(int ranks, torch::ScalarType type, int64_t cou
   return sum;
 }
 
-/// Of every type and size at once, each of them waited for later, one that is waited for at once
-/// between them.
+/// Sums of every type and size at once, each of them waited for later, with one in between that is
+/// waited for at once.
 inline bool sums_are_right(ProcessGroup& group) {
   std::vector<torch::Tensor> sums;
   std::vector<torch::Tensor> expected;
@@ -47,7 +47,7 @@ inline bool sums_are_right(ProcessGroup& group) {
   return true;
 }
 
-/// Of a column, which Gloo takes for a row.
+/// The sum of a column, which Gloo takes for a row.
 inline bool column_is_right(ProcessGroup& group) {
   const auto table = torch::full({50, 3}, 1.0F + static_cast<float>(group.rank()));
   group.all_reduce_sum(table.select(1, 1));

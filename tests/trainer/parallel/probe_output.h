@@ -23,7 +23,7 @@ inline std::pair<std::string, int> ranks_output(int ranks, const std::string& pr
   return {std::move(text), status};
 }
 
-/// Those of the probe.
+/// Output and exit status of the probe.
 inline std::pair<std::string, int> probe_and_status(int ranks, const std::string& what) {
   return ranks_output(ranks, std::string(DDP_RANK_PROBE) + " " + what);
 }

@@ -40,7 +40,7 @@ struct Layers {
     for (const auto& layer : layers) y = layer->forward(y);
     return head(y).square().sum();
   }
-  /// Of the layers in order, then of the head.
+  /// Parameters of the layers in order, then of the head.
   std::vector<ShardedDataParallel::Parameter> parameters() const {
     std::vector<ShardedDataParallel::Parameter> all;
     for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -19,7 +19,7 @@ std::string wrong_in(int ranks, const std::string& mesh, const std::string& mode
       .first;
 }
 
-/// Of a step that ranks have made in virtual time.
+/// The figures of a step simulated in virtual time.
 struct Played {
   double idle_share = 0.0;
   std::vector<int64_t> held;  ///< The most micro-batches of each rank.

@@ -129,7 +129,7 @@ struct TrainerArgs {
   ExportArgs exporting;
   EstimateArgs estimate;
   PlanArgs plan;
-  std::optional<int64_t> vocab_size;  ///< Of estimate and plan: instead of reading the data.
+  std::optional<int64_t> vocab_size;  ///< estimate and plan: instead of reading the data.
   TokenizeArgs tokenize;
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`

@@ -65,7 +65,7 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
 /// What is evaluated: a snapshot, or the model of a folder.
 struct Subject {
   std::string path;
-  std::optional<int64_t> step;  ///< Of a snapshot.
+  std::optional<int64_t> step;  ///< Set for a snapshot.
   Config config;
   std::map<std::string, std::string> metadata;
   std::function<void(Task&)> load;  ///< Gives the task's model the weights.

@@ -72,7 +72,7 @@ std::string started_from(const ModelBundle& bundle, const std::optional<BaseSett
                                             : config.bert.init_from;
 }
 
-/// Those of --base, else what the snapshot holds; one of an older version holds nothing.
+/// Settings of --base, else the snapshot's; one of an older version has none.
 std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const std::string& folder,
                                         const ExportArgs& options) {
   auto stored = base_settings_of(bundle.metadata);

@@ -54,8 +54,8 @@ struct TemplateNode {
   Kind kind;
   int line = 1;
   std::string text{};                ///< A name, a sign, or text.
-  TemplateValue value{};             ///< Of kConstant.
-  std::vector<std::string> names{};  ///< Of parameters; of the last arguments, which are named.
+  TemplateValue value{};             ///< For kConstant.
+  std::vector<std::string> names{};  ///< Names of parameters, or of the last arguments.
   std::vector<std::unique_ptr<TemplateNode>> children{};
   int depth = 1;
 };

@@ -66,7 +66,7 @@ class TemplateRun {
   TemplateValue filtered_block(const TemplateNode& body, const TemplateNode& filters);
 
   std::vector<Scope> scopes_;  ///< The innermost last.
-  /// Of each macro that runs: its scope, and how many scopes it sees below that.
+  /// For each running macro: its scope, and how many scopes it sees below that.
   std::vector<std::pair<std::size_t, std::size_t>> macros_;
   std::time_t now_;
   int64_t left_;

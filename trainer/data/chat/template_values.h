@@ -115,7 +115,7 @@ struct TemplateValue::Loop {
 };
 
 struct TemplateValue::Function {
-  std::string name;                     ///< Of a global, or of a method of `self`.
+  std::string name;                     ///< The name of a global, or of a method of `self`.
   std::shared_ptr<TemplateValue> self;  ///< Null for globals and macros.
   const TemplateNode* macro = nullptr;
   std::size_t scopes = 0;  ///< How many of a run's scopes a macro sees.

@@ -19,7 +19,7 @@ struct MaskingTokens : BertTokens {
 };
 
 struct MaskingOptions {
-  int64_t block_size = 0;  ///< Most tokens of a row, [CLS] and [SEP] among them.
+  int64_t block_size = 0;  ///< Maximum tokens per row, including [CLS] and [SEP].
   double share = 0.15;     ///< Share of a line's ordinary tokens to hide, at least one.
   uint64_t seed = 0;
   bool every_epoch_anew = true;  ///< Else those of epoch 0 in every epoch.

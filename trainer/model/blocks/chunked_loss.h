@@ -13,8 +13,9 @@ namespace ddp::train {
 torch::Tensor wide(const torch::Tensor& x);
 
 /// `weight_VC` with `padding` rows of zeros appended, in the type that autocast computes in;
-/// itself for a padding of 0. Products with it have rows of a length that suits tensor cores, of
-/// which the first V numbers count; the parameter, its gradient and snapshots are unaffected.
+/// itself for a padding of 0. Products with it have rows of a length that suits tensor cores,
+/// of which the first V numbers count; the parameter, its gradient and snapshots are
+/// unaffected.
 torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding);
 
 /// Sum of the negative log-likelihoods, in nats, of targets_N under softmax(x_NC weight_VC^T); a

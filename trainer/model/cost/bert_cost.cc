@@ -30,7 +30,7 @@ struct BertBatch {
   double tokens;
   double width;
   double inner;
-  double scores;   ///< Of the attention of a layer: [B, H, T, T].
+  double scores;   ///< Elements of a layer's attention scores: [B, H, T, T].
   double compute;  ///< Bytes of an element in matrix products.
   double noise;    ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
   double heap;     ///< What activations take of it, for each of their bytes.

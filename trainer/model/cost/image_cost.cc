@@ -30,7 +30,7 @@ int64_t add_stages(const ImageConfig& config, const ImageSizes& sizes,
   return from * height * width;
 }
 
-/// Of one image, bytes.
+/// Bytes per image.
 struct LayerMemory {
   double kept = 0.0;       ///< For the backward pass.
   double workspace = 0.0;  ///< While it is computed backward.

@@ -22,19 +22,19 @@ int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes))
 /// Numbers of a training's state.
 struct StateCounts {
   double all = 0.0;    ///< Parameters that a snapshot holds, frozen ones included.
-  double below = 0.0;  ///< Of the model below adapters.
+  double below = 0.0;  ///< The model's, below adapters.
   double trained = 0.0;
-  double largest = 0.0;  ///< Of the trained parameters.
-  double states = 0.0;   ///< Of the optimizer.
+  double largest = 0.0;  ///< Largest trained parameter.
+  double states = 0.0;   ///< Optimizer state.
   double averages = 0.0;
 };
 
-/// Of ZeRO-3, which collects the weights of a unit at a time.
+/// Counts for ZeRO-3, which collects the weights of a unit at a time.
 struct UnitCounts {
   double root = 0.0;             ///< Parameters of no unit.
-  double largest_of_root = 0.0;  ///< Of its trained parameters: an embedding.
-  double unit = 0.0;             ///< Of the largest unit.
-  double largest_of_unit = 0.0;  ///< Of any unit's trained parameters.
+  double largest_of_root = 0.0;  ///< The largest of its trained parameters: an embedding.
+  double unit = 0.0;             ///< Parameters of the largest unit.
+  double largest_of_unit = 0.0;  ///< The largest trained parameter of any unit.
 };
 
 /// "transformer.h.0" of "transformer.h.0.ln_1.weight"; "" for the root.

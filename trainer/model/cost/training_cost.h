@@ -1,4 +1,4 @@
-// What training takes whatever the model is, by arithmetic alone. No LibTorch in it.
+// Estimates the cost of training any model, arithmetically. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// Parameters of a part of a model; 0: they are those of another part.
+/// Parameter count of a part of a model; 0: shared with another part.
 struct ParameterPart {
   std::string name;
   int64_t count = 0;
@@ -23,7 +23,7 @@ struct ModelSize {
   int64_t parameters = 0;  ///< Without position embeddings.
   int64_t layers = 0;
   int64_t channels = 0;
-  int64_t block = 0;  ///< Tokens of a sequence.
+  int64_t block = 0;  ///< Tokens per sequence.
 };
 
 /// The weight and the bias of a linear layer or norm; `name` without the last dot.
@@ -32,7 +32,7 @@ void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
 
 /// Floating-point operations of forward and backward pass for one token: 6 N for the matrices and
 /// 12 L C T for attention (PaLM, arXiv 2204.02311, appendix B), as nanoGPT's estimate_mfu counts
-/// them. What is computed again, dropout and the optimizer do not count.
+/// them. Recomputation, dropout and the optimizer do not count.
 inline double flops_per_token(const ModelSize& size) {
   constexpr double kPerParameter = 6.0;
   constexpr double kPerAttention = 12.0;
@@ -41,7 +41,7 @@ inline double flops_per_token(const ModelSize& size) {
   return kPerParameter * static_cast<double>(size.parameters) + kPerAttention * attention;
 }
 
-/// Where a rank computes.
+/// The device and the group that a rank computes on.
 struct ComputePlace {
   bool cuda = false;
   int64_t world_size = 1;
@@ -50,11 +50,11 @@ struct ComputePlace {
 
 enum class MemoryKind { kDevice, kHost, kShared };
 
-/// One kind of memory of a rank, bytes at the largest moment of a step.
+/// One kind of memory of a rank, in bytes at the peak of a step.
 struct MemoryItem {
   std::string name;
   int64_t bytes = 0;
-  MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is the host's, too.
+  MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is host memory as well.
   bool main_rank_only = false;
 };
 
@@ -65,16 +65,16 @@ struct LossSizes {
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
   AutoNumber chunk_size;
-  bool divided = false;   ///< Ranks share the vocabulary: the loss is computed in chunks.
-  double finished = 1.0;  ///< Micro-batches that wait for their backward pass with it.
+  bool divided = false;   ///< Ranks share the vocabulary; the loss is computed in chunks.
+  double finished = 1.0;  ///< Micro-batches in flight that wait for their backward pass.
 };
 /// Bytes of the logits and of what CausalModel::loss() makes of them.
 double logit_bytes(const LossSizes& sizes);
 
-/// What a rank that trains these parameters holds: weights, and of those that are not frozen
-/// gradients, optimizer, buckets; snapshots; and `of_model`, of which gradients in buckets take the
-/// place of "activations" and "logits". With lora.rank the model's parameters are weights only, and
-/// those of the adapters are trained. Items of 0 bytes are left out.
+/// Returns the memory items of a rank that trains these parameters: weights; gradients, optimizer
+/// state and buckets of the trained ones; snapshots; and `of_model`, whose "activations" and
+/// "logits" give way to gradients in buckets. With lora.rank only the adapters are trained. Items
+/// of 0 bytes are omitted.
 std::vector<MemoryItem> rank_items(const Config& config,
                                    const std::vector<ParameterShape>& parameters,
                                    const ComputePlace& place,

@@ -71,7 +71,7 @@ ParameterRole role_in_llama(const WeightPlace& place) {
   return place.block == WeightPlace::kAfterBlocks ? ParameterRole::kLinear : ParameterRole::kHidden;
 }
 
-/// Of one micro-batch; numbers of elements as double: no overflow.
+/// Sizes of one micro-batch; numbers of elements as double: no overflow.
 struct LlamaSizes {
   LlamaSizes(const Config& config, int64_t vocab, const ComputePlace& place)
       : shape(llama_of(config)),
@@ -99,9 +99,9 @@ struct LlamaSizes {
   const LlamaConfig& shape;
   double tokens;
   double row;      ///< Elements of a hidden state.
-  double queries;  ///< Of the rank's query heads.
-  double keys;     ///< Of its key heads, as of its value heads.
-  double inner;    ///< Of its part of the feed-forward layer.
+  double queries;  ///< Elements of the rank's query heads.
+  double keys;     ///< Elements of its key heads; as many of its value heads.
+  double inner;    ///< Elements of its part of the feed-forward layer.
   double vocab_size;
   double compute;         ///< Bytes of an element in matrix products.
   bool fused;             ///< By the kernels of a CPU.

@@ -1,4 +1,4 @@
-// Ends what a group of ranks has under way when an exception ends this one.
+// Aborts a group's pending operations if an exception ends this rank.
 #pragma once
 
 #include <exception>
@@ -7,9 +7,9 @@
 
 namespace ddp::train {
 
-/// A mesh that ends by an exception while its GPUs wait for other ranks. Destructors would abort
-/// its communicators one after another, each for as long as that takes; the world's alone is left
-/// to the end of the process.
+/// Guards a mesh against an exception while its GPUs wait for other ranks. Destructors would abort
+/// its communicators one after another, each taking its time; only the world's is left to the end
+/// of the process.
 class AbortOnFailure {
  public:
   explicit AbortOnFailure(ProcessGroup& group) : group_(group) {}

@@ -1,5 +1,5 @@
-// The collectives of data-parallel and of sharded training and the messages of pipelines, run on
-// known numbers, checked and timed (`trainer doctor`).
+// Runs the collectives of data-parallel and sharded training and the messages of pipelines on known
+// numbers, checks and times them (`trainer doctor`).
 #pragma once
 
 #include <torch/torch.h>
@@ -14,15 +14,15 @@ namespace ddp::train {
 
 struct CollectiveReport {
   std::string name;        ///< broadcast, ..., all_gather; reduce_scatter, all_gather_rows;
-                           ///< send_receive, of each rank to the next one
-  int64_t bytes = 0;       ///< Of one rank's tensor; of tables, of all rows.
+                           ///< send_receive: each rank to the next one
+  int64_t bytes = 0;       ///< Size of one rank's tensor; for tables, of all rows.
   bool correct = false;    ///< On every rank.
-  double median_us = 0.0;  ///< Of several runs, on the slowest rank.
+  double median_us = 0.0;  ///< Over several runs, on the slowest rank.
 };
 
 /// Runs every collective on float32 tensors of each size in `sizes` (bytes) on `device`. All ranks
-/// must call it with the same arguments; the result is the same on all. `group` must have a c10d
-/// group.
+/// must call it with the same arguments, and all of them get the same result. `group` must have a
+/// c10d group.
 std::vector<CollectiveReport> check_collectives(ProcessGroup& group, torch::Device device,
                                                 const std::vector<int64_t>& sizes);
 

@@ -1,4 +1,4 @@
-// When other processes of this machine end, however they end. No LibTorch in it.
+// Detects the end of other processes of this machine, however they end. Does not use LibTorch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ namespace ddp::train {
 /// Waits on a thread of its own without using CPU time.
 class ProcessEnds {
  public:
-  /// Gets the place of the process in the list that was given; called on the thread.
+  /// Receives the index of the process in the list given to watch(); called on the thread.
   using Ended = std::function<void(std::size_t)>;
 
   /// Returns null if one of them cannot be watched: it has exited, or Linux is older than 5.3.
@@ -23,7 +23,7 @@ class ProcessEnds {
   ProcessEnds(const ProcessEnds&) = delete;
   ProcessEnds& operator=(const ProcessEnds&) = delete;
 
-  /// Once: from now on `ended` is called for each process that ends or has ended.
+  /// Call once: from now on `ended` is called for each process that ends or has ended.
   void start(Ended ended);
 
  private:

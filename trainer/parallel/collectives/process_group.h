@@ -18,13 +18,13 @@
 
 namespace ddp::train {
 
-/// The part of a store that one group of several uses; empty: the group has a store of its own.
+/// The part of a shared store that one group uses; empty: the group has a store of its own.
 struct StorePart {
   c10::intrusive_ptr<c10d::Store> store;
 };
 
-/// The store at MASTER_ADDR:MASTER_PORT, for groups that come one after the other in one process.
-/// Throws RunError that names address and port.
+/// The store at MASTER_ADDR:MASTER_PORT, for consecutive groups of one process. Throws RunError
+/// with address and port.
 class WorkerStore {
  public:
   WorkerStore(const DistEnv& env, double timeout_s);
@@ -34,33 +34,34 @@ class WorkerStore {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-/// Of an all-reduce whose caller waits for it at once, as ProcessGroup::all_reduce_sum() does.
+/// Options of an all-reduce that is awaited at once, as in ProcessGroup::all_reduce_sum().
 c10d::AllreduceOptions options_of_awaited(const torch::Tensor& tensor);
 
-/// A tensor on its way from one rank to another. Wait for it on the thread that began it; of a GPU
-/// the queue waits, not the host.
+/// A tensor in transit between two ranks. Wait for it on the thread that began it; on a GPU the
+/// stream waits, not the host.
 class Message {
  public:
   Message() = default;
 
-  /// Nothing if there is none, or it was waited for. Throws what went wrong.
+  /// Does nothing if there is none, or it was waited for. Rethrows the transfer's error.
   void wait();
 
  private:
   friend class ProcessGroup;
   c10::intrusive_ptr<c10d::Work> work_;
-  torch::Tensor tensor_, on_host_;  // the second one, where the backend takes CPU tensors alone
+  torch::Tensor tensor_, on_host_;  // the second one, if the backend only takes CPU tensors
   bool received_ = false;
 };
 
-/// All ranks of the run. Alone (no launcher) it has no c10d group: collectives return at once.
-/// The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy last.
+/// All ranks of the run. A single process (no launcher) has no c10d group: collectives return at
+/// once. The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy
+/// last.
 class ProcessGroup {
  public:
   /// One process, no group.
   ProcessGroup() = default;
-  /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is
-  /// over. Throws RunError that names address and port, UserError as check_rank_devices().
+  /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks have joined or `timeout_s`
+  /// is over. Throws RunError with address and port, UserError as check_rank_devices().
   ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan,
                const StorePart& part = {});
   ProcessGroup(ProcessGroup&&) = default;
@@ -72,48 +73,47 @@ class ProcessGroup {
   bool is_main() const { return rank_ == 0; }
   /// Whether all-reduces of CPU tensors go through memory; the same on all ranks.
   bool shares_memory() const { return shares_memory_; }
-  /// For people: "nccl", "gloo with shared memory".
+  /// For logs: "nccl", "gloo with shared memory".
   std::string backend_text(const DevicePlan& plan) const;
-  /// Where this rank listens for the others, numeric; empty where that is not known.
+  /// The numeric address at which this rank listens for the others; empty if unknown.
   const std::string& address() const { return address_; }
   /// Null when alone.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const { return group_; }
-  /// For tensors of `device`; not for a rank alone. The group outlives what is returned.
+  /// Row collectives for tensors on `device`; requires at least two ranks. The group must outlive
+  /// the result.
   std::shared_ptr<RowCollectives> row_collectives(torch::Device device) const;
 
-  /// Sums `tensor` over all ranks, in place, on every rank.
+  /// Sums `tensor` over all ranks in place.
   void all_reduce_sum(torch::Tensor tensor);
-  /// The largest of all ranks' values, element by element, in place, on every rank.
+  /// Takes the element-wise maximum over all ranks in place.
   void all_reduce_max(torch::Tensor tensor);
-  /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal
-  /// shapes.
+  /// Copies rank 0's tensors into the other ranks', in place; all are dense and of equal shapes.
   void broadcast(const std::vector<torch::Tensor>& tensors);
-  /// Rank 0's text on every rank.
+  /// Returns rank 0's text on every rank.
   std::string broadcast_text(const std::string& text);
-  /// One value from each rank, in the order of the ranks, on every rank.
+  /// Returns one value per rank, in rank order, on every rank.
   std::vector<double> gather_doubles(double value);
-  /// One text from each rank, in the order of the ranks, on every rank. For short texts: each rank
-  /// receives size() times the longest.
+  /// Returns one text per rank, in rank order, on every rank. For short texts: each rank receives
+  /// size() times the longest.
   std::vector<std::string> gather_texts(const std::string& text);
   void barrier();
   /// Begins to send `tensor` to rank `to`, which receives a tensor of its shape and type. The
-  /// tensor is contiguous and not written to before the message has been waited for. Messages
-  /// between two ranks arrive in the order in which both begin them.
+  /// tensor must be contiguous and not be written to before the message has been waited for.
+  /// Messages between two ranks arrive in the order in which both begin them.
   Message send(const torch::Tensor& tensor, int to);
   Message receive(torch::Tensor tensor, int from);
-  /// Aborts what waits for other ranks in NCCL, in this group and its parts, from any thread; what
-  /// this rank's GPU computes afterwards is worthless. Returns after a second at the latest.
-  /// Nothing for Gloo.
+  /// Aborts pending NCCL operations of this group and its parts; may be called from any thread.
+  /// What this rank's GPU computes afterwards is worthless. Returns within a second. No-op for
+  /// Gloo.
   void abort();
-  /// `part`: a group of some of these ranks. Its communicator is aborted with this one's, as long
-  /// as it lives.
+  /// `part`: a group of some of these ranks. While it exists, abort() aborts its communicator as
+  /// well.
   void add_part(const std::shared_ptr<ProcessGroup>& part);
 
-  /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
-  /// a step.
+  /// Maximum of the ranks' values, requested now and received later, so that a step hides the wait.
   class PendingMax {
    public:
-    /// The first one.
+    /// Returns the maximum of the first value.
     int64_t wait() { return wait_all().front(); }
     std::vector<int64_t> wait_all();
 
@@ -134,7 +134,7 @@ class ProcessGroup {
   };
 
   void all_reduce(torch::Tensor tensor, c10d::ReduceOp operation);
-  /// NCCL's, of this group and its parts.
+  /// NCCL communicators of this group and its parts.
   std::vector<c10::intrusive_ptr<c10d::Backend>> communicators();
   void share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,
                     std::chrono::milliseconds timeout);

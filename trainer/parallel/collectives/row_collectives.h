@@ -1,4 +1,4 @@
-// Collectives over tables with one row for each rank: what sharded training communicates by.
+// The collectives of sharded training, over tables with one row per rank.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,8 +12,8 @@
 
 namespace ddp::train {
 
-/// A collective in flight. Wait for it on the thread that started it; on a GPU the queue waits, not
-/// the host.
+/// A collective in flight. Wait for it on the thread that started it; on a GPU the stream waits,
+/// not the host.
 class RowWork {
  public:
   RowWork() = default;
@@ -21,7 +21,7 @@ class RowWork {
       c10::intrusive_ptr<c10d::Work> work, std::function<void()> finish = [] {})
       : work_(std::move(work)), finish_(std::move(finish)) {}
 
-  /// Nothing when there is none, or it was waited for. Throws what went wrong.
+  /// Does nothing if there is none, or it was waited for. Rethrows the collective's error.
   void wait();
 
  private:
@@ -29,28 +29,28 @@ class RowWork {
   std::function<void()> finish_;
 };
 
-/// All ranks call alike and in the same order. The tensors are contiguous, and neither read nor
-/// written by others until the work has been waited for.
+/// All ranks must make the same calls in the same order. Tensors must be contiguous, and must be
+/// neither read nor written until the work has been waited for.
 class RowCollectives {
  public:
   virtual ~RowCollectives() = default;
 
   /// `own` [n] becomes the sum of row `rank` of all ranks' `table` [ranks, n]; with `add`, that is
-  /// added to it. On CPUs the terms are added in the order of the ranks, after what `own` held.
+  /// added to it. On CPUs the terms are added in rank order, after the former `own`.
   virtual RowWork reduce_scatter(const torch::Tensor& table, const torch::Tensor& own,
                                  bool add) = 0;
-  /// Row `rank` of `table` [ranks, n] is filled in on each rank; the others' rows are on return.
+  /// Exchanges the rows of `table` [ranks, n], of which each rank has filled in row `rank`.
   virtual RowWork all_gather(const torch::Tensor& table) = 0;
   /// The same for rows in pieces: for each rank the tensors that its row consists of, each dense in
-  /// memory. Returns nullopt if this takes tables alone.
+  /// memory. Returns nullopt if only tables are supported.
   virtual std::optional<RowWork> gather_pieces(
       const std::vector<std::vector<torch::Tensor>>& /*rows*/) {
     return std::nullopt;
   }
 };
 
-/// By NCCL or Gloo. Gloo's own reduce-scatter is an all-reduce in disguise, which sends twice the
-/// bytes in an order of its own: rows are exchanged instead, and added here.
+/// Uses NCCL or Gloo. Gloo's own reduce-scatter is an all-reduce in disguise, which sends twice the
+/// bytes and sums in its own order: rows are exchanged instead and added here.
 std::unique_ptr<RowCollectives> make_row_collectives(c10::intrusive_ptr<c10d::ProcessGroup> group,
                                                      bool nccl);
 

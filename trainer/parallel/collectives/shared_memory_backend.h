@@ -1,5 +1,5 @@
-// All-reduces between ranks of one machine through memory that they share; Gloo sends the same
-// bytes through loopback sockets.
+// All-reduces between ranks of one machine through shared memory, where Gloo would use loopback
+// sockets.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -15,17 +15,17 @@
 
 namespace ddp::train {
 
-/// The parts of all ranks of a group, mapped here, and a watch over the ranks' processes.
+/// The mapped segments of all ranks of a group, and a watch over the ranks' processes.
 struct SharedParts {
   std::vector<SharedSegment> of_ranks;
-  std::unique_ptr<ProcessEnds> ends;  ///< Of of_ranks, in that order; this process among them.
+  std::unique_ptr<ProcessEnds> ends;  ///< In the order of of_ranks; includes this process.
 };
 
 /// Sums and maxima of float32, float64, int32, int64 and uint8 on CPUs go through `parts`, in the
-/// order in which they are asked for; an all-reduce that is not asyncOp on the caller's thread, if
-/// it is the only one. All else goes to `gloo`. 16-bit types do, too: with three and more ranks
-/// their sums depend on Gloo's order. Has a rank gone, all-reduces fail here, too, with
-/// "Connection closed by peer". The backend is also a RowCollectives, over float32 and float64.
+/// order of the calls; an all-reduce without asyncOp runs on the caller's thread if it is the only
+/// one. All else goes to `gloo`, 16-bit types included: with three and more ranks their sums depend
+/// on Gloo's order. If a rank has ended, all-reduces fail as Gloo's do, with "Connection closed by
+/// peer". The backend is also a RowCollectives, over float32 and float64.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo,
                                                              SharedParts parts,
                                                              std::chrono::milliseconds timeout);

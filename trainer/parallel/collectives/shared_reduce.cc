@@ -100,7 +100,7 @@ struct SharedReduce::Part {
   std::atomic<uint64_t> done;                  ///< No other part of that chunk is read any more.
   std::atomic<bool> left;                      ///< The owner will give nothing any more.
   alignas(kLine) std::atomic<uint32_t> bell;   ///< Changes when a sleeper has to look again.
-  std::atomic<uint32_t> sleepers;              ///< Of any rank, waiting for the owner.
+  std::atomic<uint32_t> sleepers;              ///< Ranks that wait for the owner.
   alignas(kLine) std::array<Call, kSlots> calls;
   alignas(4096) std::array<std::array<std::byte, kChunkOfMore>, kSlots> slots;
 };

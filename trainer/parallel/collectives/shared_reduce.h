@@ -1,5 +1,5 @@
-// All-reduce between ranks that share memory: each has a part that it alone writes to and all read.
-// No LibTorch in it.
+// All-reduce between ranks that share memory: each rank writes to its own part and reads all. Does
+// not use LibTorch.
 #pragma once
 
 #include <atomic>
@@ -29,35 +29,35 @@ class SharedReduce {
   enum class Operation : uint8_t { kSum, kMax, kScatter, kGather };
   using Time = std::chrono::milliseconds;
 
-  /// Of one rank's part, which begins as zeros and on the boundary of a cache line.
+  /// Size of one rank's part, which is zero-initialized and aligned to a cache line.
   static constexpr std::size_t kPartBytes = 2112UL * 1024;
-  /// Elements reach the others in pieces of at most so many bytes. Two ranks have a core each more
-  /// often than not, and the pieces stay in its cache; more ranks have to take turns on cores, and
-  /// larger pieces are fewer turns.
+  /// Elements are exchanged in chunks of at most so many bytes. Two ranks usually have a core each,
+  /// whose cache holds these chunks; more ranks have to take turns on cores, and larger chunks mean
+  /// fewer turns.
   static constexpr std::size_t kChunkOfTwo = 64UL * 1024;
   static constexpr std::size_t kChunkOfMore = 256UL * 1024;
 
-  /// `parts` in the order of the ranks. They outlive this. `share_cores`: there are fewer cores
-  /// than ranks, so that a rank must not spin for another.
+  /// `parts`: in rank order; must outlive this object. `share_cores`: there are fewer cores than
+  /// ranks, so a rank must not spin for another.
   SharedReduce(int rank, const std::vector<std::byte*>& parts, bool share_cores);
   /// Ranks that still wait for this one get PeerLost.
   ~SharedReduce();
   SharedReduce(const SharedReduce&) = delete;
   SharedReduce& operator=(const SharedReduce&) = delete;
 
-  /// `operation`: kSum or kMax. In place: the sum (largest) of all ranks' elements, made in the
-  /// order of the ranks, hence the same bits on all of them and in every run. All ranks call it
-  /// alike and in the same order. Throws PeerLost, or runtime_error after `timeout` or when another
-  /// rank calls for something else; `data` is then undefined, and every later call throws the same.
+  /// `operation`: kSum or kMax. In place: the sum (or maximum) of all ranks' elements, taken in
+  /// rank order, hence bitwise identical on all ranks and in every run. All ranks must make the
+  /// same calls in the same order. Throws PeerLost, or runtime_error after `timeout` or if another
+  /// rank makes a different call; `data` is then undefined, and every later call throws the same.
   void run(void* data, std::size_t count, Type type, Operation operation, Time timeout);
-  /// `own` (`count` elements) becomes the sum, in the order of the ranks, of what all ranks'
-  /// `table` (a row of `count` elements for each rank) has in the row for this rank; with `add`,
-  /// the sums begin with what `own` holds. Otherwise as run().
+  /// `own` (`count` elements) becomes the sum, in rank order, of this rank's row in every rank's
+  /// `table` (one row of `count` elements per rank); with `add`, the sums start from the contents
+  /// of `own`. Otherwise as run().
   void scatter_sums(const void* table, void* own, std::size_t count, Type type, bool add,
                     Time timeout);
-  /// `table` as above, with this rank's row filled in: the other ranks' rows are copied into it.
+  /// Copies the other ranks' rows into `table`, laid out as above with this rank's row filled in.
   void gather_rows(void* table, std::size_t count, Type type, Time timeout);
-  /// A part of a row, somewhere in memory.
+  /// A contiguous part of a row.
   struct Piece {
     std::byte* data;
     std::size_t bytes;
@@ -66,7 +66,7 @@ class SharedReduce {
   /// The same for rows in pieces, whose lengths are the same on all ranks. A rank's row may
   /// be longer than another's.
   void gather_pieces(const std::vector<Row>& rows, Time timeout);
-  /// That rank's process has ended. From any thread.
+  /// Marks `rank`, whose process has ended, as lost. May be called from any thread.
   void lose(int rank);
 
  private:
@@ -77,9 +77,9 @@ class SharedReduce {
   template <class Work>
   void perform(const Call& call, Time timeout, const Work& work);
   struct Chunk {
-    std::size_t at;  ///< Byte of what is reduced, or of a row.
+    std::size_t at;  ///< Byte offset in the data, or in a row.
     std::size_t bytes;
-    uint64_t number;  ///< Of all calls' chunks.
+    uint64_t number;  ///< Counts the chunks of all calls.
   };
   template <class First, class Then>
   void in_chunks(std::size_t bytes, std::size_t chunk_bytes, const First& first, const Then& then);

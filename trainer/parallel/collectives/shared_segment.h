@@ -1,5 +1,5 @@
-// Memory that processes of one machine share. It has no name in any file system: whatever way its
-// processes end, nothing is left behind. No LibTorch in it.
+// Memory shared by processes of one machine. It has no name in any file system, so nothing is left
+// behind however its processes end. Does not use LibTorch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ namespace ddp::train {
 
 class SharedSegment {
  public:
-  /// How another process finds a segment, and knows it for the one that was meant.
+  /// What another process needs to find a segment and to verify that it is the right one.
   struct Offer {
     pid_t process = 0;
     int file = -1;
@@ -25,22 +25,22 @@ class SharedSegment {
     static std::optional<Offer> of(const std::string& text);
   };
 
-  /// `bytes` of zeros of which every page is there: writing to them never fails later. None where
-  /// the system gives no such memory.
+  /// Creates a segment of `bytes` zeros with every page allocated, so that writes never fail later.
+  /// Returns nullopt if the system has no such memory.
   static std::optional<SharedSegment> create(std::size_t bytes);
-  /// The segment of another process, or of this one, of the same size. None where it cannot be
-  /// seen, is not the offered one, or might become shorter.
+  /// Opens the segment of another process, or of this one, of the same size. Returns nullopt if it
+  /// is not accessible, is not the offered one, or might be truncated.
   static std::optional<SharedSegment> open(const Offer& offer, std::size_t bytes);
 
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&& other) noexcept;
   ~SharedSegment();
 
-  /// Aligned to pages.
+  /// Page-aligned.
   std::byte* data() const { return mapped_ + kHeaderBytes; }
-  /// Of a created segment, until withdraw().
+  /// The offer of a created segment, until withdraw().
   const Offer& offer() const { return offer_; }
-  /// Nobody else can open it from now on; those who have keep it.
+  /// Prevents further open() calls; existing mappings stay valid.
   void withdraw();
 
  private:

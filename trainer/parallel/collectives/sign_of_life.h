@@ -1,4 +1,4 @@
-// "Do you still run?", asked and answered over TCP, apart from what the ranks compute.
+// Liveness probes between ranks over TCP, independent of what the ranks compute.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace ddp::train {
 
-/// A condition that polls wait for, raised once.
+/// A one-shot event whose descriptor can be polled.
 class EndEvent {
  public:
   EndEvent();
@@ -17,7 +17,7 @@ class EndEvent {
   EndEvent& operator=(const EndEvent&) = delete;
 
   void raise() const;
-  /// True at once when raised, false after `time`.
+  /// Returns true as soon as it is raised, false after `time`.
   bool wait_for(std::chrono::milliseconds time) const;
   int fd() const { return fd_; }
 
@@ -29,7 +29,7 @@ class EndEvent {
 /// kernel still accepts connections, but nothing closes them.
 class LifeSign {
  public:
-  /// Listens at `address` (numeric). Without one, or where it cannot, port() is 0.
+  /// Listens at `address` (numeric). If it is empty or listening fails, port() is 0.
   explicit LifeSign(const std::string& address);
   ~LifeSign();
   LifeSign(const LifeSign&) = delete;
@@ -46,9 +46,9 @@ class LifeSign {
   std::thread thread_;
 };
 
-/// Whether the process that answers at `address` does so within `patience`; asks again as long as
-/// it cannot be reached. False at once when `end` is raised, or when no process listens any more at
-/// a loopback address: that process has ended.
+/// Returns whether the process at `address` replies within `patience`; retries while it is
+/// unreachable. Returns false at once if `end` is raised, or if nothing listens any more at a
+/// loopback address: that process has ended.
 bool gives_sign_of_life(const std::string& address, uint16_t port,
                         std::chrono::milliseconds patience, const EndEvent& end);
 

@@ -1,12 +1,12 @@
-// Whether this process waits for other ranks right now: a mark that another thread reads.
+// Lets other threads see whether this process is currently waiting for other ranks.
 #pragma once
 
 #include <cstdint>
 
 namespace ddp::train {
 
-/// From construction to destruction the training thread waits in a collective, or in work of which
-/// one is a part. May be nested; one within another does not begin a new wait.
+/// While it exists, the training thread is waiting in a collective, or in work that includes one.
+/// May be nested; a nested one does not begin a new wait.
 class CollectiveWait {
  public:
   CollectiveWait();
@@ -14,8 +14,8 @@ class CollectiveWait {
   CollectiveWait(const CollectiveWait&) = delete;
   CollectiveWait& operator=(const CollectiveWait&) = delete;
 
-  /// Number of the wait in progress, 0 if there is none. The same number: the same wait, without
-  /// progress.
+  /// Returns the number of the wait in progress, 0 if there is none. An unchanged number means the
+  /// same wait, without progress.
   static uint64_t current();
 };
 

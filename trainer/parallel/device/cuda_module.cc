@@ -18,7 +18,7 @@
 namespace ddp::train {
 namespace {
 
-/// Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
+/// Finds a function of the CUDA runtime loaded by libc10_cuda.so: the module itself links none.
 template <class Function>
 Function of_runtime(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
@@ -226,7 +226,7 @@ class NcclCudaModule final : public CudaModule {
         NCCL_MAJOR, NCCL_MINOR, major, minor);
   }
 
-  /// Of tensors that are alive, and kept for coming ones.
+  /// Bytes of live tensors, and cached for future ones.
   static int64_t held_by_allocator(int index) {
     if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
     return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index))

@@ -17,22 +17,22 @@
 
 namespace ddp::train {
 
-/// A CUDA graph: what a stream recorded, launched as a whole.
+/// A CUDA graph: work recorded from a stream, launched as a whole.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
-  /// Queues it on the current stream, with the generators as they are now.
+  /// Queues it on the current stream, using the generators' current states.
   virtual void replay() = 0;
-  /// Kernels, copies and fills that it consists of.
+  /// Number of kernels, copies and fills in it.
   virtual int64_t launches() const = 0;
 };
 
-/// What the module offers. The object lives as long as the process.
+/// The module's interface. The object lives as long as the process.
 class CudaModule {
  public:
   virtual ~CudaModule() = default;
   virtual int device_count() = 0;
-  /// Why device_count() is 0, in CUDA's own words, one line.
+  /// CUDA's reason for device_count() being 0, one line.
   virtual std::string why_no_device() = 0;
   virtual void set_device(int index) = 0;
   /// Waits for all work queued on the current device.
@@ -43,45 +43,45 @@ class CudaModule {
   virtual std::string describe(int index) = 0;
   /// CUDA runtime, driver, cuDNN and NCCL versions, one line.
   virtual std::string versions() = 0;
-  /// Largest amount of memory that tensors have occupied on device `index` so far, bytes.
+  /// Peak memory occupied by tensors on device `index` so far, bytes.
   virtual int64_t peak_memory_bytes(int index) = 0;
   virtual int64_t total_memory_bytes(int index) = 0;
-  /// The most that tensors may take of device `index` from now on; beyond it torch throws its
+  /// Limits the memory of tensors on device `index` from now on; beyond it torch throws its
   /// OutOfMemoryError.
   virtual void limit_memory(int index, int64_t bytes) = 0;
-  /// Memory of device `index` that this process can use: free, or held for its tensors; bytes.
+  /// Memory of device `index` available to this process: free, or held for its tensors; bytes.
   virtual int64_t available_memory_bytes(int index) = 0;
   /// Page-locks host memory, so that copies to and from it are asynchronous. Returns false if CUDA
   /// refuses it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;
   virtual void page_unlock(void* memory) = 0;
-  /// Records what `work` queues on the current stream, which is none of CUDA's default ones;
-  /// nothing of it runs. Tensors that `work` makes live in memory of the graph's own, or in that of
-  /// `other` (may be null), which is then replayed at other times. `generators`: those that `work`
-  /// draws from. Throws c10::Error if the work cannot be recorded.
+  /// Records what `work` queues on the current stream, which must not be a default one, without
+  /// running it. Tensors that `work` creates live in the graph's own memory, or in that of `other`
+  /// (may be null); the two are then never replayed at the same time. `generators`: those that
+  /// `work` uses. Throws c10::Error if the work cannot be recorded.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
                                                 const std::vector<at::Generator>& generators,
                                                 const CapturedWork* other) = 0;
-  /// Connected to the other ranks on return. Throws c10::Error with NCCL's message.
+  /// Returns connected to the other ranks. Throws c10::Error with NCCL's message.
   virtual c10::intrusive_ptr<c10d::Backend> connect_nccl(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,
       std::chrono::milliseconds timeout) = 0;
-  /// Why the communicator of such a backend has failed, in NCCL's words, one line.
+  /// NCCL's reason for the failure of such a backend's communicator, one line.
   virtual std::string nccl_error(c10d::Backend& backend) = 0;
 };
 
-/// Loads the module once; null when that is not possible, with the reason in `why_not` (may be
-/// null). Call before the first tensor: torch asks only once whether CUDA is there.
+/// Loads the module once; returns null if that fails, with the reason in `why_not` (may be null).
+/// Call before the first tensor: torch checks only once whether CUDA is available.
 CudaModule* load_cuda_module(std::string* why_not);
 
-/// The module when it has been loaded, else null.
+/// Returns the module if it has been loaded, else null.
 CudaModule* loaded_cuda_module();
 
-/// Whether this machine shows an NVIDIA device to this process, found without loading any CUDA
+/// Whether this process can see an NVIDIA device, detected without loading any CUDA
 /// library.
 bool nvidia_device_visible();
 
-/// Symbol that the module exports.
+/// The symbol exported by the module.
 inline constexpr const char* kCudaModuleEntry = "ddp_trainer_cuda_module";
 using CudaModuleEntry = CudaModule* (*)();
 

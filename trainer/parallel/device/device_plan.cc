@@ -18,7 +18,7 @@ bool cuda_demanded(const Config& config) {
          config.distributed.backend == Backend::kNccl;
 }
 
-/// Of ddp-run, whose user wants no CPU then.
+/// Whether ddp-run was asked for GPUs, whose user wants no CPU then.
 bool started_for_each_gpu() { return std::getenv(launch::kWorkerPerGpu) != nullptr; }
 
 /// Null, with the reason, when no GPU can be used.

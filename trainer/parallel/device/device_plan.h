@@ -1,4 +1,4 @@
-// Which device this rank computes on, and whether the choices of all ranks fit together.
+// Chooses the device of this rank, and checks that the choices of all ranks are compatible.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,18 +15,18 @@ namespace ddp::train {
 
 struct DevicePlan {
   torch::Device device = torch::kCPU;
-  bool nccl = false;    ///< Gradients are reduced by NCCL, else by Gloo.
+  bool nccl = false;    ///< Gradients are reduced by NCCL, otherwise by Gloo.
   std::string gpu;      ///< UUID of the GPU; empty on the CPU.
-  std::string why_cpu;  ///< Why device=auto takes the CPU of a machine with a GPU; else empty.
+  std::string why_cpu;  ///< Why device=auto chose the CPU although there is a GPU; else empty.
   std::string backend_name() const { return nccl ? "nccl" : "gloo"; }
 };
 
-/// The device that `config` and the environment ask for. Loads the CUDA module when a GPU is to be
-/// used, and selects the GPU of this local rank. Throws UserError when CUDA is asked for and not
-/// there, or when there are more local ranks than GPUs.
+/// Returns the device requested by `config` and the environment. Loads the CUDA module if a GPU is
+/// to be used, and selects this local rank's GPU. Throws UserError if CUDA is requested but not
+/// available, or if there are more local ranks than GPUs.
 DevicePlan plan_device(const Config& config, const DistEnv& env);
 
-/// What the other ranks have to know about one rank's plan.
+/// The parts of a rank's plan that the other ranks check.
 struct RankDevice {
   std::string host;
   std::string backend;
@@ -40,8 +40,8 @@ struct RankDevice {
 
 /// Each rank chooses on its own; NCCL then waits forever for one that chose otherwise. `ranks` in
 /// the order of the ranks. Throws UserError, the same one on every rank, unless all compute on the
-/// same kind of device with the same backend and, with NCCL, each on a GPU of its own; nor if
-/// more than `ranks_per_device` of them share one.
+/// same kind of device with the same backend and, with NCCL, each on its own GPU; also if more than
+/// `ranks_per_device` of them share one.
 void check_rank_devices(const std::vector<RankDevice>& ranks,
                         std::optional<int64_t> ranks_per_device = std::nullopt);
 

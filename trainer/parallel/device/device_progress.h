@@ -6,17 +6,17 @@
 
 namespace ddp::train {
 
-/// Of the work that the training thread queues, in order: parts of this rank alone, each followed
-/// by collectives. One per process; from any thread.
+/// Tracks the work that the training thread queues: parts of this rank alone, each followed by
+/// collectives. Process-wide; may be called from any thread.
 class DeviceProgress {
  public:
-  /// What the present queue of `device` holds up to here needs no rank beyond those that earlier
-  /// collectives waited for. Nothing for CPUs.
+  /// Marks the end of work on the current stream of `device` that needs no rank beyond those that
+  /// earlier collectives waited for. No-op for CPUs.
   static void own_work_ends_here(torch::Device device);
-  /// The device comes to `mark` once the collectives after that are over.
+  /// Sets the mark that the device reaches once the collectives after that are over.
   static void collectives_end_at(const ReadyEvent& mark);
-  /// Whether the device is at work of this rank alone; false if nothing was marked. Throws
-  /// c10::Error for what went wrong there.
+  /// Whether the device is executing work of this rank alone; false if nothing was marked. Throws
+  /// c10::Error if the device has failed.
   static bool at_own_work();
 };
 

@@ -1,5 +1,5 @@
-// Virtual devices (tf.distribute: logical devices): several ranks on one device, each held to its
-// share of it.
+// Virtual devices (tf.distribute: logical devices): several ranks on one device, each limited to
+// its share.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace ddp::train {
 
-/// Holds this process to distributed_config.ranks_per_device and .memory_limit_mb from now on:
-/// threads, and memory on top of what it has now. Process-wide; without the keys it takes back what
-/// an earlier call has set. Throws UserError when the limit cannot be kept.
+/// Limits this process by distributed_config.ranks_per_device and .memory_limit_mb from now on:
+/// threads, and memory on top of its current use. Process-wide; without the keys it reverts an
+/// earlier call. Throws UserError if the limit cannot be kept.
 void hold_to_share(const DistributedConfig& config, const DevicePlan& plan);
 
-/// The limit on a rank's memory, bytes: of tensors on a GPU, of the process's own memory on a CPU.
-/// On a GPU that several ranks share it is an equal share unless given. None: no limit.
+/// Returns the limit on a rank's memory, bytes: of tensors on a GPU, of the process's own memory on
+/// a CPU. If several ranks share a GPU, the default is an equal share. nullopt: no limit.
 std::optional<int64_t> memory_limit_bytes(const DistributedConfig& config, torch::Device device);
 
 /// " with the limit of 2048 MiB by distributed_config.memory_limit_mb=2048"; empty without one.
 std::string memory_limit_note(const DistributedConfig& config, torch::Device device);
 
-/// One line: what a rank may use. Empty without the keys.
+/// Returns one line on what a rank may use; empty without the keys.
 std::string share_text(const DistributedConfig& config, const DevicePlan& plan);
 
 }  // namespace ddp::train

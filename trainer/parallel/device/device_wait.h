@@ -16,28 +16,28 @@ using ReadyEvent = std::shared_ptr<const DeviceEvent>;
 class CopyStream {
  public:
   virtual ~CopyStream() = default;
-  /// Queues a copy to host memory. Returns before it is made if that memory is page-locked.
+  /// Queues a copy to host memory; asynchronous if that memory is page-locked.
   virtual void copy(torch::Tensor to, const torch::Tensor& from) = 0;
   virtual ReadyEvent mark() = 0;
 };
 
-/// A mark in a device's queue. From any thread.
+/// An event in a device's stream. May be used from any thread.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
-  /// Whether the device has come to it; does not wait. Throws c10::Error for what went wrong there.
+  /// Whether the device has reached it; does not block. Throws c10::Error if the device has failed.
   virtual bool passed() const = 0;
-  /// What the calling thread queues from now on begins after it. The host does not wait.
+  /// Makes work that the calling thread queues from now on wait for it; the host does not wait.
   virtual void make_stream_wait() const = 0;
-  /// A queue whose work begins after it.
+  /// Returns a stream whose work begins after it.
   virtual std::unique_ptr<CopyStream> side_queue() const = 0;
 };
 
-/// A mark in the present queue of `device`; null for CPUs, whose work is done when it is asked for.
+/// Records an event in the current stream of `device`; null for CPUs, which compute synchronously.
 ReadyEvent record_ready(torch::Device device);
 
-/// While it lives, what the calling thread queues for a GPU goes into a queue of its own, which
-/// begins with what the present queue holds up to here. record_ready() is a mark in that queue.
+/// While it exists, the calling thread's GPU work goes to a separate stream, which begins after the
+/// work queued in the current stream so far. record_ready() then records in that stream.
 class SideQueue {
  public:
   explicit SideQueue(torch::Device device);
@@ -64,23 +64,23 @@ class DeviceGivenUp {
 /// before. For threads other than training's.
 bool device_came_to(const ReadyEvent& mark);
 
-/// Returns once the device has come to `mark`, never while it is given up. For the training thread:
-/// counts as a wait for other ranks (CollectiveWait).
+/// Blocks until the device has reached `mark`, and as long as it is given up. For the training
+/// thread: counts as a wait for other ranks (CollectiveWait).
 void wait_for_device(const ReadyEvent& mark);
-/// The same for everything that has been queued so far.
+/// Does the same for everything queued so far.
 void wait_for_device(torch::Device device);
 
-/// A tensor on its way to the CPU.
+/// A tensor being copied to the CPU.
 struct HostCopy {
-  torch::Tensor tensor;  ///< Holds the values once the device has come to `copied`.
+  torch::Tensor tensor;  ///< Holds the values once the device has reached `copied`.
   ReadyEvent copied;     ///< Null for CPUs.
 };
 
-/// Queues a copy of `tensor` to page-locked memory; does not wait. A tensor of the CPU is its own
+/// Queues a copy of `tensor` to page-locked memory; does not block. A CPU tensor is its own
 /// copy.
 HostCopy begin_to_host(const torch::Tensor& tensor);
 
-/// `tensor` on the CPU, by way of wait_for_device().
+/// Returns `tensor` on the CPU, using wait_for_device().
 torch::Tensor to_host(const torch::Tensor& tensor);
 
 }  // namespace ddp::train

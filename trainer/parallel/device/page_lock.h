@@ -8,9 +8,9 @@ namespace ddp::train {
 
 class CudaModule;
 
-/// Page-locks memory that somebody else owns, to the byte: torch's own pinned allocations take the
-/// next power of two. Null module, or memory that cannot be locked (a limit of the container): the
-/// memory stays as it is, and copies to it wait for the GPU.
+/// Page-locks memory owned elsewhere, to the byte: torch's own pinned allocations are rounded up to
+/// a power of two. With a null module, or if locking fails (a container's limit), the memory stays
+/// as it is, and copies to it block on the GPU.
 class PageLock {
  public:
   PageLock(CudaModule* module, void* memory, std::size_t bytes);
@@ -26,7 +26,7 @@ class PageLock {
   bool on_;
 };
 
-/// Memory of `bytes` from the system, given back to it at the end.
+/// `bytes` of memory mapped from the system, unmapped on destruction.
 class MappedMemory {
  public:
   /// Throws std::bad_alloc.

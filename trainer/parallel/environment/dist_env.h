@@ -1,4 +1,4 @@
-// Who this process is: read once from the environment that ddp-run or torchrun sets.
+// This process's rank and group, read once from the environment that ddp-run or torchrun sets.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace ddp::train {
 
-/// Ranks started by srun or mpirun directly are taken as scheduler_env.h says.
+/// Ranks started by srun or mpirun directly: see scheduler_env.h.
 /// Without a launcher (RANK and WORLD_SIZE unset): one process, rank 0 of 1, `launched` false.
 struct DistEnv {
   int rank = 0;
@@ -22,7 +22,7 @@ struct DistEnv {
   bool is_main() const { return rank == 0; }
   bool single_node() const { return local_world_size == world_size; }
 
-  /// Throws UserError, naming the variable, when the set is incomplete or makes no sense
+  /// Throws UserError, naming the variable, if the set is incomplete or invalid
   /// (WORLD_SIZE=0, RANK >= WORLD_SIZE, a port out of range).
   static DistEnv from_environment();
 };

@@ -1,4 +1,4 @@
-// Waiting for the store that another process of this machine is about to open.
+// Waits for the store that another process of this machine is about to open.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,8 @@
 
 namespace ddp::train {
 
-/// Returns when a socket of this machine listens at `port`, or `limit` is over, or nobody can tell.
-/// Connects to nothing. torch's client sleeps for half a second and more when it is refused.
+/// Blocks until a socket of this machine listens at `port`, `limit` is over, or that cannot be
+/// determined. Never connects: torch's client sleeps half a second or more after a refusal.
 void wait_for_listener(uint16_t port, std::chrono::milliseconds limit);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// The ranks of a run as a grid: which of them share a model, and which have copies of it.
+// The ranks of a run as a grid: which ranks share a model, and which have copies of it.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@ namespace ddp::train {
 
 /// Sizes of the grid. World size = data x pipeline x tensor.
 struct MeshShape {
-  int data = 1;      ///< Copies of the model; each takes micro-batches of its own.
-  int pipeline = 1;  ///< Stages that a model is cut into.
+  int data = 1;      ///< Replicas of the model; each processes its own micro-batches.
+  int pipeline = 1;  ///< Stages of the model.
   int tensor = 1;    ///< Ranks that share each layer of a stage.
 
   int size() const { return data * pipeline * tensor; }
   int model_size() const { return pipeline * tensor; }
 };
 
-/// A rank's place in the grid: rank = (data * shape.pipeline + stage) * shape.tensor + tensor. The
-/// ranks that share layers, which wait for each other most, are neighbours, on one machine where
-/// machines have enough of them; copies of the model are furthest apart.
+/// A rank's place in the grid: rank = (data * shape.pipeline + stage) * shape.tensor + tensor.
+/// Ranks that share layers wait for each other most and are adjacent, on one machine if it has
+/// enough of them; copies of the model are furthest apart.
 struct MeshPlace {
   int data = 0;
   int stage = 0;
@@ -33,14 +33,14 @@ struct MeshPlace {
 };
 
 /// The groups of one rank, each of the ranks that differ from it in one coordinate only. Rank 0 of
-/// each is the first along that coordinate. A group of one rank needs no connection: its calls
-/// return at once. Groups of the same ranks are the same object.
+/// each is the first along that coordinate. A group of one rank has no connection: its calls return
+/// at once. Groups of the same ranks are the same object.
 class Mesh {
  public:
   /// All ranks have copies of the model.
   explicit Mesh(ProcessGroup& world);
-  /// `shape.size()` is the size of `world`, which outlives this. All ranks call it alike, and
-  /// connect their groups in the same order. Throws as ProcessGroup().
+  /// `shape.size()` is the size of `world`, which must outlive this object. All ranks call it with
+  /// the same shape and connect their groups in the same order. Throws as ProcessGroup().
   Mesh(ProcessGroup& world, const MeshShape& shape, const DistEnv& env,
        const DistributedConfig& config, const DevicePlan& plan);
 
@@ -48,7 +48,7 @@ class Mesh {
   const MeshPlace& place() const { return place_; }
   bool is_first_stage() const { return place_.stage == 0; }
   bool is_last_stage() const { return place_.stage + 1 == shape_.pipeline; }
-  /// Whether a copy of the model is divided between ranks.
+  /// Whether each copy of the model is divided among ranks.
   bool divides_model() const { return shape_.model_size() > 1; }
 
   ProcessGroup& world() const { return world_; }

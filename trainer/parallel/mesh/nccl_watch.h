@@ -14,15 +14,15 @@
 
 namespace ddp::train {
 
-/// Asks the communicators of this rank whether they have failed, from a thread of its own: torch's
-/// watchdog ends the process only a minute later, and until then holds up every call that begins a
-/// collective. Does not end the process itself: `failed` does.
+/// Polls this rank's communicators from a thread of its own: torch's watchdog ends the process only
+/// a minute later, and until then blocks every call that begins a collective. `failed` must end the
+/// process.
 class NcclWatch {
  public:
-  /// Called on that thread, once, with one line: what happened, and what to do.
+  /// Called once on that thread, with one line: the error and the fix.
   using Failed = std::function<void(const std::string& why)>;
 
-  /// Off, without a thread, if no group of `mesh` uses NCCL. `timeout_s`: of its collectives.
+  /// Inactive, without a thread, if no group of `mesh` uses NCCL. `timeout_s`: of collectives.
   NcclWatch(const Mesh& mesh, double timeout_s, Failed failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;

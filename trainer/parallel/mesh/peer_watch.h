@@ -1,9 +1,9 @@
-// A stop among ranks of which one is gone: who waits for it in a collective leaves.
+// Lets a rank leave a collective during a stop if a peer no longer responds.
 //
-// A stop is agreed on in a collective. A killed process closes its connections, and Gloo says so at
-// once. A node that vanished (its link cut, its power gone, the whole of it frozen) closes nothing:
-// its peers would wait until the launcher's grace is over. NCCL says nothing of either. A rank
-// without peers can wait as long, for a kernel that never ends.
+// A stop is agreed on in a collective. A killed process closes its connections, which Gloo reports
+// at once. A node that vanishes (link cut, power lost, frozen) closes nothing: its peers would wait
+// until the launcher's grace period is over. NCCL reports neither case. A rank without peers can
+// wait as long, for a kernel that never ends.
 #pragma once
 
 #include <chrono>
@@ -20,32 +20,32 @@
 
 namespace ddp::train {
 
-/// Asks nobody anything before a stop signal has come. From then on, while this rank is in one and
-/// the same CollectiveWait, it asks the others whether they still run. A rank that is only slow
-/// (computes, saves, sends gradients over a slow link) answers: it is waited for as ever. Without
-/// peers it is the device that this rank waits for: it has to come to a mark within
-/// kDeviceSilence or five times the longest wait so far. Does not end the process itself: `leave`
-/// does.
+/// Idle until a stop signal arrives. From then on, as long as this rank stays in the
+/// same CollectiveWait, it probes the other ranks. A rank that is merely slow
+/// (computing, saving, sending gradients over a slow link) replies and is waited for
+/// as usual. A rank without peers waits for its device, which has to reach a mark
+/// within kDeviceSilence or five times the longest wait so far. `leave` must end the
+/// process.
 class PeerWatch {
  public:
-  /// Long enough for a lost packet to be sent again (1 s) and for a machine that is busy; short
-  /// beside the grace that launchers and schedulers give (30 s).
+  /// Long enough for a retransmitted packet (1 s) and for a busy machine; short compared to the
+  /// grace period of launchers and schedulers (30 s).
   static constexpr std::chrono::milliseconds kSilence{2000};
   static constexpr std::chrono::milliseconds kDeviceSilence{3000};
 
-  /// Called on a thread of its own with the device given up (DeviceGivenUp) when `rank` has been
-  /// silent for too long; this rank: its device. Ends the process.
+  /// Called on a separate thread with the device given up (DeviceGivenUp) once `rank` has been
+  /// silent for too long; this rank itself stands for its device. Ends the process.
   using Leave = std::function<void(int rank)>;
 
-  /// All ranks together. Off where ranks cannot reach each other's addresses.
+  /// A collective. Inactive if ranks cannot reach each other's addresses.
   PeerWatch(ProcessGroup& group, const DistEnv& env, Leave leave);
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
   bool on() const { return thread_.joinable(); }
-  /// Work of this process that a leave lets end first, from construction to destruction. `wait`
-  /// returns when it has; called on another thread.
+  /// Registers work that must finish before this process leaves, from construction to destruction.
+  /// `wait` blocks until it has; called on another thread.
   class FinishFirst {
    public:
     FinishFirst(PeerWatch& watch, std::function<void()> wait);
@@ -77,7 +77,7 @@ class PeerWatch {
   std::vector<Peer> peers_;
   int rank_;
   uint64_t judged_wait_ = 0;
-  std::chrono::milliseconds waited_{0};  // of looks: a stopped process has not waited
+  std::chrono::milliseconds waited_{0};  // in polls: a stopped process has not waited
   std::chrono::milliseconds longest_wait_{0};
   std::mutex mutex_;
   std::function<void()> finish_;

@@ -26,15 +26,15 @@ void check_same_parameters(const std::vector<torch::Tensor>& parameters, Process
 /// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
 ///
 /// Construction checks that every rank has the same parameters (number, shapes, types; RunError
-/// otherwise) and copies rank 0's values to all, or leaves them. Alone, all calls do nothing.
+/// otherwise) and copies rank 0's values to all, or keeps theirs. Without peers, calls are no-ops.
 ///
-/// Buckets are laid out once more by c10d after the first backward pass, in the order in which
+/// c10d lays out the buckets again after the first backward pass, in the order in which
 /// gradients arrive. With three and more ranks that layout decides the order of summation, so a
 /// resumed run must not start with another one than the uninterrupted run has at the same step:
 /// warm_up() makes the rebuild happen before the first real step, always.
 class DistributedDataParallel : public GradientSync {
  public:
-  /// Alone.
+  /// For a single process.
   DistributedDataParallel() = default;
   DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                           const DistributedConfig& config,
@@ -43,15 +43,15 @@ class DistributedDataParallel : public GradientSync {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  /// Forward and backward passes of `forward`'s batch until the buckets have their final layout; on
-  /// CPUs nothing of them is sent. Gradients hold garbage afterwards.
+  /// Runs forward and backward passes of `forward` until the buckets have their final layout; on
+  /// CPUs nothing is sent. Gradients hold garbage afterwards.
   void warm_up(const std::function<torch::Tensor()>& forward);
 
   void begin_micro_batch(bool last) override;
   void backward(const torch::Tensor& loss) override;
   torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
   void measure_times() override;
-  /// As c10d's own Logger has them.
+  /// The times of c10d's own Logger.
   std::optional<SyncTimes> times() override;
 
  private:

@@ -1,5 +1,5 @@
-// Stage 3 of ZeRO as FSDP has it (Y. Zhao et al., "PyTorch FSDP: Experiences on scaling fully
-// sharded data parallel", 2023): of the weights, too, a rank keeps only its shards.
+// Stage 3 of ZeRO, as in FSDP (Y. Zhao et al., "PyTorch FSDP: Experiences on scaling fully sharded
+// data parallel", 2023): a rank keeps only its shards of the weights, too.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,27 +12,27 @@
 
 namespace ddp::train {
 
-/// Parameters have memory only while they are used, which they share with the table that an
-/// all-gather has filled: nothing is copied. Those of a unit come and go together: they are
-/// collected before the unit's forward pass and freed after it, and once more for its backward
-/// pass; the next unit in either direction is on its way meanwhile. All other parameters are the
-/// root's, used before the first unit and after the last one: they are there throughout a forward
-/// pass until the units' backward passes begin, and once more after these. With the reduction that
-/// makes three collectives for each unit and micro-batch; a unit that is frozen in part has its
-/// frozen parameters in tables of their own.
+/// Parameters have memory only while in use: views into the table that an all-gather has
+/// filled, without a copy. A unit's parameters are gathered together before its forward pass
+/// and freed after it, and again for its backward pass; the next unit in either direction is
+/// prefetched meanwhile. All other parameters belong to the root, used before the first unit
+/// and after the last one: they stay gathered throughout a forward pass until the units'
+/// backward passes begin, and again after these. With the reduction that makes three
+/// collectives per unit and micro-batch; a partly frozen unit has its frozen parameters in
+/// separate tables.
 ///
 /// Gradients go into a unit's table as soon as they are computed. A unit whose gradients are
-/// complete is reduced while the backward pass continues, and added to what is there: the bits of
-/// one process that has all micro-batches, whatever the number of ranks.
+/// complete is reduced while the backward pass continues, and added to earlier ones: bitwise
+/// identical to one process with all micro-batches, whatever the number of ranks.
 ///
-/// All ranks make the same passes in the same order. An exception in a pass leaves no weights
-/// behind.
+/// All ranks must run the same passes in the same order. An exception in a pass frees the
+/// weights.
 class FullyShardedDataParallel : public ShardedDataParallel {
  public:
   /// `units`: indices into `parameters`, in the order of the forward pass; the other parameters are
-  /// the root's. Those that need no gradient are frozen. `averaged_over` as in ZeroDataParallel.
-  /// For two and more ranks; checks that they have the same parameters (RunError otherwise), and
-  /// gives all of them rank 0's values or leaves theirs.
+  /// the root's. Parameters that need no gradient are frozen. `averaged_over` as in
+  /// ZeroDataParallel. For two and more ranks; checks that they have the same parameters (RunError
+  /// otherwise), and copies rank 0's values to all or keeps theirs.
   FullyShardedDataParallel(std::vector<Parameter> parameters,
                            const std::vector<std::vector<std::size_t>>& units, ProcessGroup& group,
                            int averaged_over, FirstValues values);
@@ -44,7 +44,7 @@ class FullyShardedDataParallel : public ShardedDataParallel {
 
   bool divides_weights() const override { return true; }
   void begin_micro_batch(bool last) override;
-  /// Throws RunError when a parameter gets no gradient, or more than one.
+  /// Throws RunError if a parameter gets no gradient, or more than one.
   void backward(const torch::Tensor& loss) override;
   bool reduces_every_micro_batch() const override { return true; }
   void skip_micro_batch(const std::function<torch::Tensor()>& forward) override;
@@ -60,8 +60,8 @@ class FullyShardedDataParallel : public ShardedDataParallel {
     };
     std::size_t bucket;
     std::vector<Place> places;
-    torch::Tensor own_row;  ///< Of the weights.
-    torch::Tensor table;    ///< Defined while they are on their way or there.
+    torch::Tensor own_row;  ///< The weights' row.
+    torch::Tensor table;    ///< Defined while they are being gathered or in use.
     RowWork work;
   };
   struct Unit {
@@ -91,7 +91,7 @@ class FullyShardedDataParallel : public ShardedDataParallel {
   void collect_next(Unit& unit);
   void free(Unit& unit);
   void free_all();
-  /// After an exception: other ranks may not be where this one is.
+  /// Cleans up after an exception: other ranks may be at a different point.
   void abandon();
   void free_other_units(const Unit& used);
 

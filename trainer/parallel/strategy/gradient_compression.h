@@ -1,4 +1,4 @@
-// Gradients travel in 16 bits: a communication hook of c10d's Reducer.
+// Reduces gradients in 16 bits: a communication hook of c10d's Reducer.
 #pragma once
 
 #include <torch/torch.h>

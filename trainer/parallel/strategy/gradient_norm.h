@@ -1,4 +1,4 @@
-// The norm of a model's gradients, defined so that it does not depend on who holds which part.
+// The norm of a model's gradients, independent of which rank holds which part.
 #pragma once
 
 #include <torch/torch.h>
@@ -21,11 +21,11 @@ torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients)
 /// NaN or Inf if a gradient has one. Does not wait for a GPU.
 torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients);
 
-/// The same of the blocks that block_sums_of_squares() returned.
+/// The same for sums returned by block_sums_of_squares().
 torch::Tensor norm_of_block_sums(const torch::Tensor& sums);
 
-/// The same of all ranks of `group`, which have different blocks of `blocks` in all, or parts of
-/// them: `places` [n] int64, on the gradients' device, are those of this rank's blocks. A
+/// The same over all ranks of `group`, which hold different blocks, or parts of them, of `blocks`
+/// in total: `places` [n] int64, on the gradients' device, are those of this rank's blocks. A
 /// collective; does not wait for a GPU.
 torch::Tensor norm_over_ranks(const std::vector<torch::Tensor>& gradients,
                               const torch::Tensor& places, int64_t blocks, ProcessGroup& group);

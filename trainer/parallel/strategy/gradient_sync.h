@@ -1,4 +1,4 @@
-// How the gradients of all ranks become one: the training step's view of a parallel strategy.
+// Synchronizes gradients across ranks: the training step's interface to a parallel strategy.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,11 +17,11 @@ namespace ddp::train {
 
 using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
 
-/// Of one backward pass with communication, milliseconds.
+/// Times of one backward pass with communication, milliseconds.
 struct SyncTimes {
-  double backward_ms = 0.0;       ///< From its begin to its last gradient.
+  double backward_ms = 0.0;       ///< From its start to its last gradient.
   double communication_ms = 0.0;  ///< From the first bucket's start to the last one's end.
-  double overlap_ms = 0.0;        ///< Of that, while gradients were still being computed.
+  double overlap_ms = 0.0;        ///< The part during which gradients were still being computed.
 
   bool operator==(const SyncTimes&) const = default;
 };
@@ -30,53 +30,53 @@ class GradientSync {
  public:
   virtual ~GradientSync() = default;
 
-  /// Before the forward pass of a micro-batch. The gradients of all but the `last` one of an
-  /// optimizer step only add up on this rank (torch's no_sync()).
+  /// Call before the forward pass of a micro-batch. Gradients of all but the `last` one of an
+  /// optimizer step are only accumulated on this rank (torch's no_sync()).
   virtual void begin_micro_batch(bool last) = 0;
-  /// The backward pass. After that of the last micro-batch the gradients are those of all ranks,
-  /// averaged.
+  /// Runs the backward pass. After the last micro-batch's, the gradients are averaged over all
+  /// ranks.
   virtual void backward(const torch::Tensor& loss) = 0;
-  /// Whether every micro-batch of a step is reduced: ranks with fewer of them than others then take
-  /// part by skip_micro_batch(), where `forward`, which makes the loss of any batch, may be
-  /// called; it counts for nothing.
+  /// Whether every micro-batch of a step is reduced: ranks with fewer micro-batches than others
+  /// then call skip_micro_batch() to take part. That may call `forward`, which computes the loss of
+  /// any batch; the result is discarded.
   virtual bool reduces_every_micro_batch() const { return false; }
   virtual void skip_micro_batch(const std::function<torch::Tensor()>& /*forward*/) {}
-  /// Around forward passes without a backward pass, of which all ranks make the same ones if
-  /// divides_weights(). The second one also after a forward pass that threw; throws nothing.
+  /// Call around inference; if divides_weights(), all ranks must run the same passes. Call
+  /// end_inference() also after a forward pass that threw; it never throws.
   virtual void begin_inference() {}
   virtual void end_inference() {}
-  /// Whether the weights themselves are divided between the ranks: every forward pass is a
-  /// collective then.
+  /// Whether the weights themselves are divided among the ranks, so that every forward pass is a
+  /// collective.
   virtual bool divides_weights() const { return false; }
-  /// What a backward pass communicates by, for messages.
+  /// Name of the backward pass's collective, for messages.
   virtual const char* collective_name() const { return "gradients_all_reduce"; }
-  /// L2 norm over the gradients of the model, of which this rank updates `gradients`, a float32
-  /// scalar on their device; no host sync.
+  /// Returns the L2 norm of the model's gradients, of which this rank updates `gradients`: a
+  /// float32 scalar on their device, without a host sync.
   virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;
-  /// From 1 or 0, whether a gradient that this rank updates is not finite, to whether any is.
+  /// Combines `found_inf` over ranks: 1 if any updated gradient is not finite, else 0.
   virtual void combine_found_inf(torch::Tensor& /*found_inf*/) {}
-  /// After an update: every rank gets the weights that others have updated.
+  /// Call after an update: distributes updated weights to all ranks.
   virtual void share_weights() {}
   /// The same, but may overlap the next forward pass: until then, nothing may read weights before
   /// settle_weights().
   virtual void begin_sharing_weights() { share_weights(); }
   virtual void settle_weights() {}
   virtual bool weights_are_on_their_way() const { return false; }
-  /// From the next step on, times() is that of the last one.
+  /// From the next step on, times() returns the last step's times.
   virtual void measure_times() = 0;
-  /// A host sync. Nothing for a rank alone, or where nothing was measured.
+  /// A host sync. Returns nullopt for a single rank, or if nothing was measured.
   virtual std::optional<SyncTimes> times() = 0;
 };
 
-/// The values of the parameters on other ranks than 0.
+/// Initial values of the parameters on ranks other than 0.
 enum class FirstValues {
-  kOfRankZero,  ///< Copied from there.
-  kKeep         ///< Who calls sees to it that they are equal before the first step.
+  kOfRankZero,  ///< Copied from rank 0.
+  kKeep         ///< The caller ensures that they are equal before the first step.
 };
 
-/// `parameters` are those that are trained. Checks that every rank has the same ones (RunError
-/// otherwise). `forward` makes the loss of a small throw-away batch with the graph of a training
-/// step; gradients hold garbage afterwards.
+/// `parameters`: the trained ones. Checks that every rank has the same ones (RunError otherwise).
+/// `forward` computes the loss of a small throw-away batch with the graph of a training step;
+/// gradients hold garbage afterwards.
 std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
                                                  FirstValues values,

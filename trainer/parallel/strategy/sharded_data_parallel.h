@@ -1,5 +1,5 @@
-// What all stages of ZeRO share (S. Rajbhandari et al., "ZeRO: Memory optimizations toward training
-// trillion parameter models", 2020): ranks that update shards of the parameters.
+// The common base of all stages of ZeRO (S. Rajbhandari et al., "ZeRO: Memory optimizations toward
+// training trillion parameter models", 2020): ranks that update shards of the parameters.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,16 +20,16 @@
 
 namespace ddp::train {
 
-/// A shard of this rank's. A dense tensor of its elements in the order in which they lie in memory,
-/// or, for a whole parameter, of the parameter's shape.
+/// One of this rank's shards: a dense tensor of its elements in memory order or, for a whole
+/// parameter, of the parameter's shape.
 struct OwnShard {
   Shard shard;
-  torch::Tensor value;     ///< What the optimizer updates.
+  torch::Tensor value;     ///< Updated by the optimizer.
   torch::Tensor gradient;  ///< float32, of the ranks' gradients; zero it before each step. Not
                            ///< defined for a frozen parameter.
 };
 
-/// Two tables that buckets travel in, used in turn, as large as the largest bucket; they exist from
+/// Two buffers for buckets in transit, used in turn, as large as the largest bucket; allocated from
 /// the first use to free().
 class TablePair {
  public:
@@ -51,8 +51,8 @@ class TablePair {
   std::array<Table, 2> tables_;
 };
 
-/// Which rank holds what, and what follows from it: the gradient norm, the exchange of shards. How
-/// gradients get into them is up to the stage.
+/// Knows which rank holds what, and implements what follows from it: gradient norm, exchange of
+/// shards. How gradients get into the shards is up to the stage.
 class ShardedDataParallel : public GradientSync {
  public:
   struct Parameter {
@@ -66,11 +66,11 @@ class ShardedDataParallel : public GradientSync {
   ShardedDataParallel& operator=(const ShardedDataParallel&) = delete;
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Never without trained ones: a rank that has no part in them holds no element of the first.
+  /// Never without trained ones: a rank without any share of them holds zero elements of the first.
   const std::vector<OwnShard>& own() const { return own_; }
-  /// The shards of each rank, this one's as in own() but for an empty one.
+  /// The shards of each rank; this rank's as in own(), without an empty one.
   std::vector<std::vector<Shard>> shards_of_ranks() const;
-  /// For what else is exchanged between the ranks that hold shards.
+  /// For other exchanges between the ranks that hold shards.
   RowCollectives& rows() { return *rows_; }
 
   const char* collective_name() const override { return "gradients_reduce_scatter"; }
@@ -86,41 +86,41 @@ class ShardedDataParallel : public GradientSync {
   /// this rank has nothing to send. `take` is called once for each shard of each rank, with garbage
   /// for what was undefined, and must copy. A collective.
   void exchange(const std::vector<torch::Tensor>& values, const Take& take);
-  /// The elements of `shard` in a tensor that lies in memory as its parameter does.
+  /// Returns the elements of `shard` in a tensor with its parameter's memory layout.
   torch::Tensor part_of(const torch::Tensor& tensor, const Shard& shard) const;
 
  protected:
   using Clock = std::chrono::steady_clock;
   struct Bucket {
     ShardBucket plan;
-    std::size_t first_own = 0;   ///< Its own shards begin there in own_.
-    torch::Tensor gradient_row;  ///< Not defined for frozen parameters.
+    std::size_t first_own = 0;   ///< Index of its first shard in own_.
+    torch::Tensor gradient_row;  ///< Undefined for frozen parameters.
   };
 
   /// For two and more ranks. Checks that they have the same parameters (RunError otherwise).
   ShardedDataParallel(std::vector<Parameter> parameters, ProcessGroup& group);
 
   std::vector<ShardedSize> sizes() const;
-  /// The next one in buckets_. `value_of(shard, place in the row)`.
+  /// Appends to buckets_. `value_of(shard, place in the row)`.
   void add_bucket(ShardBucket plan, bool trained,
                   const std::function<torch::Tensor(const Shard&, int64_t)>& value_of);
-  /// After the last one.
+  /// Call after the last bucket.
   void end_plan();
-  /// Lets `arrived` be called on the thread of the backward pass with each gradient of that
+  /// Registers `arrived` to be called on the backward pass's thread for each gradient of that
   /// parameter.
   void watch_gradient(std::size_t parameter, std::function<void()> arrived);
-  /// [n] of a row of a table, from `at` on, as `shard` of OwnShard.
+  /// Returns a view [n] of a table's row, from `at` on, shaped as OwnShard's `shard`.
   torch::Tensor as_shard(const torch::Tensor& row, int64_t at, const Shard& shard) const;
   const std::vector<Shard>& own_part_of(const Bucket& bucket) const {
     return bucket.plan.of_rank[static_cast<std::size_t>(group_.rank())];
   }
   torch::Tensor table_for(TablePair& tables, std::size_t turn, std::size_t bucket) const;
-  /// The same for these buckets, in this order; `taken` is called after each one.
+  /// Does the same for these buckets, in this order; `taken` is called after each one.
   void exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
                 const std::vector<torch::Tensor>& values, const Take& take,
                 const std::function<void(std::size_t bucket)>& taken);
-  /// What is summed: the parameter's gradient, laid out in memory as its parameter is, divided by
-  /// `averaged_over`, into `to`; zeros where a custom function has returned none.
+  /// Writes the parameter's gradient, in the parameter's memory layout and divided by
+  /// `averaged_over`, to `to`; zeros if a custom function has returned none.
   void pack_gradient(const Shard& shard, const torch::Tensor& to, int averaged_over) const;
 
   std::vector<Parameter> parameters_;
@@ -136,7 +136,7 @@ class ShardedDataParallel : public GradientSync {
                     const std::vector<torch::Tensor>& values);
   void take_rows(TablePair& tables, std::size_t turn, std::size_t bucket, const Take& take);
 
-  torch::Tensor own_blocks_;  // of own_, their places among all blocks of the gradient norm
+  torch::Tensor own_blocks_;  // indices of own_'s blocks among all blocks of the gradient norm
   int64_t blocks_ = 0;
   std::vector<std::function<void()>> unhook_;
   bool measures_ = false;

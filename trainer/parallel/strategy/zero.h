@@ -1,5 +1,5 @@
-// Stages 1 and 2 of ZeRO: every rank has all weights, and of the gradients and of what the
-// optimizer keeps the shards that it updates.
+// Stages 1 and 2 of ZeRO: every rank has all weights, but only its shards of the gradients and of
+// the optimizer state.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,13 +13,13 @@
 
 namespace ddp::train {
 
-/// What a backward pass leaves in a parameter's grad() goes into a bucket and is freed; a full
-/// bucket is reduced while the pass goes on, each rank receiving its row. There are two tables for
-/// that: the third bucket waits for the first one's.
+/// Gradients that a backward pass leaves in grad() are moved to a bucket; a full bucket is reduced
+/// during the pass, each rank receiving its row. There are two tables for that: the third bucket
+/// waits for the first one's.
 ///
-/// Stage 1 reduces after the last micro-batch of a step, up to which gradients add up in grad() as
-/// under DistributedDataParallel: the same bits, where that sums in the order of the ranks. Stage 2
-/// reduces each micro-batch and adds it to what is there: the bits of one process that has all
+/// Stage 1 reduces after the last micro-batch of a step; until then gradients accumulate in grad()
+/// as under DistributedDataParallel: bitwise identical if that sums in rank order. Stage 2 reduces
+/// each micro-batch and accumulates the results: bitwise identical to one process with all
 /// micro-batches, whatever the number of ranks.
 class ZeroDataParallel : public ShardedDataParallel {
  public:
@@ -30,23 +30,23 @@ class ZeroDataParallel : public ShardedDataParallel {
   };
 
   /// For two and more ranks. Checks that they have the same parameters (RunError otherwise), and
-  /// gives all of them rank 0's values or leaves theirs.
+  /// copies rank 0's values to all or keeps theirs.
   ZeroDataParallel(std::vector<Parameter> parameters, ProcessGroup& group, Options options,
                    FirstValues values);
 
   void begin_micro_batch(bool last) override;
-  /// Throws RunError when a parameter gets no gradient, or more than one.
+  /// Throws RunError if a parameter gets no gradient, or more than one.
   void backward(const torch::Tensor& loss) override;
   bool reduces_every_micro_batch() const override { return options_.every_micro_batch; }
   void skip_micro_batch(const std::function<torch::Tensor()>& forward) override;
   void share_weights() override;
 
-  /// Lets begin_sharing_weights() return on a GPU while weights are on their way, in a queue beside
-  /// that of the training: the forward pass waits for those of a unit when it comes to it, and for
-  /// the others when it begins. `units` as in FullyShardedDataParallel. The tables that weights
-  /// travel in have gone by the last unit.
+  /// Makes begin_sharing_weights() asynchronous on a GPU, on a stream separate from training's: the
+  /// forward pass waits for a unit's weights when it reaches the unit, and for the others when it
+  /// begins. `units` as in FullyShardedDataParallel. The buffers of weights in transit are freed by
+  /// the last unit.
   void overlap_gather_with_forward(const std::vector<std::vector<std::size_t>>& units);
-  /// Before the forward pass of a unit; see UnitHooks in trainer/model/blocks/model_unit.h.
+  /// Call before the forward pass of a unit; see UnitHooks in trainer/model/blocks/model_unit.h.
   void before_forward(std::size_t unit) { wait_for_weights(buckets_of_unit_[unit]); }
   void begin_sharing_weights() override;
   void settle_weights() override;
@@ -67,17 +67,17 @@ class ZeroDataParallel : public ShardedDataParallel {
 
   const Options options_;
   std::vector<std::vector<std::size_t>> buckets_of_;          // of each parameter
-  std::vector<std::vector<torch::Tensor>> weights_of_ranks_;  // those that each rank updates
+  std::vector<std::vector<torch::Tensor>> weights_of_ranks_;  // weights that each rank updates
   TablePair tables_;
   bool reducing_ = false;
   std::size_t next_bucket_ = 0;
-  std::vector<bool> arrived_;          // gradients of this reduction
+  std::vector<bool> arrived_;          // gradients in this reduction
   std::vector<std::size_t> missing_;   // gradients that each bucket still waits for
-  std::vector<std::size_t> unpacked_;  // buckets that each gradient is still to go to
+  std::vector<std::size_t> unpacked_;  // buckets that each gradient still has to enter
 
-  std::vector<std::vector<std::size_t>> buckets_of_unit_;  // the last ones: of no unit
-  std::vector<std::size_t> sharing_order_;                 // of all buckets
-  std::vector<ReadyEvent> weights_there_;                  // of buckets on their way
+  std::vector<std::vector<std::size_t>> buckets_of_unit_;  // the last entry: buckets of no unit
+  std::vector<std::size_t> sharing_order_;                 // a permutation of all buckets
+  std::vector<ReadyEvent> weights_there_;                  // for buckets in transit
   TablePair weight_tables_;
   bool on_their_way_ = false;
 };

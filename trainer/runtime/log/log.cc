@@ -33,7 +33,7 @@ int open_log(const std::string& file) {
   return fd;
 }
 
-/// Of UTF-8: no character is split, and each counts as one column.
+/// Cuts UTF-8 without splitting a character; each counts as one column.
 std::string cut(std::string_view text, int columns) {
   constexpr std::string_view kMore = "...";
   const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };

@@ -64,7 +64,7 @@ struct ncclComm {
   std::atomic<bool> aborted{false};
   std::atomic<ncclResult_t> state{ncclSuccess};
   std::atomic<int> running{0};
-  std::thread joining;  ///< Of a communicator that is made without blocking.
+  std::thread joining;  ///< For a communicator that is made without blocking.
 
  private:
   template <typename Done>

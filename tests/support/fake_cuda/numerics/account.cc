@@ -40,7 +40,7 @@ uint64_t written_bytes(const c10::FunctionSchema& schema, const std::vector<IVal
   return bytes;
 }
 
-/// Those of products and of attention; 0 for all other operators.
+/// Operations of products and attention; 0 for all other operators.
 uint64_t flops_of(const std::string& name, const std::vector<IValue>& arguments) {
   const auto of_product = [&arguments](std::size_t first) {
     const at::Tensor& a = arguments[first].toTensor();

@@ -22,7 +22,7 @@ class Stream;
 
 /// What a stream recorded between begin and end of a capture.
 struct Graph {
-  uint64_t id = 0;  ///< Of the capture.
+  uint64_t id = 0;  ///< The capture's.
   std::vector<Work> work;
   std::vector<std::string> kernels;
   std::set<Stream*> streams;  ///< Those that capture into it.
