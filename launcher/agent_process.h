@@ -1,4 +1,4 @@
-// The agent process: everything between the fork and its exit code.
+// The agent process, from the fork to its exit code.
 #pragma once
 
 #include "launcher/cli/launch_config.h"
@@ -10,7 +10,7 @@ namespace ddp::launch {
 
 /// Runs the job to its end, writes and prints its result, and returns ddp-run's exit code.
 /// `guardian_pipe` reports end-of-file when the guardian dies. Throws LaunchError if ddp-run itself
-/// fails. Empties `plan.folder` if its disk blocks: nothing may touch it any more.
+/// fails. Empties `plan.folder` if its disk blocks: nothing may access it any more.
 int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& signals,
               int guardian_pipe, ResultWriter& results);
 

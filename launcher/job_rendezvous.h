@@ -1,4 +1,4 @@
-// The rendezvous that a job's options ask for.
+// Creates the rendezvous that a job's options request.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@
 
 namespace ddp::launch {
 
-/// One of two; the group has connections to poll.
+/// Exactly one of the two is set; the group has connections to poll.
 struct JobRendezvous {
   std::unique_ptr<LocalRendezvous> local;
   std::unique_ptr<GroupRendezvous> group;
   Rendezvous& get() const { return local ? static_cast<Rendezvous&>(*local) : *group; }
 };
 
-/// Throws LaunchError (a usage error) for a token file that cannot serve.
+/// Throws LaunchError (a usage error) for an unusable token file.
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const SignalMailbox& signals);
 
 /// For a job on this machine only.
 LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan);
 
-/// For --dry-run: as if all nodes were like this one; with c10d as if it were the first.
+/// For --dry-run: assumes that all nodes are like this one; with c10d, that it is the first.
 RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// The secret that the nodes of a job prove to each other.
+// The secret by which the nodes of a job authenticate each other.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct JobToken {
   std::string remedy{};  // without a secret: what the user can do
 };
 
-/// From --rdzv-token-file: a file; "-", the first line of standard input; or "auto", a file in the
+/// Reads --rdzv-token-file: a file; "-", the first line of standard input; or "auto", a file in the
 /// user's home folder. Without the option a job that a scheduler started uses "auto" if the nodes
 /// share that folder. Throws LaunchError, also for a file that others can read.
 JobToken job_token(const LaunchConfig& config, const SignalMailbox& signals);

@@ -1,5 +1,5 @@
-// How a run ended, for programs: the file of --result-json, result.json in the run's folder, and
-// the error file of an enclosing job. What people read is in report/final_report.h.
+// Machine-readable results of a run: the file of --result-json, result.json in the run's folder,
+// and the error file of an enclosing job. report/final_report.h has the human-readable ones.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@
 namespace ddp::launch {
 
 /// Writes the result of one run. The guardian creates it before the job starts; the agent writes
-/// with the copy that it gets through fork, so only the files themselves show what has been
-/// written. After the constructor no failure to write changes the exit code, and only --result-json
-/// and the enclosing job's file are worth a message. Single-threaded.
+/// with its copy from the fork, so only the files themselves show what has been written. After the
+/// constructor no failure to write changes the exit code, and only --result-json and the enclosing
+/// job's file are worth a message. Single-threaded.
 class ResultWriter {
  public:
   /// `result_json`: the file of --result-json; empty: none. Removes an earlier run's. Throws
@@ -31,15 +31,15 @@ class ResultWriter {
   /// Returns what `body` returns. Records an exception as a failure of ddp-run itself and rethrows.
   int run(const std::function<int()>& body);
 
-  /// In the agent, once the job has ended: writes --result-json and the enclosing job's error file.
+  /// In the agent, after the job's end: writes --result-json and the enclosing job's error file.
   void write(const RunResult& result, const std::string& run_id, const std::string& host, int code);
-  /// Then, once it is decided whether the run's folder is kept: writes the same result there.
+  /// Call after that, once it is decided whether the run's folder is kept: writes the result there.
   void write_to_folder();
   /// Returns what write_to_folder() would do now, for another thread.
   std::function<void()> folder_write() const;
   /// In the guardian, after the agent's end: takes over its result, or records that there is none.
   void take_over(int exit_code);
-  /// Writes what was taken over to the files that the agent, killed or stuck, has not written.
+  /// Writes that result to the files that the agent, killed or stuck, has not written.
   void write_if_missing();
 
  private:

@@ -27,11 +27,11 @@ inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 /// The epoch of the worker's round: greater than that of any earlier round of the job, whichever
 /// node hosted it (TORCHELASTIC_RESTART_COUNT may repeat if the host is lost). A store of results
-/// can reject a writer with a smaller one of the same kRoundJob. Starts anew when all nodes of the
-/// job are started anew.
+/// can reject a writer with a smaller one of the same kRoundJob. Starts over when all nodes of the
+/// job are restarted.
 inline constexpr const char* kRoundEpoch = "DDP_ROUND_EPOCH";
-/// A random id that all rounds of a job have in common until all of its nodes are started anew:
-/// only epochs with the same one can be compared.
+/// A random id common to all rounds of a job until all of its nodes are restarted: only epochs with
+/// the same id can be compared.
 inline constexpr const char* kRoundJob = "DDP_ROUND_JOB";
 /// "1": the user asked for a worker per GPU (--nproc_per_node=gpu), not for a number of them.
 inline constexpr const char* kWorkerPerGpu = "DDP_WORKER_PER_GPU";
@@ -42,8 +42,8 @@ inline constexpr const char* kEveryRankWord = "ranks=all";
 /// A folder in memory for copies of a worker's state. It survives restarts of the group and is
 /// removed with the job. Unset if /dev/shm is not writable.
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";
-/// In that folder: numbers as Prometheus text, which a worker may replace whenever it has new ones.
-/// ddp-run's /metrics passes them on.
+/// In that folder: metrics as Prometheus text, which a worker may replace whenever it has new ones.
+/// ddp-run's /metrics includes them.
 inline constexpr const char* kMetricsFile = "metrics.prom";
 /// After a restart: {"rank":1,"cause":"SIGKILL","time":1732170000.123,"attempt":0}, the root cause
 /// of the previous round. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
@@ -53,8 +53,8 @@ inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 
 /// A warm spare (ddp-run --warm-spares): the descriptor of a socket (AF_UNIX, SOCK_SEQPACKET) over
 /// which a process that was started early becomes a worker. Its environment lacks what only a round
-/// knows (RANK, WORLD_SIZE, MASTER_PORT, ...) and its standard streams are /dev/null. When it has
-/// loaded what it can, it sends one message of any length and waits for one of at most
+/// determines (RANK, WORLD_SIZE, MASTER_PORT, ...) and its standard streams are /dev/null. When it
+/// has loaded what it can, it sends one message of any length and waits for one of at most
 /// kLongestHandover bytes: variables to set, each "NAME=VALUE" and a zero byte, with three
 /// descriptors (SCM_RIGHTS) to become 0, 1 and 2. End of file: it is not needed and exits with 0.
 /// Only programs of which every worker of this node has put the word kSparesWord into a heartbeat

@@ -33,7 +33,7 @@ class LocalElasticAgent {
   RunResult run();
   /// Returns the current state of the job.
   JobStatus status() const;
-  /// The stop requests so far, to which the end of the job adds its own.
+  /// The stop requests so far; ending the job adds its own.
   StopRequests& stop_requests() { return stop_requests_; }
 
  private:
@@ -107,7 +107,7 @@ class LocalElasticAgent {
   double asked_at_ = 0;                   // in Unix seconds
   std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended
   bool check_due_ = false;                // of this node, before it joins
-  std::string unfit_;                     // why the check failed; the other nodes are being told
+  std::string unfit_;                     // why the check failed; other nodes are being notified
   bool ever_started_ = false;
   int restarts_ = 0;  // after failures
   std::vector<EarlierRound> earlier_;

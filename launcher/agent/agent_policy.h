@@ -12,7 +12,7 @@ struct Situation {
   bool preempted = false;      // every failed worker was preempted and saved its state
   bool dumping = false;        // the failure is a hang whose stacks can be dumped
   bool interrupted = false;    // a signal ends the job
-  bool hurry = false;          // it was sent again
+  bool hurry = false;          // the signal was sent again
   bool suspended = false;      // by SIGTSTP
   bool deadline_over = false;  // of the current phase
   bool guardian_gone = false;  // the process that the user started was killed

@@ -1,4 +1,4 @@
-// Which failure came first.
+// Determines which failure came first.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace ddp::launch {
 ///     error file is more than a second older: a worker that loses a peer fails after it;
 ///  2. error files, the oldest first;
 ///  3. exit codes without an error file;
-///  4. SIGABRT and SIGTERM: how workers die that wait for a failed peer, e.g. of NCCL's watchdog.
+///   4. SIGABRT and SIGTERM: ends of workers that wait for a failed peer, e.g. by NCCL's watchdog.
 /// Ties are ordered by rank.
 void order_failures(std::vector<ProcessFailure>& batch);
 /// Adds failures of workers that were already dying when the earlier ones were seen. The order is
@@ -23,7 +23,7 @@ void add_simultaneous(std::vector<ProcessFailure>& failures,
 
 /// Returns whether a worker wrote this error file before the other failure: before its error file
 /// or, without one, before its death was seen. A kill by a signal (1.) and the loss of the store
-/// get a second to be seen, as their peers notice earlier. False if there is no such file.
+/// get a second to be seen, as their peers notice earlier. Returns false if there is no such file.
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
 
 }  // namespace ddp::launch

@@ -18,15 +18,15 @@ class HangMonitor {
   explicit HangMonitor(HangRules rules) : rules_(rules) {}
 
   void begin_round(Clock::time_point now);
-  /// A worker has written its first heartbeat, which may announce a timeout.
+  /// Call when a worker has written its first heartbeat, which may announce a timeout.
   void heartbeat_began(Clock::time_point now) { look_at_ = now; }
-  /// The workers were suspended: their silence and their sleep so far do not count.
+  /// Call after the workers were suspended: their silence and sleep so far do not count.
   void forgive_silence(Clock::time_point now);
 
   /// When look() is due; nullopt: not before the first heartbeat.
   std::optional<Clock::time_point> next_look() const;
 
-  /// One failure per hung worker, the cause first. Empty before next_look().
+  /// Returns one failure per hung worker, the cause first; empty before next_look().
   std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
 
  private:

@@ -1,4 +1,4 @@
-// Reads the phase times in the workers' heartbeats, and decides when to name a straggler.
+// Reads the phase times in the workers' heartbeats, and decides when to report a straggler.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@ namespace ddp::launch {
 class PaceMonitor {
  public:
   void begin_round();
-  /// A worker has written its first heartbeat, which may have phase times.
+  /// Call when a worker has written its first heartbeat, which may have phase times.
   void heartbeat_began(Clock::time_point now);
   /// When look() is due; nullopt: no worker writes heartbeats.
   std::optional<Clock::time_point> next_look() const { return look_at_; }
   /// Returns this node's pace; nullopt before next_look(). Its node and host are for the caller to
   /// set.
   std::optional<NodePace> look(const std::vector<Worker>& workers, ProcessRunner& processes);
-  /// Whether to tell the user: at once, then at most once a minute; of the same straggler again
-  /// after ten minutes.
+  /// Whether to notify the user: at once, then at most once a minute; again about the same
+  /// straggler after ten minutes.
   bool should_name(const Straggler& straggler, Clock::time_point now);
 
  private:

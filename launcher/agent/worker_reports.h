@@ -19,7 +19,7 @@ namespace ddp::launch {
 /// Describes the failure of a worker, with its last heartbeat and the current time.
 ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 
-/// Describes the failure of something else that the round depends on.
+/// Describes the failure of anything else that the round depends on.
 ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
                                       const ProcessRunner& processes);
 

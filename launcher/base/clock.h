@@ -17,15 +17,15 @@ inline timespec time_until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
-/// The earlier of two deadlines, of which nullopt is none.
+/// Returns the earlier of two deadlines; nullopt: never.
 inline std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
                                                 std::optional<Clock::time_point> b) {
   if (!a || !b) return a ? a : b;
   return std::min(*a, *b);
 }
 
-/// The earliest of several times after `seen`, as a deadline(): what the turn at `seen` has looked
-/// at had its effect, even if something else is still awaited.
+/// The earliest of several times after `seen`, as a deadline(): earlier times have had their effect
+/// in the turn at `seen`, even if something else is still awaited.
 class NextTime {
  public:
   explicit NextTime(Clock::time_point seen) : seen_(seen) {}

@@ -1,4 +1,4 @@
-// What a process is started with: program, arguments, environment.
+// The parameters of a new process: program, arguments, environment.
 #pragma once
 
 #include <map>

@@ -17,7 +17,7 @@ enum class ExitMeaning {
   kFinal,      // kExitFinal: it would fail the same way again
 };
 
-/// Returns None for any other program and for a death by a signal.
+/// Returns None for any other program and for an end by a signal.
 ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// How fast ranks work, as their heartbeats tell it, and which of them the others wait for: plain
+// The pace of ranks according to their heartbeats, and the rank that the others wait for: plain
 // structs.
 #pragma once
 

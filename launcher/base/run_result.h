@@ -14,8 +14,8 @@
 
 namespace ddp::launch {
 
-/// A worker that failed on its own, or something else the round depends on. In the latter case both
-/// ranks are kNoRank and `cause` describes it.
+/// A worker that failed on its own, or a failure of something else the round depends on. In the
+/// latter case both ranks are kNoRank and `cause` describes it.
 struct ProcessFailure {
   static constexpr int kNoRank = -1;
 
@@ -49,7 +49,7 @@ struct RunResult {
 
   Outcome outcome = Outcome::kSucceeded;
   int signal = 0;  // Interrupted: the signal that ended the job
-  // Failures of the last round, root cause first; if a signal interrupted it, those before that.
+  // Failures of the last round, root cause first; if a signal interrupted it, only earlier ones.
   std::vector<ProcessFailure> failures;
   std::vector<EarlierRound> earlier;  // the newest kMaxEarlier, oldest first
   WorkerProgram program = WorkerProgram::kOther;

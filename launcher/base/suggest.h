@@ -1,4 +1,4 @@
-// "did you mean ...?"
+// Suggestions for mistyped words ("did you mean ...?").
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the agent knows about its workers: plain structs.
+// The agent's records of its workers: plain structs.
 #pragma once
 
 #include <sys/types.h>
@@ -54,7 +54,7 @@ struct Progress {
   std::string collective{};  // the last one it started: NAME#SEQUENCE
 };
 
-/// This node's part in one round, and where its workers meet.
+/// This node's part in one round, and the meeting point of its workers.
 struct RendezvousInfo {
   int restart_count = 0;  // of the job: all nodes agree
   long long epoch = 0;    // grows with each round of a job, even if its host changes

@@ -9,9 +9,9 @@
 
 namespace ddp::launch {
 
-/// The endpoints of --rdzv-endpoint, of port 2379 unless they name another, and the keys of `conf`
-/// that concern etcd, which are removed from it: torchrun's for etcd and etcd-v2, and our own.
-/// Errors are LaunchErrors (2).
+/// Returns the endpoints of --rdzv-endpoint, with port 2379 by default, and the keys of `conf` that
+/// concern etcd, which are removed from it: torchrun's for etcd and etcd-v2, and our own. Errors
+/// are LaunchErrors (2).
 EtcdSettings take_etcd(const OptionValues& values, std::map<std::string, std::string>& conf);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// --hosts: which options go to the hosts' ddp-run.
+// --hosts: selects the options for the hosts' ddp-run.
 #pragma once
 
 #include <optional>

@@ -56,11 +56,11 @@ struct LaunchConfig {
   int master_port = 0;       // 0: a free port for each round
   bool rank0_store = false;  // rank 0 hosts the workers' store, not ddp-run
   std::string rdzv_id;       // empty: a random one
-  /// Several nodes: what the options say of them. nullopt: a single node.
+  /// Several nodes: the options about them. nullopt: a single node.
   std::optional<GroupSettings> group;
   std::string rdzv_token_file;       // empty: none; see job_token.h
   bool scheduled = false;            // --scheduler
-  std::optional<EtcdSettings> etcd;  // of a group: etcd decides who hosts the rendezvous
+  std::optional<EtcdSettings> etcd;  // for a group: etcd decides who hosts the rendezvous
   /// The job is started on other hosts. nullopt: here.
   std::optional<HostsRequest> hosts;
   std::string lifeline;  // the version of the ddp-run at the other end of stdin; empty: none
@@ -74,7 +74,7 @@ struct LaunchConfig {
   bool events_on_console = false;
   std::optional<Endpoint> health;
 
-  std::vector<std::string> hints;  // one line each, said before the job starts
+  std::vector<std::string> hints;  // one line each, printed before the job starts
 };
 
 /// Throws LaunchError (exit code 2) with one line: the option, the value and the fix.

@@ -29,10 +29,10 @@ struct OptionSpec {
 };
 
 std::span<const OptionSpec> option_table();
-/// All but the unlisted ones.
+/// Returns all but the unlisted options.
 std::span<const OptionSpec> listed_options();
 
-/// nullptr if there is none. `name` may use `_` or `-`.
+/// Returns nullptr if there is none. `name` may use `_` or `-`.
 const OptionSpec* find_option(std::string_view name);
 const OptionSpec* find_option(char letter);
 

@@ -9,7 +9,7 @@
 
 namespace ddp::launch {
 
-/// Throws LaunchError (2): "--name=value: must be <expected>"; of an empty value, why it may be so.
+/// Throws LaunchError (2): "--name=value: must be <expected>"; with a hint if empty.
 [[noreturn]] void value_error(const char* name, const std::string& value,
                               const std::string& expected);
 
@@ -24,7 +24,7 @@ class OptionValues {
   const std::string& text(const char* name) const { return values_.at(name); }
   bool given(const char* name) const { return given_.count(name) > 0; }
 
-  /// Empty only if it was not given.
+  /// Returns a file name; empty only if it was not given.
   const std::string& file(const char* name) const;
   int integer(const char* name, int low, int high) const;
   double seconds(const char* name) const;

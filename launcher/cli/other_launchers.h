@@ -1,4 +1,4 @@
-// What users of other launchers write, and what to write here instead. Pure.
+// Translates options and commands of other launchers into ddp-run's. Pure.
 #pragma once
 
 #include <string>

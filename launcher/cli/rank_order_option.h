@@ -1,4 +1,4 @@
-// --rank-order: what sorts the nodes of an elastic job.
+// --rank-order: the sort order of an elastic job's nodes.
 #pragma once
 
 #include "launcher/base/command.h"

@@ -1,4 +1,4 @@
-// --scheduler: fills in options that were not given from what the scheduler says.
+// --scheduler: fills in missing options from the scheduler's variables.
 #pragma once
 
 #include "launcher/base/command.h"
@@ -6,9 +6,9 @@
 
 namespace ddp::launch {
 
-/// Adds what is missing in `raw`, with its source, and one hint that lists all of it. Given options
-/// win. Without --scheduler nothing is added; a hint is for users who may have forgotten it.
-/// Errors are LaunchErrors (2).
+/// Adds missing options to `raw`, with their sources, and one hint that lists them. Given options
+/// win. Without --scheduler nothing is added but a hint for users who may have forgotten it. Errors
+/// are LaunchErrors (2).
 void add_scheduler_options(RawOptions& raw, const Environment& environment);
 
 }  // namespace ddp::launch

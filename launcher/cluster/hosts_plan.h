@@ -9,7 +9,7 @@
 
 namespace ddp::launch {
 
-/// Where the job is started from, and values chosen for it.
+/// The place from which the job is started, and values chosen for it.
 struct HostsPlace {
   std::string folder;   // working folder
   std::string ddp_run;  // path of this program
@@ -22,7 +22,7 @@ struct HostsPlace {
   static HostsPlace of_this_process();
 };
 
-/// `contents`: those of the request's file. Throws LaunchError: 2, or 127 if ssh was not found.
+/// `contents`: of the request's file. Throws LaunchError: 2, or 127 if ssh was not found.
 HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
                      const HostsPlace& place);
 

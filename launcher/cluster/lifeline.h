@@ -12,7 +12,7 @@
 
 namespace ddp::launch {
 
-/// Removes whole lines from `text` and returns the signals that they name.
+/// Removes whole lines from `text` and returns the signals listed in them.
 std::vector<int> signals_in(std::string& text);
 
 class Lifeline : public PollHandler {

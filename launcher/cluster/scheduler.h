@@ -1,4 +1,4 @@
-// What a scheduler's processes learn about the job from their environment. Pure.
+// Facts about the job from the environment of a scheduler's processes. Pure.
 #pragma once
 
 #include <optional>
@@ -34,8 +34,8 @@ struct SchedulerFacts {
 /// node.
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment);
 
-/// Returns what sorts the nodes of a step of srun so that neighbours are neighbours: the place in
-/// the topology if Slurm knows one, else the number of the node; "" outside a step.
+/// Returns a key that sorts the nodes of a step of srun by proximity: the place in the topology if
+/// Slurm has one, else the number of the node; "" outside a step.
 std::string slurm_place(const Environment& environment);
 
 /// Returns the scheduler that started this process as one of several nodes; nullptr: none.

@@ -12,8 +12,8 @@ namespace ddp::launch {
 std::string user_token_file(const Environment& environment);
 
 /// Whether the folder that holds `path`, or the nearest one above it that exists, is on a file
-/// system that several machines share (NFS, Lustre, ...). This is what all nodes find alike, except
-/// one that exports its own disk to the others.
+/// system that several machines share (NFS, Lustre, ...). All nodes get the same result, except one
+/// that exports its own disk to the others.
 bool is_on_shared_file_system(const std::string& path);
 
 /// Creates the file with 256 random bits, for its owner only, unless it exists. If several nodes do

@@ -1,6 +1,6 @@
 // A client of an etcd cluster's JSON gateway: one call at a time and one watch, at the first of the
 // endpoints that serves. Resolves names, logs in, goes to the next endpoint after a failure. Runs
-// in the poll loop and never waits; calls are not repeated, as their owner knows which may be.
+// in the poll loop and never blocks; repeating calls is up to their owner.
 #pragma once
 
 #include <optional>
@@ -32,14 +32,14 @@ class EtcdClient : public PollHandler {
   void call(std::string path, std::string body);
   std::optional<Reply> take_reply() { return std::exchange(reply_, std::nullopt); }
 
-  /// Begins to watch, or to watch anew, every change after `revision`. The watch ends with a change
-  /// or with its connection; both are a change to its owner.
+  /// Starts or restarts a watch of every change after `revision`. It ends with a change or with its
+  /// connection; to its owner both are changes.
   void watch(const std::string& prefix, std::int64_t revision);
   void end_watch();
   bool watches() const { return watch_ != 0; }
   bool take_change() { return std::exchange(changed_, false); }
 
-  /// Since when no endpoint has answered; nullopt: one does, or none was asked.
+  /// Since when no endpoint has replied; nullopt: one does, or none was queried.
   const std::optional<Clock::time_point>& down_since() const { return down_since_; }
   /// "10.0.0.1:2379: Connection refused".
   const std::string& problem() const { return problem_; }
@@ -91,7 +91,7 @@ class EtcdClient : public PollHandler {
   std::optional<Reply> reply_;
   int watch_ = 0;  // its request
   bool changed_ = false;
-  std::size_t failures_ = 0;  // in a row
+  std::size_t failures_ = 0;  // consecutive
   Clock::time_point rests_until_{};
   std::optional<Clock::time_point> down_since_;
   std::string problem_;

@@ -1,5 +1,5 @@
-// The JSON that etcd's gateway (API v3, etcd 3.4 and newer) takes and gives. Pure. Keys and values
-// travel in base64, whole numbers as strings. See etcd's api/etcdserverpb/rpc.proto.
+// Encodes and parses the JSON of etcd's gateway (API v3, etcd 3.4 and newer). Pure. Keys and values
+// are in base64, integers are strings. See etcd's api/etcdserverpb/rpc.proto.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct EtcdPut {
   std::int64_t lease = 0;  // 0: none
 };
 
-// Bodies of requests. `prefix`: of all keys in question.
+// Bodies of requests. `prefix`: common to all keys concerned.
 std::string range_request(const std::string& prefix);
 /// If all conditions hold: puts, or deletes every key with `erased_prefix` unless it is empty.
 std::string transaction_request(const std::vector<EtcdCondition>& conditions,
@@ -57,11 +57,11 @@ struct EtcdLease {
 /// Parses the reply to a grant or a renewal.
 std::optional<EtcdLease> parse_lease(std::string_view body) noexcept;
 std::optional<std::string> parse_token(std::string_view body) noexcept;
-/// A line of a watch: whether the watch continues.
+/// Whether the watch continues after this line.
 bool watch_continues(std::string_view line) noexcept;
 /// "etcdserver: permission denied"; empty: there is no error text in it.
 std::string parse_problem(std::string_view body) noexcept;
-/// "3.4.23", of GET /version; nullopt: it is not etcd's.
+/// "3.4.23", from GET /version; nullopt: it is not etcd's.
 std::optional<std::string> parse_version(std::string_view body) noexcept;
 /// Whether a server of this version has the gateway at /v3.
 bool has_gateway(const std::string& version);

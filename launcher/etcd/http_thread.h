@@ -1,5 +1,5 @@
-// HTTP/1.1 requests over TCP or TLS, each on a connection of its own, in a thread of its own: the
-// owner sends requests, polls fd() and takes replies, and never waits. Knows numeric addresses
+// HTTP/1.1 requests over TCP or TLS, each on its own connection, in a separate thread: the
+// owner sends requests, polls fd(), takes replies, and never blocks. Supports numeric addresses
 // only.
 //
 // Memory is bounded: a reply or a line of a stream has at most 1 MiB, and of each stream only the
@@ -49,17 +49,17 @@ class HttpThread {
  public:
   /// `tls`: nullopt: plain TCP. Throws LaunchError if a certificate cannot be used.
   explicit HttpThread(const std::optional<TlsFiles>& tls);
-  /// Gives up what is in progress, without waiting for the network.
+  /// Abandons requests in progress without waiting for the network.
   ~HttpThread();
   HttpThread(const HttpThread&) = delete;
   HttpThread& operator=(const HttpThread&) = delete;
 
   /// Returns the id of its replies.
   int send(HttpRequest request);
-  /// No further replies come to this request.
+  /// Cancels a request: no further replies to it arrive.
   void cancel(int id);
   std::vector<HttpReply> take();
-  /// Readable when there are replies.
+  /// A descriptor that is readable when there are replies.
   int fd() const;
 
  private:

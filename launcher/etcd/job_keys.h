@@ -1,4 +1,4 @@
-// What a job keeps in etcd, below PREFIX/JOB_ID/: a plain struct for each key, and their texts.
+// A job's keys in etcd, below PREFIX/JOB_ID/: a plain struct for each, and their texts.
 // Pure.
 //
 //   host    the agent that hosts the job, with its lease: {"id", "address", "port"}

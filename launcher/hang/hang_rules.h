@@ -1,5 +1,5 @@
-// Decides which workers hung, and which one is the cause. Pure: functions of the rules, the last
-// signs of life and the kernel's process states.
+// Decides which workers are hung, and which one is the cause. Pure: functions of the rules, the
+// last signs of life and the kernel's process states.
 #pragma once
 
 #include <optional>

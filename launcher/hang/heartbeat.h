@@ -16,7 +16,7 @@ namespace ddp::launch {
 struct LifeSign {
   Clock::time_point at{};                  // last heartbeat or output, else its start
   std::optional<Clock::duration> promise;  // the next one will come within this time
-  std::string text;                        // its words but timeout= and times=, e.g. "step=12"
+  std::string text;                        // its words except timeout= and times=, e.g. "step=12"
   Progress progress{};                     // parsed from the text
   std::vector<PhaseTime> times{};          // times=: of the last step
   bool offers_standby = false;             // spares=1: its program supports standby workers

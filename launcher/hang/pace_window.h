@@ -1,5 +1,5 @@
 // The pace of this node's ranks over the last seconds: a window of the phase times in their
-// heartbeats. Pure: readings and times go in.
+// heartbeats. Pure: readings and times are passed in.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@ namespace ddp::launch {
 class PaceWindow {
  public:
   static constexpr std::chrono::seconds kLength{30};
-  /// Fewer readings of a rank are not enough.
+  /// Minimum readings of a rank.
   static constexpr std::size_t kFewestReadings = 5;
 
   void clear() { ranks_.clear(); }

@@ -1,4 +1,4 @@
-// What a hung worker is doing: its state from /proc, and stacks from a debugger.
+// Shows what a hung worker is doing: its state from /proc, and stacks from a debugger.
 #pragma once
 
 #include <sys/types.h>

@@ -27,16 +27,16 @@ class ConsoleLines {
 
   /// Adds output of the worker that was appended to the log file. `wait`: other streams come first.
   void take(std::string_view text, bool wait);
-  /// If it is this log file that failed, shows what is behind, and no longer reads it.
+  /// If this log file failed, shows the backlog, and no longer reads the file.
   void absorb(const FileWriter::Failure& failure);
-  /// The stream has ended.
+  /// Marks the end of the stream.
   void end();
 
   bool is_behind() const { return shown_ < written_; }
   /// Reads more of the log file, if the console can take it.
   void catch_up();
-  /// Whether it must be called again without an event: neither the console nor the log file waits
-  /// for anything.
+  /// Whether it must be called again without an event, as neither console nor log file will cause
+  /// one.
   bool needs_turn() const {
     return is_behind() && queue_.waiting_fd() < 0 && !queue_.is_long() && readable() > 0;
   }

@@ -1,4 +1,4 @@
-// One of ddp-run's output streams, written without ever blocking on its reader or its disk.
+// One of ddp-run's output streams; writing never blocks on its reader or its disk.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class ConsoleQueue {
   const FileWriter::File* file() const { return file_.get(); }
   /// Whether so much is queued that nothing more should be added.
   bool is_full() const { return waiting() > kFull; }
-  /// Discards what has not been written.
+  /// Discards text not yet written.
   void drop();
   /// errno of the first failed write, except for a missing reader (EPIPE); 0: none.
   int error() const { return *error_; }

@@ -1,6 +1,6 @@
-// Writes files in a thread of its own, so that a disk that blocks (a frozen file system, a file
-// server that is away) does not block the poll loop. A file on such a disk delays the others. All
-// functions are for the poll loop's thread; forked children must not call them.
+// Writes files in a separate thread, so that a blocked disk (a frozen file system, an unreachable
+// file server) does not block the poll loop. A file on such a disk delays the others. All functions
+// are for the poll loop's thread; forked children must not call them.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +28,19 @@ class FileWriter {
   };
 
   FileWriter();
-  /// Does not wait: what is left is lost unless is_idle().
+  /// Does not wait: pending data is lost unless is_idle().
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
   /// Adds an open file. `name` is for messages.
   static FilePtr open(std::string name, Write write);
-  /// Queues the text, even an empty one, after what was appended to the file before. The first call
-  /// starts the thread; if there can be none, it writes at once.
+  /// Queues the text, even an empty one, after earlier text of the file. The first call starts the
+  /// thread; if that fails, it writes synchronously.
   void append(const FilePtr& file, std::string_view text);
   /// The same without a copy; spare_buffer() returns such strings again.
   void append(const FilePtr& file, std::string&& text);
-  /// Returns a string that is not used any more, of any contents.
+  /// Returns a string that is no longer used, with arbitrary contents.
   std::string spare_buffer();
   /// Closes the file after its last byte, and resets `file`; it may be null.
   void close(FilePtr& file);
@@ -52,11 +52,11 @@ class FileWriter {
 
   /// Number of bytes of all files that are still to be written.
   std::size_t waiting() const;
-  /// Whether so much waits that producers should wait as well.
+  /// Whether so much is pending that producers should wait.
   bool is_long() const { return waiting() > kLong; }
   /// Whether all files are written, and the closed ones closed; or given up.
   bool is_idle() const;
-  /// Name of the file that is being written or is the next; empty: all is written.
+  /// Name of the file being written, or the next one; empty: all is written.
   std::string current() const;
 
   /// Changes whenever the thread has written something.
@@ -64,13 +64,13 @@ class FileWriter {
   /// Poll it for POLLIN, then call take_failures(). Ready after a failure and, with
   /// `wants_progress`, once progress() is no longer `seen`. -1: no thread.
   int wait_fd(bool wants_progress, std::uint64_t seen);
-  /// Returns what failed since the last call.
+  /// Returns the failures since the last call.
   std::vector<Failure> take_failures();
   struct Lost {
     std::string file;  // the current()
     std::size_t bytes = 0;
   };
-  /// Discards what waits and what will be appended. Returns nullopt, and changes nothing, if all is
+  /// Discards pending and future text. Returns nullopt, and changes nothing, if all is
   /// written.
   std::optional<Lost> give_up();
 

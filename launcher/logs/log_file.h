@@ -1,5 +1,5 @@
 // A rotating log file with one writer: stdout.log, stdout.log.1 (older), ... After open() it
-// belongs to the thread of FileWriter, as all else may block.
+// belongs to FileWriter's thread, as all its calls may block.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class LogPump {
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console or disk.
   void finish_round();
-  /// Returns a function that appends to another file, which the thread of the log files writes.
+  /// Returns a function that appends to another file, written by the log files' thread.
   std::function<void(const std::string&)> open_file(std::string name, FileWriter::Write write);
   enum class Patience { kSeconds, kUnlimited };
   /// Writes the rest to the files, and to the console while its reader makes progress. Drops it,
@@ -64,7 +64,7 @@ class LogPump {
              const std::function<bool()>& give_up = {});
   /// Whether flush() has given up on files: their disk blocks.
   bool files_given_up() const { return files_given_up_; }
-  /// Discards what has not been written to the console.
+  /// Discards output not yet written to the console.
   void drop_console();
   /// The last lines this worker wrote to stderr, in the current or the last finished round.
   std::string last_stderr(int local_rank) const;

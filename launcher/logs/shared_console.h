@@ -22,12 +22,12 @@ class SharedConsole {
 
   /// Call before the writer's first text.
   void join(Writer writer) { ranks_.insert(writer.local_rank); }
-  /// Returns what the console gets of the writer's text now: all of it, unless it would tear a line
-  /// of another worker; then whole lines only.
+  /// Returns the part of the writer's text to print now: all of it, unless it would tear a line of
+  /// another worker; then whole lines only.
   std::string take(Writer writer, std::string_view text);
-  /// Returns what the console gets of a text of ddp-run itself, which ends with a newline.
+  /// Returns the text to print for a message of ddp-run itself, which ends with a newline.
   std::string take_note(std::string_view text) const;
-  /// The writer's stream has ended. Returns what was held back of it.
+  /// Ends the writer's stream. Returns the text that was held back.
   std::string leave(Writer writer);
 
  private:

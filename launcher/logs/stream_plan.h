@@ -60,9 +60,9 @@ struct LogOptions {
   bool wants_files() const {
     return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
   }
-  /// Whatever a worker prints is on the console.
+  /// Whether all output of workers is on the console.
   bool shows_all_ranks() const { return !redirects.any() && console_ranks.empty(); }
-  /// Everything in the files is on the console as well: only --tee was given.
+  /// Whether everything in the files is on the console as well: only --tee was given.
   bool only_copies() const {
     return !redirects.any() && stdout_filters.empty() && stderr_filters.empty() &&
            console_ranks.empty() && rotation.max_bytes == 0;

@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// Where facts about this machine come from; tests supply their own tree and values.
+/// The sources of facts about this machine; tests supply their own tree and values.
 struct MachineView {
   std::string root;  // prefix of /proc and /dev; empty: the real ones
   std::optional<std::string> cuda_visible_devices;  // nullopt: not set
@@ -26,7 +26,7 @@ int count_gpus(const MachineView& machine);
 std::vector<std::string> visible_gpus(const MachineView& machine);
 /// Assigns a GPU to each worker as torchrun does: from HIP_VISIBLE_DEVICES, else from
 /// CUDA_VISIBLE_DEVICES, else from this machine's GPUs, or 0, 1, ... if none is visible. Throws
-/// LaunchError (2) that names `option` if there are too few.
+/// LaunchError (2) naming `option` if there are too few.
 std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
                                             const std::string& option);
 

@@ -1,4 +1,4 @@
-// What the agent will do: the command line resolved on this machine.
+// The agent's plan: the command line resolved on this machine.
 #pragma once
 
 #include <optional>

@@ -16,7 +16,7 @@ struct NumaView {
 };
 
 /// Returns the NUMA node of a GPU, given as in CUDA_VISIBLE_DEVICES (an index in PCI order, or
-/// GPU-<uuid>); nullopt if the driver's files do not tell.
+/// GPU-<uuid>); nullopt if the driver's files do not show it.
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view);
 
 /// Returns the CPUs of each worker. `gpus`: one per worker; workers without one are distributed

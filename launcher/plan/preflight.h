@@ -1,4 +1,4 @@
-// --preflight: what checks a node before its workers are started.
+// --preflight: the check of a node before its workers are started.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct Preflight {
   Environment environment{};
 };
 
-/// The part of the node in a job.
+/// The node's part in a job.
 struct PreflightJob {
   std::string run_id;
   int local_world_size = 1;

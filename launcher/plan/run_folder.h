@@ -6,7 +6,7 @@
 
 namespace ddp::launch {
 
-/// Which files a run leaves, by their purpose after its end.
+/// The files that a run leaves, by their purpose after its end.
 enum class RunFiles {
   kErrorFiles,  // for the report only
   kLogCopies,   // copies of console output: for investigating a failure

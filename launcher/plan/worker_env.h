@@ -9,7 +9,7 @@
 
 namespace ddp::launch {
 
-/// What all rounds of a job share.
+/// The data common to all rounds of a job.
 struct JobInfo {
   std::string role = "default";
   std::string run_id;

@@ -44,7 +44,7 @@ class CheckProcess : public PollHandler {
   std::string tail_;
 };
 
-/// Returns the last line that begins with "error:", else the last line that is not empty.
+/// Returns the last line that begins with "error:", else the last non-empty line.
 std::string telling_line(const std::string& output);
 
 }  // namespace ddp::launch

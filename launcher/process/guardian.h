@@ -1,5 +1,5 @@
 // The process the user starts only guards its child, the agent, which starts the workers. If either
-// is killed with SIGKILL, the other lives on until everything is killed. See README.md.
+// is killed with SIGKILL, the other survives until everything is killed. See README.md.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Files that the user names, of any kind: a named pipe may have no writer yet.
+// Reads user-specified files of any kind: a named pipe may have no writer yet.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ddp::launch {
 
-/// What messages say.
+/// Texts for messages.
 struct InputOption {
   std::string name;     // what precedes the file: "--hosts=@"
   std::string remedy;   // "give a file with one host per line"

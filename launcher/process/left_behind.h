@@ -1,5 +1,5 @@
 // Processes that outlive their worker: Python's resource_tracker and torch's shared memory manager,
-// which then remove what the worker has left, an upload, a hung child. Each gets time to end on its
+// which clean up after the worker, an upload, a hung child. Each gets time to end on its
 // own, then SIGTERM, then SIGKILL. Never blocks.
 #pragma once
 
@@ -28,8 +28,8 @@ class LeftBehind {
   /// become false.
   bool look();
   std::optional<Clock::time_point> deadline() const;
-  /// Whether the round's workers have ended, but not what they left, which still has time. What is
-  /// alive afterwards is to be killed by the caller.
+  /// Whether the round's workers have ended and their leftover processes still have time. The
+  /// caller kills those that are alive afterwards.
   bool lingers() const { return groups_.count(kAll) > 0; }
   void forget() { groups_.clear(); }
 

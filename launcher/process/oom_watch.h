@@ -8,8 +8,8 @@ namespace ddp::launch {
 
 /// Numbers of processes killed by the OOM killer so far; nullopt: not reported by this kernel.
 struct OomCounts {
-  /// In the cgroup of this process: v2 memory.events.local or, with those below it,
-  /// memory.events; v1 oom_control.
+  /// In this process's cgroup: v2 memory.events.local or, including sub-cgroups, memory.events; v1
+  /// oom_control.
   std::optional<long> cgroup;
   std::optional<long> machine;  // /proc/vmstat
   std::string limit;            // of the cgroup, e.g. "512 MiB"; empty: none

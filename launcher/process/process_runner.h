@@ -21,8 +21,8 @@ struct Event {
     kSignal,
     kGuardianGone,    // SIGKILL of the process that the user started
     kHeartbeatBegan,  // a worker wrote its first heartbeat
-    kStacksDumped,    // everything that dump_stacks() started has ended
-    kCheckEnded,      // what start_check() started
+    kStacksDumped,    // all processes of dump_stacks() have ended
+    kCheckEnded,      // the process of start_check() has ended
     kLeftoversEnded,  // lingering() has become false
     kStoreLost,       // the process of the workers' store exited, or cannot be started
   };
@@ -33,7 +33,7 @@ struct Event {
   std::string cause{};                // WorkerExited: the system's explanation; may be empty.
                                       // StoreLost: what happened. CheckEnded: its telling line
   int signal = 0;                     // Signal
-  bool ends_job = false;              // Signal: ends the job, else is forwarded
+  bool ends_job = false;              // Signal: ends the job, otherwise is forwarded
   SignalOrigin origin{};              // Signal
   std::vector<int> without_stacks{};  // StacksDumped: local ranks whose debugger failed
 };
@@ -41,7 +41,7 @@ struct Event {
 struct StackDump {
   int local_rank = 0;
   std::string file;
-  bool by_debugger = true;  // else its thread states alone
+  bool by_debugger = true;  // otherwise its thread states only
 };
 
 class ProcessRunner {
@@ -66,8 +66,8 @@ class ProcessRunner {
 
   /// Signals each running worker: the first process if it catches the signal, else its group.
   virtual void signal_workers(int signal) = 0;
-  /// Passes a signal that does not end the job on to the workers, to each once it would not kill
-  /// it; those of the next round get it if none is running or `next_too`.
+  /// Forwards a signal that does not end the job to the workers, to each once it would not kill it;
+  /// workers of the next round get it if none is running or `next_too`.
   virtual void forward(int signal, bool next_too) = 0;
   /// Signals one worker likewise, if it is running.
   virtual void signal_worker(int local_rank, int signal) = 0;
@@ -76,8 +76,8 @@ class ProcessRunner {
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// A worker's last sign of life in this round.
   virtual LifeSign life_sign(int local_rank) = 0;
-  /// Until when a stalled console blocked workers in writes: now if it still does, the epoch if it
-  /// never did, as far as it is known.
+  /// Returns until when a stalled console blocked workers in writes: now if it still does, the
+  /// epoch if it never did, as far as known.
   virtual Clock::time_point held_up_until() const = 0;
   /// The kernel's state of a worker.
   virtual KernelState state_of(int local_rank) const = 0;
@@ -100,8 +100,8 @@ class ProcessRunner {
   /// the store's process. Returns those that survived.
   virtual std::vector<std::string> sweep() = 0;
 
-  /// What the OOM killer did in this cgroup since the start of the round; empty: nothing, as far
-  /// as is known.
+  /// Returns what the OOM killer did in this cgroup since the start of the round; empty: nothing
+  /// known.
   virtual std::string oom_kills() const = 0;
   /// The last lines of the worker's stderr, complete after sweep(); empty if unknown.
   virtual std::string last_stderr(int local_rank) const = 0;

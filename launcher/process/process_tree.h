@@ -11,7 +11,7 @@
 
 namespace ddp::launch {
 
-/// Enough for processes that react to SIGKILL at all, once others have been waited for.
+/// Enough for processes that react to SIGKILL at all, after a longer wait for others.
 inline constexpr std::chrono::milliseconds kShortPatience{500};
 
 /// Makes orphaned descendants children of this process instead of init.

@@ -1,4 +1,4 @@
-// Blocks signals early and receives them in one place. Makes no decisions; its reader does.
+// Blocks signals early and receives them in one place. Decisions are up to its reader.
 #pragma once
 
 #include <signal.h>
@@ -46,7 +46,7 @@ class SignalMailbox {
 
 /// Determines who sent a signal from siginfo or signalfd fields.
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value);
-/// Forwards a signal to the next ddp-run process down; `requests`: stop requests so far.
+/// Forwards a signal to the next ddp-run process below; `requests`: stop requests so far.
 void pass_on(pid_t process, int signal, int requests);
 
 }  // namespace ddp::launch

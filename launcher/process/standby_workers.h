@@ -33,7 +33,7 @@ class StandbyWorkers : public PollHandler {
   std::optional<pid_t> hand_over(const WorkerSpec& worker, const WorkerStdio& stdio);
 
   std::vector<pid_t> pids() const;
-  /// Reaps this child if it is a standby worker that exited. Returns false if it is none.
+  /// Reaps this child if it is a standby worker that exited. Returns false otherwise.
   bool take_exit(pid_t pid);
   /// Reaps all that exited.
   void take_exits();

@@ -7,7 +7,7 @@ namespace ddp::launch {
 
 enum class Sender {
   kKeyboard,  // Ctrl-C or Ctrl-\ at the terminal
-  kParent,    // this process's parent, whatever it is
+  kParent,    // this process's parent, of any kind
   kDdpRun,    // the ddp-run process above this one, which forwards its count
   kOther,
 };

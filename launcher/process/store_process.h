@@ -29,15 +29,15 @@ class StoreProcess {
   /// Ends the last round's store and serves a new, empty one to clients that connect through
   /// `source` (store/store_service.h; not owned); -1: this node serves none. Throws LaunchError.
   void serve(int source);
-  /// Kills the process and waits for its death; there is no store from now on.
+  /// Kills the process and waits for its end; there is no store from now on.
   void stop();
 
-  /// Poll for input; -1: no first client is expected.
+  /// Descriptor to poll for input; -1: no first client is expected.
   int poll_fd() const { return awaited_ ? source_ : -1; }
   /// Call when the first client connects: starts the process. Returns a loss if that fails.
   std::optional<StoreLoss> handle_client();
 
-  /// Poll for input: lines for the user; -1: not running.
+  /// Descriptor to poll for lines for the user; -1: not running.
   int notes_fd() const { return control_; }
   std::vector<std::string> take_notes();
 

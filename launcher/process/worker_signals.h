@@ -1,4 +1,4 @@
-// Which process of a worker gets a signal, and when.
+// Decides which process of a worker gets a signal, and when.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace ddp::launch {
 
-/// Signals a worker that is a running child: its first process alone if that catches the signal, as
+/// Signals a worker that is a running child: only its first process if that catches the signal, as
 /// it decides what its children get; else its process group. Shells catch signals, but do not pass
 /// them on: their group gets them as well.
 void signal_worker_process(pid_t worker, int signal);
@@ -20,11 +20,11 @@ void signal_worker_process(pid_t worker, int signal);
 /// moments, and delivers each once its worker handles, ignores or blocks it.
 class HeldSignals : public PollHandler {
  public:
-  /// Sends it to `workers` that can take it, and later to the others. Returns how many these are.
+  /// Sends it to `workers` that can handle it, and later to the others. Returns how many others.
   int forward(int signal, const std::vector<pid_t>& workers);
-  /// All workers of the next round get this signal.
+  /// Keeps this signal for all workers of the next round.
   void keep_for_next_round(int signal) { held_.insert({kNextRound, signal}); }
-  /// Call before a worker is reaped or given up. What it could not take is kept for the next round.
+  /// Call before a worker is reaped or given up. Unhandled signals are kept for the next round.
   void worker_ended(pid_t worker);
   void round_began(const std::vector<pid_t>& workers);
 

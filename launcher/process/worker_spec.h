@@ -14,7 +14,7 @@ struct WorkerSpec {
   Command command;
   Environment environment;
   WorkerStreams streams;
-  bool inherits_stdin = true;  // else it reads end-of-file
+  bool inherits_stdin = true;  // otherwise it reads end-of-file
   std::string heartbeat_file;  // empty: none
   std::vector<int> cpus;       // its affinity; empty: ddp-run's
   int kept_descriptor = -1;    // a further descriptor, inherited under the same number; -1: none

@@ -1,8 +1,8 @@
-// Decides which agent hosts a job, and which epochs its rounds get. There are two: the election
-// among the nodes of the last round (Election), and an etcd cluster (launcher/etcd/). Agents talk
-// to their host in the same way under both.
+// Decides which agent hosts a job, and which epochs its rounds get. Two implementations: an
+// election among the nodes of the last round (Election), and an etcd cluster (launcher/etcd/).
+// Agents talk to their host in the same way under both.
 //
-// What both guarantee: at most one agent may begin a round of a job at a time, and epochs only
+// Both guarantee that at most one agent may begin a round of a job at a time, and that epochs only
 // grow.
 #pragma once
 
@@ -36,51 +36,51 @@ class Authority : public PollHandler {
     LastRound last{};
     std::optional<Place> host{};  // the lost one, of that round or since; nullopt: this agent
     std::string host_id{};
-    bool gone = false;                           // its machine refuses connections
+    bool gone = false;                           // whether its machine refuses connections
     std::chrono::milliseconds patience{15'000};  // how long a peer may be silent
     Clock::time_point fresh_until{};             // deaths found later do not count
     std::string text{};                          // why it was lost
   };
 
-  /// What this agent knows each time it asks.
+  /// This agent's knowledge at each call.
   struct View {
     Clock::time_point now{};
     Place own{};                                // where it would host; port 0: not known yet
     std::vector<Hello> followers{};             // nodes of the last round that are held here
     std::vector<Hello> later{};                 // nodes held here that have accepted a later round
-    std::vector<Inquiry::Finding> endpoints{};  // what was found there
+    std::vector<Inquiry::Finding> endpoints{};  // results of queries there
   };
 
-  /// Whether it finds the host of a node that has had none yet; otherwise the endpoints do.
+  /// Whether the authority finds a node's first host; otherwise the endpoints do.
   virtual bool finds_first_host() const = 0;
   /// The address at which other machines reach this one; empty if unknown.
   virtual std::string own_address() const { return ""; }
-  /// This node has no host; `status`: its answer to other agents.
+  /// Starts to look for a host, as this node has none; `status`: its reply to other agents.
   virtual void seek(std::optional<Loss> loss, const Status& status) = 0;
-  /// What to do now, while this node has no host. May throw LaunchError for a node without a round.
+  /// Returns the next step while this node has no host. May throw LaunchError if it has no round.
   virtual Step next(const View& view) = 0;
-  /// The connection to `place` did not give this node a host.
+  /// Records that the connection to `place` did not yield a host.
   virtual void avoid(const Place& place) = 0;
-  /// This node has a host: itself, if it `hosts`, or another agent.
+  /// Records that this node has a host: itself, if it `hosts`, or another agent.
   virtual void settle(bool hosts) = 0;
-  /// Returns, once, a line for the user about what it waits for.
+  /// Returns, once, a line for the user about what the authority waits for.
   virtual std::string take_note() = 0;
-  /// Why it has given up after join_timeout; empty: it has not.
+  /// Returns why it has given up after join_timeout; empty if it has not.
   virtual std::string despair(Clock::time_point now) const = 0;
 
-  /// After Step::Kind::kHost: adds to what the new host knows of the job.
+  /// Call after Step::Kind::kHost: adds to the new host's knowledge of the job.
   virtual void hand_down(JobHistory& history) const = 0;
   /// Whether rounds need an epoch from request_epoch().
   virtual bool grants_epochs() const = 0;
-  /// The host is ready to begin a round of these nodes; none: it is not, or not any more.
+  /// Requests an epoch for a round of these nodes; none: the host is not ready for one (any more).
   virtual void request_epoch(const std::vector<Hello>& nodes) = 0;
   /// Returns, once, the epoch of the round that may begin now.
   virtual std::optional<long long> take_epoch() = 0;
-  /// Why this host's round must stop at once and no other may begin; empty: it hosts.
+  /// Returns why this host's round must stop at once and no other may begin; empty while it hosts.
   virtual std::string deposed() const = 0;
-  /// This host leaves: another agent may take its place.
+  /// Resigns as the host: another agent may take its place.
   virtual void resign() = 0;
-  /// The job is over.
+  /// Ends the job.
   virtual void end_job() = 0;
 };
 

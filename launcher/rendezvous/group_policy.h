@@ -1,6 +1,6 @@
-// Decides what an agent of several nodes does next: the stage it is in after an event, and what it
-// does there. Pure: tested as a table, without sockets or a clock. GroupRendezvous finds what has
-// happened and acts. launcher/README.md draws the table; a test compares the two.
+// Decides what an agent of several nodes does next: its stage after an event, and its action there.
+// Pure: tested as a table, without sockets or a clock. GroupRendezvous detects the events and acts.
+// launcher/README.md draws the table; a test compares the two.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ enum class GroupStage {
 inline constexpr std::array kStageNames{"Idle",    "Searching", "Standing", "Greeting",
                                         "Seeking", "Member",    "Orphaned", "Over"};
 
-/// What a node looks for while it searches or greets.
+/// The target of a node that searches or greets.
 enum class Sought {
   kAnyHost,
   kNextHost,  // the authority was asked for it
@@ -42,13 +42,13 @@ struct GroupSituation {
 
 enum class GroupEvent {
   kStart,        // it is to take part, or to search again
-  kListening,    // an endpoint is an address of this machine and free
-  kUnreachable,  // all places were tried in vain
+  kListening,    // a free endpoint is an address of this machine
+  kUnreachable,  // no place could be reached
   kConnected,
   kWelcome,
-  kSentOn,  // the agent there knows the host
-  kNoHost,  // the agent there knows none
-  kSilent,  // no word from the agent there
+  kSentOn,  // the agent there redirected to the host
+  kNoHost,  // the agent there has none
+  kSilent,  // no reply from the agent there
   kClosed,  // the connection has ended
   kLost,    // the host, for good
   kNamed,   // a place to connect to
@@ -63,7 +63,7 @@ enum class GroupAction {
   kSearch,      // at the endpoints
   kStand,       // as a candidate for hosting
   kWait,        // for the host's call
-  kFollow,      // connect to the place that was named
+  kFollow,      // connect to the given place
   kTryAnother,  // the agent there is not the host
   kTryLater,
   kResume,  // connect to the same host again

@@ -164,13 +164,13 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::vector<Inquiry::Finding> callers_;  // hosts that have just asked here
   Clock::time_point next_visit_{};
   bool at_endpoint_ = false;
-  std::optional<Clock::time_point> waits_since_;  // since when a newcomer waits for the host
+  std::optional<Clock::time_point> waits_since_;  // when a newcomer began to wait for the host
   Clock::time_point held_since_{};                // by a node without a host; see holder()
   bool hold_noted_ = false;
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
-  std::optional<Leave> withdrawn_;       // to be said when this node has a host
+  std::optional<Leave> withdrawn_;       // to be sent once this node has a host
   bool in_round_ = false;                // between Start and report_end()
   bool join_is_due_ = false;             // between Restart and join()
   bool round_is_lost_ = false;           // with its host; the current host does not know it

@@ -18,8 +18,8 @@ namespace ddp::launch {
 
 class LocalRendezvous : public Rendezvous {
  public:
-  /// master_port 0: a free port, a new one for each round, so that late packets of the old round
-  /// reach nobody. With `agent_store` a socket already listens on the port; else rank 0 will.
+  /// master_port 0: a free port, a new one for each round, so that late packets of an old round are
+  /// not delivered. With `agent_store` a socket already listens on the port; else rank 0 will.
   LocalRendezvous(std::string master_addr, int master_port, bool agent_store, RestartRules rules);
 
   /// Returns where the workers of the next round meet; join() announces it.

@@ -1,5 +1,5 @@
-// How the nodes of a job agree on its rounds: who takes part, where the workers meet, and how the
-// job continues after a failure. One implementation is for a single node, one for several.
+// The interface by which nodes agree on a job's rounds: who takes part, where the workers meet, how
+// to continue after a failure. There is one implementation for a single node, one for several.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ struct NodeEnd {
   bool preempted = false;                  // all saved their state or finished
 };
 
-/// What the job asks of this node.
+/// An instruction of the job to this node.
 struct JobNews {
   enum class Kind {
     kStart,    // start the workers of `round`
@@ -42,9 +42,9 @@ struct JobNews {
 };
 
 JobNews make_news(JobNews::Kind kind, std::string text);
-/// End, because of something that no worker caused.
+/// Returns End with a cause other than a worker.
 JobNews failed_end(const std::string& why);
-/// Removes and returns the oldest item; nullopt: none.
+/// Removes and returns the oldest item; nullopt if there is none.
 std::optional<JobNews> take_oldest(std::deque<JobNews>& queue);
 /// Judges the end of the workers of a node that decides on its own: Restart or End. Adds to
 /// `tally`.
@@ -56,7 +56,7 @@ class Rendezvous {
   virtual ~Rendezvous() = default;
   /// Connects to the other nodes, which wait for this one from then on.
   virtual void connect() {}
-  /// This node cannot take part: the other nodes are notified of the reason, and End follows.
+  /// Withdraws this node, which cannot take part: notifies the others of the reason; End follows.
   virtual void withdraw(const std::string& why) = 0;
   /// Declares this node ready for a round; Start follows. Throws LaunchError if it cannot take
   /// part.
@@ -68,13 +68,13 @@ class Rendezvous {
   /// Leaves the job; the caller calls report_end() afterwards. signal 0: the guardian was killed.
   virtual void leave(int signal) = 0;
 
-  /// Tells how fast this node's ranks work; without phases: nothing is known.
+  /// Reports how fast this node's ranks work; without phases: unknown.
   virtual void report_pace(const NodePace& pace, Clock::time_point now) = 0;
-  /// Returns the rank that the others wait for; nullopt: none is known.
+  /// Returns the rank that the others wait for; nullopt if unknown.
   virtual std::optional<Straggler> straggler() const = 0;
 
   virtual bool has_news() const = 0;
-  /// Returns the oldest news; nullopt: none.
+  /// Returns the oldest news; nullopt if there is none.
   virtual std::optional<JobNews> take_news() = 0;
 };
 

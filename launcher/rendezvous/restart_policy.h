@@ -24,17 +24,17 @@ struct RoundEnd {
 
 RoundEnd round_end(const ProcessFailure& cause);
 
-/// What a job's failed rounds amount to: of the same size whatever their number.
+/// A summary of a job's failed rounds, of constant size.
 struct RestartTally {
   RoundEnd last{};    // the round that ended last
   int unhealthy = 0;  // rounds since the last healthy one
   int quick = 0;      // in a row that ended quickly
-  int same = 0;       // in a row that ended quickly and as the last one did
+  int same = 0;       // consecutive rounds that ended quickly and as the last one did
 
   void add(const RestartRules& rules, RoundEnd end);
 };
 
-/// Returns a failure of the job that no worker caused, seen now.
+/// Returns a failure of the job not caused by a worker, seen now.
 ProcessFailure job_failure(const std::string& cause);
 
 /// Whether the worker saved its state and asks to be restarted later, not now.
@@ -54,7 +54,7 @@ Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>&
 /// Decides after a round that was added to `tally`.
 RestartVerdict judge_restart(const RestartRules& rules, const RestartTally& tally);
 
-/// How long to wait before what happened in `count` quick rounds in a row happens again: the first
+/// Returns how long to wait after `count` consecutive quick rounds with the same end: the first
 /// restart is immediate.
 std::chrono::milliseconds delay_after(const RestartRules& rules, int count);
 

@@ -1,4 +1,4 @@
-// What to do about a failure. Pure; docs/troubleshooting.md has a section for each piece of advice.
+// Advice on failures. Pure; docs/troubleshooting.md has a section for each piece of advice.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// --explain: why a past run failed, and what to do about it.
+// --explain: reports why a past run failed, and the fix.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What ddp-run prints after the last round: survivors, the failure report, the table of workers.
+// The text printed after the last round: survivors, the failure report, the table of workers.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct FinalReportOptions {
   bool summary = false;         // --summary: the table of workers, whatever happened
 };
 
-/// Whole lines; empty if there is nothing to report.
+/// Returns whole lines; empty if there is nothing to report.
 std::string final_report(const RunResult& result, const FinalReportOptions& options);
 
 }  // namespace ddp::launch

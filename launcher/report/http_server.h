@@ -1,8 +1,8 @@
-// As much HTTP as probes and scrapers need: GET and HEAD, one request per connection, in the
+// A minimal HTTP server for probes and scrapers: GET and HEAD, one request per connection, in the
 // agent's poll loop. Requests, connections and the work per turn are bounded; never blocks.
-// On a loopback address it answers only requests for this machine's own names: a web page whose
+// On a loopback address it only serves requests for this machine's own names: a web page whose
 // name resolves to 127.0.0.1 (DNS rebinding) must not read the job's status through a browser. On
-// other addresses it accepts any name, as it cannot know those of the network.
+// other addresses it accepts any name, as the network's names are unknown.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What ddp-run serves over HTTP about a running job: /health for liveness probes, /metrics for
-// Prometheus. Pure.
+// The status of a running job that ddp-run serves over HTTP: /health for liveness probes, /metrics
+// for Prometheus. Pure.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// How to find the cause of a failure that advice.h does not know, from what the run left. Pure.
+// Advises how to find a failure's cause, unknown to advice.h, from what the run left. Pure.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace ddp::launch {
 
-/// What a failed rank left.
+/// The traces of a failed rank.
 struct Traces {
   std::string words;                   // its last lines and its error file
   std::optional<PythonError> error{};  // the exception that ended it

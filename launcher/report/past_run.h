@@ -1,5 +1,5 @@
 // Reads what a run left behind: its result and the folders of its attempts, as ddp-run and torchrun
-// lay them out. Throws nothing but LaunchError, whatever the files contain.
+// lay them out. Only throws LaunchError, whatever the files contain.
 #pragma once
 
 #include <map>

@@ -17,7 +17,7 @@ struct PythonError {
 /// prefix of torch's excepthook or of a launcher's console.
 std::optional<PythonError> last_python_error(const std::string& words);
 
-/// Returns the exception's message, else the last line that is not empty, cut for a terminal.
+/// Returns the exception's message, else the last non-empty line, cut for a terminal.
 std::string last_error_line(const std::string& words);
 
 }  // namespace ddp::launch

@@ -32,12 +32,12 @@ class KeyValues {
   /// false if it cannot be carried out (not a number, no room): the protocol has no answer for
   /// that, so the caller should disconnect `from`.
   bool apply(Peer from, Request request, std::vector<Answer>& answers);
-  /// That peer has disconnected.
+  /// Forgets a peer that has disconnected.
   void forget(Peer peer) { stop_waiting(peer); }
 
-  /// Roughly the memory in use.
+  /// Approximate memory in use.
   std::size_t bytes() const { return bytes_; }
-  /// Whether something was rejected for lack of room.
+  /// Whether something was rejected for lack of memory.
   bool is_full() const { return full_; }
   std::size_t waiting() const { return waits_.size(); }
 
@@ -77,7 +77,7 @@ class KeyValues {
   bool came(Peer peer, Answers& answers);
 
   StoreLimits limits_;
-  // Ordered maps, so that nobody can choose keys that all fall into one bucket.
+  // Ordered maps: no choice of keys can put all of them into one bucket.
   std::map<Text, Text> values_;
   std::map<Text, std::deque<Text>> queues_;
   std::map<Text, std::map<std::uint64_t, Peer>> waiters_;  // by ticket

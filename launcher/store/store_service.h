@@ -18,7 +18,7 @@ class StoreService : public PollHandler {
   explicit StoreService(int source);
 
   std::size_t connections() const { return server_.connections(); }
-  /// A line for the user; empty: none.
+  /// Returns a line for the user; empty: none.
   std::string take_note();
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;

@@ -17,7 +17,7 @@
 
 namespace ddp::launch {
 
-/// Takes one descriptor in the poll loop, however many clients there are. A malformed or oversized
+/// Needs one descriptor in the poll loop, however many clients there are. A malformed or oversized
 /// request closes its own connection and no other. Connections that have made no request yet may
 /// take half of the descriptors, for 30 s each.
 class TcpStoreServer : public PollHandler {
@@ -27,13 +27,13 @@ class TcpStoreServer : public PollHandler {
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  /// Takes ownership of `fd`: an accepted, non-blocking connection of which nothing was read.
+  /// Takes ownership of `fd`: an accepted, non-blocking connection from which nothing was read.
   void adopt(int fd);
 
   std::size_t connections() const { return clients_.size(); }
   /// Memory used for contents and buffers.
   std::size_t bytes() const { return contents_.bytes() + buffered_; }
-  /// Returns a line for the user after a client was disconnected for lack of room; empty: none.
+  /// Returns a line for the user after a client was disconnected for lack of memory; empty: none.
   std::string take_note() { return std::exchange(note_, {}); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;

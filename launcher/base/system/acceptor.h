@@ -1,5 +1,5 @@
-// Accepts connections. While no descriptor is left, new ones stay in the kernel's queue. Their
-// listening sockets would keep waking the poll loop, so it leaves them out for a while.
+// Accepts connections. While no descriptor is left, new ones stay in the kernel's queue; as their
+// listening sockets would keep waking the poll loop, it skips them for a while.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace ddp::launch {
 
 class Acceptor {
  public:
-  /// `place` names the listener in the warning: "the rendezvous".
+  /// `place`: the listener's name in the warning, such as "the rendezvous".
   explicit Acceptor(std::string place) : place_(std::move(place)) {}
 
   /// Returns a connection (non-blocking, close-on-exec); -1 if there is none or accepting is
   /// paused.
   int accept(int listener);
-  /// Until then accept() returns -1, and the listening sockets must not be polled.
+  /// Time until which accept() returns -1 and the listening sockets must not be polled.
   std::optional<Clock::time_point> rests_until() const { return rests_until_; }
   /// Call at that time. Returns whether the pause has just ended.
   bool wake();

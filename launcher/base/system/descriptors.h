@@ -31,8 +31,8 @@ struct PipeEnds {
 /// Throws LaunchError "cannot <purpose>: ..." if no descriptors are left.
 PipeEnds open_pipe(const char* purpose);
 
-/// Opens /dev/null. Throws LaunchError on failure: what was to be cut off would stay connected to
-/// ddp-run's own streams instead.
+/// Opens /dev/null. Throws LaunchError on failure: otherwise a stream that was to be closed would
+/// stay connected to ddp-run's own.
 int open_null_device(int flags);
 
 /// Returns whether both refer to the same file, such as one terminal.

@@ -10,7 +10,7 @@ namespace ddp::launch {
 /// Applies the umask to `mode`, for files that are created private and opened up afterwards.
 mode_t under_umask(mode_t mode);
 
-/// Replaces what cannot be in a file's name, and shortens it.
+/// Replaces characters that a file's name cannot have, and shortens it.
 std::string safe_file_name(std::string name);
 
 /// Creates `<path>.tmpXXXXXX` for writing, with mode 0644 under the umask, and sets `name` to it. A

@@ -1,4 +1,4 @@
-// Programs in the folders of PATH.
+// Finds programs in the folders of PATH.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ std::string process_folder(pid_t pid);
 /// Reads the state of a process or a thread; `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 
-/// What a process does with signals; signal N is bit N - 1.
+/// A process's handling of signals; signal N is bit N - 1.
 struct SignalMasks {
   unsigned long long blocked = 0;  // by its main thread
   unsigned long long ignored = 0;

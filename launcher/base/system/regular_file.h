@@ -1,4 +1,4 @@
-// Reads a small file that other processes write, whatever they may have put in its place.
+// Reads a small file written by other processes, robust against anything put in its place.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The authority of a job without a service of its own: the nodes of the last round elect the next
-// host (Succession), over their own sockets. Endpoints decide who hosts first (Newcomer).
+// The authority of a job without an external service: the nodes of the last round elect the next
+// host (Succession) over their own sockets. Endpoints decide who hosts first (Newcomer).
 #pragma once
 
 #include <optional>

@@ -22,19 +22,19 @@ class HostAttempts : public PollHandler {
 
   /// Tries each place once, for at most `patience`.
   void begin(std::vector<Place> places, std::chrono::milliseconds patience);
-  /// The present place is not the host's: tries the next one.
+  /// Gives up the current place, which is not the host's, and tries the next one.
   void try_another(const std::string& why);
   void stop() { channel_.reset(); }
 
-  /// Whether a connection is being made; if not, there is no place left to try.
+  /// Whether a connection attempt is in progress; if not, there is no place left to try.
   bool connecting() const { return channel_ != nullptr; }
-  /// Returns, once, the channel to the present place when it is open.
+  /// Returns, once, the channel to the current place after it has opened.
   std::unique_ptr<ControlChannel> take_channel();
   /// Returns the current place's connection if it ended before it was open; else nullptr.
   const ControlChannel* closed() const;
   /// The place that is being tried or was found.
   const Place& present() const { return present_; }
-  /// Why the last attempt since begin() failed: "10.0.0.1:29400: no answer"; empty: none has.
+  /// Why the last attempt since begin() failed: "10.0.0.1:29400: no answer"; empty if none has.
   const std::string& problem() const { return problem_; }
   /// Whether nothing listens at the place of the last attempt.
   bool was_refused() const { return refused_; }
@@ -55,7 +55,7 @@ class HostAttempts : public PollHandler {
   std::chrono::milliseconds patience_{0};
   Place present_;
   std::unique_ptr<ControlChannel> channel_;
-  Clock::time_point give_up_{};  // on the present place
+  Clock::time_point give_up_{};  // on the current place
   std::string problem_;
   bool refused_ = false;
 };

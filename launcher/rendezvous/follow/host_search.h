@@ -1,6 +1,6 @@
-// Finds the agent that hosts the rendezvous, or finds that this one may host it. At the endpoints
-// of a job, a search resolves them, tries to listen there (EndpointSockets), connects
-// (HostAttempts), and retries until timeout. Where the host's place is known, it tries that once.
+// Finds the agent that hosts the rendezvous, or that this agent may host it. A search resolves the
+// job's endpoints, tries to listen there (EndpointSockets), connects (HostAttempts), and retries
+// until timeout. If the host's place is known, it tries that once.
 #pragma once
 
 #include <chrono>
@@ -38,16 +38,16 @@ class HostSearch : public PollHandler {
   void begin();
   /// Tries each place once, for at most `patience`; then exhausted().
   void follow(std::vector<Place> places, std::chrono::milliseconds patience);
-  /// This agent is the host: connects to itself.
+  /// Connects this agent to itself as the host.
   void connect_to_self(const Place& place);
   void forbid_hosting() { settings_.may_host = settings_.must_host = false; }
   /// Stops searching until begin() or follow().
   void rest();
-  /// Starts the timeout of the search anew.
+  /// Restarts the search's timeout.
   void postpone() { began_ = Clock::now(); }
   bool follows() const { return following_ && !exhausted_; }
   bool may_host() const { return settings_.may_host || settings_.must_host; }
-  /// The present place is not the host's: tries the next one.
+  /// Gives up the current place, which is not the host's, and tries the next one.
   void try_another(const std::string& why);
 
   /// Returns, once, the sockets that listen at endpoints, on which this agent may host the

@@ -28,12 +28,12 @@ class MembersFile {
   MembersFile(const MembersFile&) = delete;
   MembersFile& operator=(const MembersFile&) = delete;
 
-  /// Returns what the file holds, or nothing if it is absent, damaged or in use by another agent,
-  /// which then keeps it. Waits up to a second for such an agent: it may be about to end.
+  /// Returns the file's content; empty if it is absent, damaged or in use by another agent, which
+  /// then keeps it. Waits up to a second for such an agent, which may be about to end.
   LastMembers read();
-  /// Replaces the file: complete and on disk, or not at all. Does nothing if it is unchanged.
+  /// Replaces the file atomically and durably. Does nothing if it is unchanged.
   void write(const LastMembers& members);
-  /// The job is over.
+  /// Removes the file. Call when the job is over.
   void remove();
   /// Returns, once, a line for the user about a file that cannot be read or written.
   std::string take_note() { return std::exchange(note_, {}); }
@@ -49,7 +49,7 @@ class MembersFile {
   std::string endpoints_;
   std::string written_;
   std::string note_;
-  int lock_ = -1;  // the file, locked while this agent lives
+  int lock_ = -1;  // the file, locked while this agent runs
 };
 
 /// Pure. Throws std::exception if the text is malformed or has values out of range.

@@ -24,15 +24,15 @@ class Newcomer {
  public:
   using Step = Succession::Step;
 
-  /// `id`: this agent's; `epoch`: of the last round that it accepted before it was started anew.
+  /// `id`: this agent's; `epoch`: of the last round that it accepted before it was restarted.
   Newcomer(std::vector<Lead> leads, std::string id, long long epoch);
 
   std::vector<Place> places() const;
-  /// A connection to `place` failed: does not try it again before `until`.
+  /// Does not try `place`, where a connection failed, again before `until`.
   void avoid(const Place& place, Clock::time_point until);
-  /// `findings`: for places(). `alone`: does not wait for those that are silent.
+  /// Returns the next step. `findings`: for places(). `alone`: does not wait for silent places.
   Step next(const std::vector<Inquiry::Finding>& findings, bool alone, Clock::time_point now);
-  /// "10.0.0.1:29400 is silent, ...", for the message about waiting; empty: all were heard.
+  /// "10.0.0.1:29400 is silent, ...", for the message about waiting; empty if all have replied.
   std::string missing() const { return missing_; }
 
  private:

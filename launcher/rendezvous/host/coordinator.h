@@ -1,5 +1,5 @@
 // Hosts the rendezvous: accepts the agents of all nodes, including this one, and runs Membership.
-// Lives as long as this agent is the host. Runs in the poll loop.
+// Exists as long as this agent is the host. Runs in the poll loop.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ namespace ddp::launch {
 
 class Coordinator : public PollHandler {
  public:
-  /// Takes ownership of an accepted, non-blocking connection of a client of the workers' store, of
-  /// which nothing was read.
+  /// Takes ownership of an accepted, non-blocking connection of a client of the workers' store,
+  /// from which nothing has been read.
   using StoreClients = std::function<void(int fd)>;
 
   /// Takes ownership of the listening, non-blocking sockets. Without `store_clients`, and before
@@ -39,21 +39,21 @@ class Coordinator : public PollHandler {
 
   /// Takes ownership of a further listening, non-blocking socket.
   void also_listen(int fd);
-  /// Gives up the listening sockets, for the agent's Signpost once another agent hosts.
+  /// Releases the listening sockets, for the agent's Signpost once another agent hosts.
   std::vector<int> take_listeners();
   /// Takes over a node that has already sent Hello.
   void adopt(Follower follower);
-  /// Sets where other machines reach it.
+  /// Sets the address at which other machines reach this host.
   void set_place(const Place& place);
   Status status() const;
   /// Serves until `ready` returns true or `limit` has passed.
   void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
   /// Serves after the job is over until all nodes have read the verdict or `limit` has passed.
   void see_off(Clock::time_point limit);
-  /// This node leaves: begin no further rounds. `hand_over`: as soon as the others have been told,
-  /// refuse connections, so that they look for the next host.
+  /// Begins no further rounds, as this node leaves. `hand_over`: refuses connections as soon as the
+  /// others have been notified, so that they look for the next host.
   void retire(bool hand_over);
-  /// This agent must not host any more: the nodes stop their workers and look for another host.
+  /// Stops hosting: the nodes stop their workers and look for another host.
   void dismiss(const std::string& why);
   bool over() const { return membership_.over(); }
   /// As in Membership.
@@ -61,12 +61,12 @@ class Coordinator : public PollHandler {
   void grant_epoch(long long epoch);
   /// Whether this agent must stop hosting: others may continue, or have continued, without it.
   bool has_lost_mandate() const;
-  /// Another agent that knows a later round; nullopt: none.
+  /// Another agent that knows a later round; nullopt if there is none.
   const std::optional<Status>& superseded_by() const { return superseded_by_; }
   /// The latest epoch that this host has proposed, or that agents without a host know; -1: none.
   long long later_epoch() const;
   void hear(const Status& status);
-  /// Returns a line for the user; empty: none.
+  /// Returns a line for the user; empty if there is none.
   std::string take_note();
 
  private:
@@ -74,10 +74,10 @@ class Coordinator : public PollHandler {
     std::unique_ptr<ControlChannel> channel;
     Clock::time_point heard;    // last message
     Clock::time_point spoke{};  // the same, not adjusted when this process was suspended
-    bool closing = false;       // close it when everything is sent; nothing is read any more
+    bool closing = false;       // to be closed once everything is sent; no longer read
     short watched = 0;
     std::string id{};  // Hello::id
-    Place place{};     // where it answers questions
+    Place place{};     // where it replies to queries
     Session session{};
     std::optional<NodePace> pace{};
     std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node

@@ -1,5 +1,5 @@
-// Where clients of the workers' store connect, round by round. Every node that may become the
-// round's first has one; the agent of the first node serves the clients.
+// Provides the socket at which clients of the workers' store connect, round by round. Every node
+// that may become a round's first has one; the agent of the first node serves the clients.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace ddp::launch {
 
 class RoundStore : public PollHandler {
  public:
-  /// `shared_port`: the rendezvous's port, whose host passes the store's clients on with adopt();
+  /// `shared_port`: the rendezvous's port, whose host forwards the store's clients with adopt();
   /// 0: each round has its own port. `rank0`: rank 0 hosts the store, on a port reserved for it.
   RoundStore(int shared_port, bool rank0) : shared_port_(shared_port), rank0_(rank0) {}
   ~RoundStore() override;
@@ -27,7 +27,7 @@ class RoundStore : public PollHandler {
   /// The socket at which that round's clients arrive (store/store_service.h), open until the next
   /// prepare() or close(); -1: rank 0 hosts the store.
   int source() const { return source_; }
-  /// Takes ownership of an accepted, non-blocking connection of which nothing was read.
+  /// Takes ownership of an accepted, non-blocking connection from which nothing has been read.
   void adopt(int fd);
   /// Call when the round is over on all nodes, or when it begins and this node is not the first.
   void close();

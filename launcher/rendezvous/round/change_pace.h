@@ -1,6 +1,6 @@
-// How fast one round follows another when nodes come and go. A single change is followed at once.
-// Where changes come in quick succession, the next round waits until the nodes have settled, and
-// newcomers wait longer each time, so that a flapping node does not keep the others from working.
+// Controls how fast rounds follow each other when nodes join and leave. A single change takes
+// effect at once. After changes in quick succession the next round waits until the nodes have
+// settled, and newcomers wait longer each time, so that a flapping node does not stop the others.
 #pragma once
 
 #include <chrono>
@@ -12,23 +12,23 @@ namespace ddp::launch {
 
 class ChangePace {
  public:
-  /// `quiet`: nodes have settled when for so long none came or went. `changes`: as known to the
-  /// last host.
+  /// `quiet`: nodes have settled if none has joined or left for so long. `changes`: the last host's
+  /// count.
   ChangePace(const RestartRules& rules, std::chrono::milliseconds quiet, int changes)
       : rules_(rules), quiet_(quiet), changes_(changes) {}
 
   void round_begins(Clock::time_point now);
-  /// A node came or went, whatever the job does.
+  /// Records that a node joined or left, in any phase of the job.
   void node_changes(Clock::time_point now) { last_change_ = now; }
-  /// A change ends the round; returns how long the next one waits.
+  /// Records that a change ends the round; returns how long the next one waits.
   std::chrono::milliseconds round_ends(Clock::time_point now);
 
-  /// When the next round may begin with the nodes that have been enough since `enough`.
+  /// Returns when the next round may begin with nodes that have sufficed since `enough`.
   Clock::time_point settled_at(Clock::time_point enough) const;
-  /// When the running round may end for a newcomer.
+  /// Returns when the current round may end for a newcomer.
   Clock::time_point admission() const;
   Clock::time_point last_change() const { return last_change_; }
-  /// Rounds in a row that a change ended soon.
+  /// Number of consecutive rounds that were soon ended by a change.
   int changes() const { return changes_; }
 
  private:

@@ -1,4 +1,4 @@
-// What the next host must know about the job: a plain struct.
+// The state of a job that the next host needs: a plain struct.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@ namespace ddp::launch {
 struct JobHistory {
   int rounds = 0;
   RestartTally tally{};
-  int changes = 0;  // rounds in a row that nodes coming or going ended soon
-  /// Ranks in the last round, by Hello::member; those of the first nodes suffice.
+  int changes = 0;  // consecutive rounds soon ended by joining or leaving nodes
+  /// Ranks in the last round, by Hello::member; the first nodes' suffice.
   std::map<std::string, int> order{};
-  /// After the loss of the host: how many nodes to wait for.
+  /// Number of nodes to wait for after the loss of the host.
   int expected = 0;
   /// The last round's epoch, number of nodes, and how many of them are dead.
   long long epoch = -1;

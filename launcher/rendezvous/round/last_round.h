@@ -12,8 +12,8 @@ struct LastRound {
   Round round{};
   int node = 0;            // this node's number under the round's host
   bool took_part = false;  // false: this node was a spare
-  bool begun = false;      // known to have: all of its nodes have accepted it
-  /// The agent that hosted the round. The node may have been connected to another one since.
+  bool begun = false;      // known to have begun: all of its nodes have accepted it
+  /// The agent that hosted the round. The node may since have connected to another one.
   std::string host_id{};
   Place host{};  // where this node reached it
 };

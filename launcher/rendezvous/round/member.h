@@ -1,4 +1,4 @@
-// What the host of the rendezvous knows of each node: plain structs.
+// The rendezvous host's state for each node: plain structs.
 #pragma once
 
 #include <string>

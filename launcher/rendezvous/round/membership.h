@@ -1,6 +1,6 @@
 // Decides which nodes take part in a job, when its rounds begin and end, and what happens when a
-// node joins, fails, leaves or is lost. Pure: messages and times go in, messages come out. Runs on
-// the node that hosts the rendezvous.
+// node joins, fails, leaves or is lost. Pure: maps messages and times to messages. Runs on the node
+// that hosts the rendezvous.
 #pragma once
 
 #include <map>
@@ -32,15 +32,15 @@ class Membership {
 
   Membership(MembershipRules rules, JobHistory history, Clock::time_point now);
 
-  /// A node connected from `address`.
+  /// Handles the Hello of a node that connected from `address`.
   void hello(Node node, const Hello& hello, const std::string& address, Clock::time_point now);
   void receive(Node node, const ControlMessage& message, Clock::time_point now);
-  /// The connection to a node is lost. `certain`: the node has exited, it is not just silent.
+  /// Handles a lost connection to a node. `certain`: the node has exited, it is not just silent.
   void lost(Node node, const std::string& why, Clock::time_point now, bool certain = true);
   /// Whether the node has announced that it leaves.
   bool is_leaving(Node node) const;
   void tick(Clock::time_point now);
-  /// The host itself leaves: begins no more rounds; another node takes over.
+  /// Begins no more rounds, as the host itself leaves; another node takes over.
   void retire() { retired_ = true; }
 
   std::optional<Clock::time_point> deadline() const;
@@ -51,12 +51,12 @@ class Membership {
   /// Whether this agent must stop hosting: too few nodes of the last round are here for a mandate,
   /// or one of them knows a later round.
   bool has_lost_mandate(Clock::time_point now) const;
-  /// The nodes of a round that could begin but for its epoch, with their addresses; nullopt: there
-  /// is none.
+  /// Returns the nodes, with addresses, of a round that only lacks an epoch to begin; nullopt if
+  /// there is none.
   std::optional<std::vector<Hello>> awaits_epoch() const;
-  /// Proposes that round, unless it cannot begin any more.
+  /// Proposes that round with `epoch`, unless it can no longer begin.
   void grant_epoch(long long epoch, Clock::time_point now);
-  /// The latest epoch of nodes that know a later round than this host; -1: none does.
+  /// The latest epoch of nodes that know a later round than this host; -1 if none does.
   long long later_epoch() const { return later_epoch_; }
   /// Epoch of the last proposed round.
   long long epoch() const { return epoch_; }
@@ -144,7 +144,7 @@ class Membership {
   std::optional<Clock::time_point> enough_since_;
   Clock::time_point last_join_;
   ChangePace pace_;
-  std::optional<Clock::time_point> admission_at_;  // of newcomers that wait
+  std::optional<Clock::time_point> admission_at_;  // of waiting newcomers
   std::string last_loss_;                          // a node that was lost while no round ran
   std::size_t kept_failures_ = 0;                  // of all members_
   bool waiting_noted_ = false;

@@ -28,13 +28,13 @@ struct MembershipRules {
   /// store is on the first node, at the port in its Join.
   std::string master_addr{};
   int master_port = 0;
-  /// A part of the job that cannot see the others continues once their patience is over, although
-  /// they may continue, too.
+  /// A partition of the job that cannot reach the others continues once their patience is over,
+  /// although they may continue as well.
   bool allow_minority = false;
-  /// An authority outside of the job decides who hosts it: no mandate is needed, but each round
-  /// needs an epoch from it.
+  /// An external authority decides who hosts the job: no mandate is needed, but each round needs an
+  /// epoch from it.
   bool epochs_are_granted = false;
-  /// What sorts the nodes, except with fixed_ranks: see rank_order().
+  /// The nodes' sort order, except with fixed_ranks: see rank_order().
   std::string rank_order{"host"};
   /// A node whose workers were the first to fail in this many rounds is excluded; 0: never.
   int quarantine_after = 0;
@@ -50,7 +50,7 @@ bool needs_all_nodes(const MembershipRules& rules);
 /// "1 node", "2 nodes".
 std::string plural_nodes(int count);
 
-/// What the nodes of a job must have in common, apart from their number: option -> value.
+/// Settings that all nodes of a job must share, apart from their number: option -> value.
 std::map<std::string, std::string> agreed_values(const MembershipRules& rules);
 
 }  // namespace ddp::launch

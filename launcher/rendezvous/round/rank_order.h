@@ -19,12 +19,12 @@ struct NodePlace {
 };
 
 /// Returns the indices of `nodes` in the order of their ranks: by key, then host, in natural order,
-/// then by `before`; with kOrderByArrival by `before` alone. The node that had rank 0 keeps it:
+/// then by `before`; with kOrderByArrival by `before` alone. The node that had rank 0 keeps it, as
 /// programs have files on its disk.
 std::vector<std::size_t> rank_order(std::string_view by, const std::vector<NodePlace>& nodes);
 
-/// Compares as people count: gpu2 comes before gpu10. Numbers of equal value are ordered by length,
-/// all else by bytes. Returns a negative number, 0 or a positive one.
+/// Compares in natural order: gpu2 comes before gpu10. Numbers of equal value are ordered by
+/// length, all else by bytes. Returns a negative number, 0 or a positive one.
 int natural_compare(std::string_view a, std::string_view b);
 
 }  // namespace ddp::launch

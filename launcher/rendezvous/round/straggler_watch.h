@@ -1,4 +1,4 @@
-// Finds the rank that the others wait for, from what the nodes tell about their ranks. Pure.
+// Finds the rank that the others wait for, from the nodes' reports on their ranks. Pure.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ namespace ddp::launch {
 /// A rank is a straggler if the 95th percentile of its time in a phase is this many times that of
 /// the others, ...
 inline constexpr double kStragglerFactor = 1.5;
-/// ... and it keeps them waiting for this part of a step on average: less is not worth a line.
+/// ... and it keeps them waiting for this share of a step on average: less is not worth a message.
 inline constexpr double kStragglerCost = 0.05;
 
-/// Returns the rank and phase that cost most; nullopt: none. "The others": the median
-/// over all other ranks, of which each node tells its own median.
+/// Returns the rank and phase that cost the most; nullopt if there is none. "The others": the
+/// median over all other ranks, of which each node reports its own median.
 std::optional<Straggler> find_straggler(const std::vector<NodePace>& nodes);
 
-/// Confirms what find_straggler() finds: it must be the same for kPersistence, as a rank may
-/// be held up for a moment.
+/// Confirms a result of find_straggler() once it has persisted for kPersistence, as a rank may be
+/// delayed only briefly.
 class StragglerWatch {
  public:
   static constexpr std::chrono::seconds kPersistence{20};

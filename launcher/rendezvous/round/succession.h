@@ -2,24 +2,24 @@
 //
 // The rule that keeps one job from becoming two: every round has an epoch, and its nodes are its
 // electorate. Only an agent with a mandate of the last round may host the next one: more than half
-// of its nodes follow it (half, if it hosted that round itself), or all that are left. A node
+// of its nodes follow it (half, if it hosted that round itself), or all surviving ones. A node
 // follows one agent at a time, and two majorities have a node in common. The next round begins when
 // all of its nodes have accepted it: a node that has accepted a round knows its nodes, and one that
 // knows only an older round has to follow.
 //
-// A node that was started anew keeps its vote if its file of members has it (MembersFile). One that
-// was alone in the latest round is all of its electorate: the agent that holds it may host.
+// A restarted node keeps its vote if its members file has it (MembersFile). One that was alone in
+// the latest round is its whole electorate: the agent that holds it may host.
 //
-// A round that a node has accepted need not have begun: the others may have gone on from the one
-// before, which the node may not know. Then all of its nodes must follow, dead or not, but for the
-// host that has proposed it: as the host it has followed no other node.
+// A round that a node has accepted need not have begun: the others may have continued from the one
+// before, unknown to this node. Then all of its nodes must follow, dead or not, except the host
+// that proposed it: as the host it has followed no other node.
 //
 // The host of the last round need not be the last host: another agent may have taken its place and
 // been lost before it has begun a round.
 //
-// "All that are left": a node counts as dead if it said goodbye or its machine refused a
-// connection, and that was found while the host's last message was fresh. Later, nodes that are
-// dead now may have continued without this node for a while, with others that it does not know.
+// "All surviving ones": a node counts as dead if it left or its machine refused a connection, and
+// that was found while the host's last message was fresh. Later, nodes that are dead now may have
+// continued without this node for a while, with others that it does not know.
 #pragma once
 
 #include <algorithm>
@@ -37,11 +37,11 @@ namespace ddp::launch {
 /// Messages read within this time after a suspension may be older than the suspension.
 inline constexpr std::chrono::milliseconds kOldWords{100};
 
-/// How many of the last round's nodes follow an agent.
+/// The share of the last round's nodes that follow an agent.
 struct Mandate {
   int nodes = 0;      // in the last round; 0: there was no round
   int followers = 0;  // including the agent
-  int returned = 0;   // of them, those whose first agents may be among the dead
+  int returned = 0;   // those among them whose first agents may be among the dead
   int dead = 0;
   bool hosted = false;   // this agent hosted it
   bool begun = true;     // it is known to have begun
@@ -63,11 +63,12 @@ class Succession {
              Clock::time_point fresh_until);
 
   /// Places of all other nodes in the order of succession, the last round's host first, and the
-  /// lost host's if it is another one. None comes twice.
+  /// lost host's if it is another one. No duplicates.
   const std::vector<Place>& places() const { return places_; }
-  /// A connection to `place` failed: does not try it again before `until`.
+  /// Does not try `place`, where a connection failed, again before `until`.
   void avoid(const Place& place, Clock::time_point until);
-  /// `findings`: for places(). `view`: what is held here. `alone`: no mandate is needed.
+  /// Returns the next step. `findings`: for places(). `view`: the agent's state. `alone`: no
+  /// mandate is needed.
   Step next(const std::vector<Inquiry::Finding>& findings, const Authority::View& view, bool alone);
   Mandate mandate() const { return mandate_; }
   /// "10.0.0.1:29400 is silent, 10.0.0.2:3421 is gone", for the message about waiting.
@@ -103,7 +104,7 @@ class Succession {
   bool first_ = false;
 };
 
-/// Whether a node is one of those that `last` was proposed to. It need not have accepted it.
+/// Whether `last` was proposed to the node, which need not have accepted it.
 bool took_part(const Round& last, const Hello& hello);
 
 }  // namespace ddp::launch

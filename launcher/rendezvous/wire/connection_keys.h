@@ -1,6 +1,6 @@
-// What the two ends of a connection between agents prove to each other, and what authenticates its
-// frames: HMAC-SHA256 under the job's token and under keys derived from it. docs/wire-protocol.md
-// has the formulas. Without a token the same, with an empty one: then anybody can compute it.
+// Mutual authentication of two connected agents, and of the frames between them: HMAC-SHA256 under
+// the job's token and under keys derived from it. docs/wire-protocol.md has the formulas. Without a
+// token an empty one is used: then anybody can compute them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class FrameSeal {
   explicit FrameSeal(std::string key = {}) : key_(std::move(key)) {}
   /// Returns the next frame's tag.
   std::string next_tag(std::string_view body);
-  /// Whether `tag` is the next frame's. Takes the same time wherever they differ.
+  /// Whether `tag` is the next frame's. Compares in constant time.
   bool accepts(std::string_view body, std::string_view tag);
 
  private:
@@ -34,7 +34,7 @@ class ConnectionKeys {
 
   ConnectionKeys(std::string_view token, std::string_view agent_greeting,
                  std::string_view host_greeting);
-  /// Shows that `from` knows the token.
+  /// Returns the proof that `from` knows the token.
   std::string proof(From from) const;
   bool accepts_proof(From from, std::string_view proof) const;
   FrameSeal seal(From from) const;

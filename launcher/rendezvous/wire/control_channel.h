@@ -1,6 +1,6 @@
 // A connection between the agents of two nodes: a handshake that proves to each end that the other
-// knows the job's token, then frames of JSON, each with a MAC. docs/wire-protocol.md describes all
-// of it. Never blocks, and bounds what a peer can make it hold or do at once.
+// knows the job's token, then frames of JSON, each with a MAC; see docs/wire-protocol.md. Never
+// blocks, and bounds the memory and work that a peer can cause.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +37,18 @@ class ControlChannel {
     kOpen,
     kClosed,  // see problem()
   };
-  /// Why this end will not talk to that peer, however often it comes.
+  /// Why this end permanently refuses that peer.
   enum class Objection { kNone, kOtherVersion, kWrongToken };
   /// In bytes.
   struct Limits {
     std::size_t frame = 1 << 20;
     std::size_t queue = 4 << 20;  // not sent yet
   };
-  /// For a peer that has not said Hello.
+  /// For a peer that has not sent Hello.
   static constexpr Limits kForStrangers{16 << 10, 64 << 10};
 
   /// Takes ownership of a non-blocking socket: as Agent one on which connect() was called, as Host
-  /// an accepted one of which nothing was read.
+  /// an accepted one from which nothing has been read.
   ControlChannel(int fd, Side side, std::string token);
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
@@ -71,7 +71,7 @@ class ControlChannel {
   std::optional<ControlMessage> take();
   /// Queues a message until the channel is open. Closes the channel if the peer reads too slowly.
   void send(const ControlMessage& message);
-  /// The same with a message that is text already.
+  /// The same for an already serialized message.
   void send_text(const std::string& json);
   void give_up(const std::string& why) { close(why); }
   /// Shuts down sending once everything queued has been sent.
@@ -120,7 +120,7 @@ class ControlChannel {
   std::string out_;
   std::deque<std::string> waiting_;  // to be sent once the channel is open
   std::deque<ControlMessage> received_;
-  double frames_left_;  // that the peer may send at once
+  double frames_left_;  // number that the peer may send at once
   Clock::time_point frames_since_;
 };
 

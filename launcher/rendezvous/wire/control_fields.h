@@ -1,4 +1,4 @@
-// The typed fields of a message's JSON object.
+// Typed access to the fields of a message's JSON object.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace ddp::launch {
 
 using ControlJson = nlohmann::json;
 
-/// Throws std::invalid_argument where a field is absent, of another type, or out of range.
+/// Throws std::invalid_argument if a field is absent, of another type, or out of range.
 class ControlFields {
  public:
   explicit ControlFields(const ControlJson& object) : object_(object) {

@@ -1,5 +1,5 @@
 // Messages between the agents of several nodes: JSON objects, one per frame. A node sends only to
-// the host of the rendezvous, which answers.
+// the host of the rendezvous, which replies.
 #pragma once
 
 #include <sys/types.h>
@@ -38,8 +38,8 @@ struct Hello {
   std::map<std::string, std::string> agreed{};  // agreed_values() of this node
   std::string sort_key{};                       // NodePlace::key
   int port = 0;  // where this node would host the rendezvous if the host is lost
-  /// Identifies this node in rounds: the id of its first agent that had a part in one and whose
-  /// memory it has kept since (MembersFile).
+  /// Identifies this node in rounds: the id of its first agent that took part in one and whose
+  /// members file it has kept since (MembersFile).
   std::string member{};
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
   bool returned = false;   // that was an earlier agent of this node (MembersFile)
@@ -55,7 +55,7 @@ struct Join {
 struct Failed {
   ProcessFailure failure;
 };
-/// None of this node's workers is running any more.
+/// No worker of this node is running any more.
 struct Ended {
   std::vector<ProcessFailure> failures{};
   bool stopped = false;
@@ -76,7 +76,7 @@ struct Alive {
   std::optional<NodePace> pace{};        // from a node
   std::optional<Straggler> straggler{};  // from the host
 };
-/// What an agent knows of the job: a question to any other agent, and the answer.
+/// An agent's knowledge of the job: both the query to another agent and the reply.
 struct Status {
   std::string id;
   std::string run_id;
@@ -112,7 +112,7 @@ struct Successor {
 };
 /// Limits the size of a round's messages, which would grow with the square of its nodes.
 inline constexpr std::size_t kMaxSuccessors = 64;
-/// What a report shows of a round's failures, and messages have.
+/// Maximum number of a round's failures in reports and messages.
 inline constexpr std::size_t kMostFailures = 8;
 /// A proposed round as the receiver sees it. It begins with Go.
 struct Round {
@@ -125,7 +125,7 @@ struct Round {
 struct Go {
   long long epoch = 0;
 };
-/// The round as told to a spare node, which has no part in it.
+/// The round as sent to a spare node, which takes no part in it.
 struct Standby {
   Round round{};
 };
@@ -144,7 +144,7 @@ struct Verdict {
 using ControlMessage = std::variant<Hello, Join, Failed, Ended, Leave, Accepted, Alive, Status,
                                     Welcome, Refused, Note, Round, Go, Standby, Stop, Verdict>;
 
-/// Cuts long texts and lists to what a report can show.
+/// Truncates long texts and lists to what a report can show.
 std::string to_json_text(const ControlMessage& message);
 /// Returns nullopt if the text is malformed, of an unknown type, or has values out of range.
 std::optional<ControlMessage> parse_control_message(std::string_view text) noexcept;

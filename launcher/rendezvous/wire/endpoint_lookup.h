@@ -1,4 +1,4 @@
-// Resolves the endpoints of a job, all at the same time, without blocking. One object is one
+// Resolves the endpoints of a job concurrently, without blocking. Each object performs one
 // look-up.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace ddp::launch {
 
-/// An endpoint and its numeric addresses in order of preference; none: the name is not known.
+/// An endpoint and its numeric addresses in order of preference; none if the name is unknown.
 struct ResolvedEndpoint {
   Endpoint endpoint;
   std::vector<std::string> addresses{};
@@ -42,15 +42,15 @@ class EndpointLookup : public PollHandler {
   std::vector<std::unique_ptr<NameLookup>> lookups_;
 };
 
-/// Resolves them again and again while it is polled: the name of a pod moves with it.
+/// Resolves them repeatedly while it is polled: a pod's name follows the pod.
 class EndpointWatch : public PollHandler {
  public:
   explicit EndpointWatch(std::vector<Endpoint> endpoints);
 
-  /// As last resolved; none before the first time.
+  /// The latest results; empty before the first.
   const std::vector<ResolvedEndpoint>& endpoints() const { return resolved_; }
-  /// Names that were not known for less than kUnknown: a name server may remember for so long that
-  /// a name does not exist. Empty: none.
+  /// Names that have been unknown for less than kUnknown: a name server may cache for so long that
+  /// a name does not exist. Empty if there are none.
   std::string unknown() const;
   /// Returns, once, whether endpoints() has changed.
   bool take_change() { return std::exchange(changed_, false); }

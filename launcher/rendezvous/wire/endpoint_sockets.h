@@ -1,5 +1,5 @@
-// Listens at those endpoints that are addresses of this machine: an agent may host the rendezvous
-// there.
+// Listens at endpoints that are addresses of this machine, so that its agent may host the
+// rendezvous.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class EndpointSockets {
   EndpointSockets(const EndpointSockets&) = delete;
   EndpointSockets& operator=(const EndpointSockets&) = delete;
 
-  /// Tries all endpoints. `must_host`: even if none is an address of this machine. Nothing is open
-  /// afterwards where another agent of this machine listens at one of them.
+  /// Tries all endpoints. `must_host`: even if none is an address of this machine. Opens nothing if
+  /// another agent of this machine listens at one of them.
   void open(const std::vector<ResolvedEndpoint>& endpoints, bool must_host);
   /// Whether another program of this machine listens at an endpoint.
   bool taken() const { return taken_; }
@@ -28,7 +28,7 @@ class EndpointSockets {
   /// Returns, once, the sockets.
   std::vector<int> take() { return std::exchange(sockets_, {}); }
 
-  /// Where the sockets are, and the number of endpoints before the first of them.
+  /// Places of the sockets, and the number of endpoints before the first of them.
   const std::vector<Place>& places() const { return places_; }
   std::size_t rank() const { return rank_; }
   /// The endpoint's name, if other nodes reach this agent there and not at the address of its

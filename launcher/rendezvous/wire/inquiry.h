@@ -21,7 +21,7 @@ class Inquiry : public PollHandler {
   enum class Found {
     kNothing,  // not yet
     kRefused,  // nothing listens there
-    kSilence,  // no answer in time
+    kSilence,  // no reply in time
     kAnswer,   // `status`
   };
   struct Finding {
@@ -37,7 +37,7 @@ class Inquiry : public PollHandler {
   /// In the order of the places.
   const std::vector<Finding>& findings() const { return findings_; }
   void change_question(const Status& question) { question_ = question; }
-  /// Asks only the first `most` agents that do not refuse, and others once those are slow.
+  /// Queries only the first `most` agents that do not refuse, and others once those are slow.
   void limit(std::size_t most) { limit_ = most; }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -49,7 +49,7 @@ class Inquiry : public PollHandler {
     std::unique_ptr<ControlChannel> channel{};
     bool asked = false;
     Clock::time_point next{};   // when to ask, or to give up
-    Clock::time_point since{};  // last answer, or first question
+    Clock::time_point since{};  // last reply, or first query
   };
 
   void ask(std::size_t i);

@@ -15,7 +15,7 @@ class ListeningSocket {
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
 
-  /// Closes connections that wait to be accepted, left from an earlier round on the same port.
+  /// Closes connections waiting to be accepted, left from an earlier round on the same port.
   void refuse_waiting() const;
 
   int fd() const { return fd_; }

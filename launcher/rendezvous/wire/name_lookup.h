@@ -16,7 +16,7 @@ class NameLookup {
   NameLookup(const NameLookup&) = delete;
   NameLookup& operator=(const NameLookup&) = delete;
 
-  /// Poll for input; -1: done.
+  /// Descriptor to poll for input; -1: done.
   int fd() const { return fd_; }
   void handle();
   bool done() const { return fd_ < 0; }

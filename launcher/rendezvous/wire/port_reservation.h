@@ -1,4 +1,4 @@
-// Reserves a local TCP port for rank 0: nobody else gets it, but rank 0 can listen on it.
+// Reserves a local TCP port for rank 0: no other process gets it, but rank 0 can listen on it.
 #pragma once
 
 #include "launcher/base/errors.h"

@@ -1,5 +1,5 @@
-// Keeps messages between a node and its host from being lost with a connection: those that the peer
-// has not confirmed are sent again after a reconnect.
+// Prevents the loss of messages between a node and its host with a connection: messages that the
+// peer has not confirmed are resent after a reconnect.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ class Session {
   void sent(const ControlMessage& message) {
     if (counts(message)) sent(std::make_shared<const std::string>(to_json_text(message)));
   }
-  /// The same with a message as text, of those that count.
+  /// Records a sent message that counts, as text.
   void sent(std::shared_ptr<const std::string> text) { unconfirmed_.push_back(std::move(text)); }
   void receive(const ControlMessage& message) { received_ += counts(message) ? 1 : 0; }
   long long received() const { return received_; }
-  /// The peer has received `count` messages.
+  /// Drops the messages up to the `count` that the peer has received.
   void confirm(long long count) {
     const auto known = std::clamp<long long>(count - confirmed_, 0, std::ssize(unconfirmed_));
     unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.begin() + known);
