@@ -1,4 +1,4 @@
-// What continuing prompts and chatting have in common.
+// The common parts of text generation and chat.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ class EndTokens {
 void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device);
 
 /// `trainer generate --chat`: a conversation with `model`, from standard input or one message of
-/// --prompt. Throws UserError: the model has no chat template; a message that it cannot take,
-/// unless a person is typing, who sees the line and may continue.
+/// --prompt. Throws UserError if the model has no chat template or cannot take a message; a person
+/// typing sees that line instead and may continue.
 void chat(const ModelBundle& model, const GenerateArgs& options, torch::Device device);
 
 }  // namespace ddp::train

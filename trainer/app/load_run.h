@@ -15,7 +15,7 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
                    std::optional<int64_t> sweep_job = std::nullopt,
                    DataFiles data = DataFiles::kChecked);
 
-/// The configuration alone.
+/// The same, returning the configuration only.
 Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides);
 
 }  // namespace ddp::train

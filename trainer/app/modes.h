@@ -1,33 +1,33 @@
-// What `trainer` does, one function for each mode. Each returns the exit code; errors are thrown.
+// The modes of `trainer`, one function each. Each returns the exit code; errors are thrown.
 #pragma once
 
 #include "trainer/app/arguments/trainer_args.h"
 
 namespace ddp::train {
 
-/// `trainer --config FILE [key=value ...]`: 0 when trained to the end, 128 + signal when stopped
-/// and saved.
+/// `trainer --config FILE [key=value ...]`: 0 if trained to the end, 128 + signal if stopped and
+/// saved.
 int run_train(const TrainerArgs& args);
-/// `trainer --cfg job` and `--info defaults`: text on stdout, nothing is started.
+/// `trainer --cfg job` and `--info defaults`: text on stdout; starts nothing.
 int run_show(const TrainerArgs& args);
-/// `trainer generate`: prompts and continuations alone on stdout, the speed on stderr.
+/// `trainer generate`: only prompts and continuations on stdout, the speed on stderr.
 int run_generate(const TrainerArgs& args);
-/// `trainer export`: the names of the files that it has written on stdout.
+/// `trainer export`: the names of the written files on stdout.
 int run_export(const TrainerArgs& args);
-/// `trainer estimate`: 0 also when it does not fit; nothing is started.
+/// `trainer estimate`: 0 even if it does not fit; starts nothing.
 int run_estimate(const TrainerArgs& args);
-/// `trainer plan`: 0 also when nothing fits; nothing is started.
+/// `trainer plan`: 0 even if nothing fits; starts nothing.
 int run_plan(const TrainerArgs& args);
 /// `trainer eval`, alone or under a launcher: a snapshot's metrics on a text.
 int run_eval(const TrainerArgs& args);
 /// `trainer eval --suite`, alone or under a launcher: a model's scores on questions.
 int run_eval_suite(const EvalArgs& options);
-/// `trainer predict`: what a trained model makes of a text.
+/// `trainer predict`: a trained model's predictions.
 int run_predict(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
-/// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and
-/// how to fix it.
+/// `trainer doctor`, alone or under a launcher: 0 if everything works, 1 with the problems and
+/// their fixes.
 int run_doctor(const TrainerArgs& args);
 /// `trainer tokenize`: texts into a folder of token files.
 int run_tokenize(const TrainerArgs& args);
@@ -36,7 +36,7 @@ int run_report(const TrainerArgs& args);
 /// `trainer --version`
 int run_version();
 
-/// What args.mode says.
+/// Runs args.mode.
 int run_mode(const TrainerArgs& args);
 
 }  // namespace ddp::train

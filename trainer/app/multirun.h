@@ -5,8 +5,8 @@
 
 namespace ddp::train {
 
-/// `trainer --multirun ...`: 0 when every job has trained to its end, 1 when one failed, 75 when
-/// stopped (the jobs after it are left out). A job that fails does not end the sweep.
+/// `trainer --multirun ...`: 0 if every job has trained to its end, 1 if one failed, 75 if stopped
+/// (later jobs are left out). A job that fails does not end the sweep.
 int run_multirun(const TrainerArgs& args);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// Memory that there is not: an error that another start would meet again, said with numbers.
+// Out-of-memory errors, which would recur after a restart, explained with numbers.
 #pragma once
 
 #include <exception>
@@ -13,11 +13,11 @@ namespace ddp::train {
 /// of a GPU, or what torch's allocator for the CPU throws.
 bool is_out_of_memory(const std::exception& error);
 
-/// What was asked for ("1.25GB", "20.00 GiB"), or "" when the error does not say.
+/// Returns the size requested ("1.25GB", "20.00 GiB"), or "" if the error does not contain it.
 std::string memory_asked_for(const std::string& error_text);
 
-/// One line: what was asked for, what a rank takes and for what, what is free now, which keys make
-/// it less.
+/// Returns one line: the size requested, a rank's memory and its uses, the free memory, the keys
+/// that reduce it.
 std::string out_of_memory_text(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index,
                                const std::exception& error);

@@ -10,12 +10,12 @@
 namespace ddp::train {
 
 /// The columns are input, label, probability, "probability of X" for each label, error, then those
-/// of the inputs' table; one of them whose name is taken is called "input.NAME". An input without
-/// an answer has its error and empty predictions. Tab-separated if the name ends in .tsv, JSON
-/// objects line by line if in .jsonl or .ndjson, else comma-separated as RFC 4180 has it.
+/// of the inputs' table; one whose name is taken is renamed to "input.NAME". An input without an
+/// answer has its error and empty predictions. Tab-separated if the name ends in .tsv, JSON
+/// objects, one per line, if in .jsonl or .ndjson, else comma-separated (RFC 4180).
 class PredictionFile {
  public:
-  /// Throws UserError or RunError when the file cannot be created.
+  /// Throws UserError or RunError if the file cannot be created.
   PredictionFile(const std::string& path, const std::vector<std::string>& labels,
                  const std::vector<std::string>& table_columns);
 

@@ -1,4 +1,4 @@
-// How far a long reading of files has come, on standard error.
+// Shows the progress of reading large files on standard error.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace ddp::train {
 
-/// On a terminal one line that is drawn anew; elsewhere a line every ten seconds.
+/// On a terminal one line that is redrawn; elsewhere a line every ten seconds.
 class ProgressLine {
  public:
   ProgressLine(std::string what, uint64_t total_bytes);

@@ -1,4 +1,4 @@
-// What a mode answers.
+// Standard output of a mode.
 #pragma once
 
 #include <string>

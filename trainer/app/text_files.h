@@ -1,4 +1,4 @@
-// The input of `trainer tokenize`: several texts, in pieces, worked on by several threads.
+// The input of `trainer tokenize`: several texts, in pieces for several threads.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct TextPiece {
   TextChunks::Chunk chunk;
 };
 
-/// Hands out the pieces of all files in order. Never called by two threads at a time.
+/// Returns the pieces of all files in order. Must not be called by two threads at a time.
 class TextPieces {
  public:
   TextPieces(const std::vector<std::string>& paths, TextChunks::SafePrefix safe_prefix);
@@ -32,7 +32,7 @@ class TextPieces {
   std::unique_ptr<TextChunks> chunks_;
 };
 
-/// Throws UserError when one of them is not a file that can be read.
+/// Throws UserError if one of them is not a readable file.
 uint64_t size_of_files(const std::vector<std::string>& paths);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// What a warm spare does before it is needed.
+// Warms up a spare process before it is needed.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace ddp::train {
 
-/// Memory that a spare keeps for the model of its run.
+/// Maximum memory that a spare reserves for its run's model.
 inline constexpr std::size_t kMostKept = std::size_t{256} << 20U;
 
-/// Reads the configuration and the data, and makes one step of a small model on the CPU, so that
-/// libraries, threads and kernels are there and files are in the page cache; then it makes room for
-/// the run's own model, at most kMostKept. Where the run may use a GPU there is neither, and no GPU
-/// is touched. Leaves no trace but that; what goes wrong is left for the worker to say.
+/// Reads the configuration and the data, and runs one step of a small model on the CPU, so that
+/// libraries, threads and kernels are loaded and files are in the page cache; then reserves memory
+/// for the run's own model, at most kMostKept. If the run may use a GPU it does neither, and
+/// touches no GPU. Has no other effect; errors are left for the worker to report.
 void warm_up(const TrainerArgs& args) noexcept;
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// data_config: what is read, and how it becomes samples.
+// data_config: the data to read, and their conversion to samples.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ddp::train {
 
-/// What to do about a sample that cannot be read.
+/// The reaction to a sample that cannot be read.
 enum class OnBadSample { kSkip, kStop };
 inline Names names_of(OnBadSample) { return {"skip", "stop"}; }
 
@@ -38,10 +38,10 @@ struct DataConfig {
   DataFormat format = DataFormat::kAuto;
   LossOn loss_on = LossOn::kAssistant;  ///< For format chat.
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
-  std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
-  std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
+  std::string eval_path;  ///< As path, for evaluation only; empty: split by train_split.
+  std::string test_path;  ///< As eval_path, evaluated once, after training.
   std::vector<NamedSet> eval_sets;  ///< Evaluated whenever the evaluation data are.
-  bool mask_documents = false;      ///< Documents of a window do not see each other.
+  bool mask_documents = false;      ///< Attention does not cross a window's documents.
   int64_t block_size = 128;         ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.

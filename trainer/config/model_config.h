@@ -31,9 +31,9 @@ struct GptConfig {
   bool fused_cpu_kernels = true;          ///< false: torch's operations.
 };
 
-/// What the classes count for in a loss.
+/// The weights of the classes in a loss.
 struct ClassWeights {
-  bool balanced = false;       ///< Each class as much as any other, however many samples it has.
+  bool balanced = false;       ///< All classes count equally, however many samples they have.
   std::vector<double> values;  ///< In the order of the labels; empty: all 1.
 };
 

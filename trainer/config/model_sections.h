@@ -1,4 +1,4 @@
-// Sections of the configuration that models bring along, besides those in model_config.h.
+// Sections of the configuration that models add to those in model_config.h.
 #pragma once
 
 #include <any>
@@ -10,7 +10,7 @@ namespace ddp::train {
 /// One value of each added type. Copied with the Config that holds it.
 class ModelSections {
  public:
-  /// Gives every Config that is made from now on a section of type T, with its defaults. Not
+  /// Adds a section of type T, with its defaults, to every Config created from now on. Not
   /// thread-safe: call it at the start of the program.
   template <class T>
   static void add() {

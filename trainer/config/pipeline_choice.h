@@ -1,4 +1,4 @@
-// How the micro-batches of a step go through pipeline stages.
+// The schedules of a step's micro-batches in pipeline stages.
 #pragma once
 
 #include "trainer/config/value_types.h"

@@ -1,4 +1,4 @@
-// distributed_config, logging_config, profile and hydra: where a run happens and what it leaves.
+// distributed_config, logging_config, profile and hydra: a run's distribution and its output.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,18 @@ inline Names names_of(Backend) { return {"auto", "gloo", "nccl"}; }
 enum class GradientCompression { kNone, kBf16, kFp16 };
 inline Names names_of(GradientCompression) { return {"none", "bf16", "fp16"}; }
 
-/// Who holds what of the training state: ddp: all of it on every rank; zero1: each rank holds its
-/// share of the optimizer's state; zero2: and of the gradients; zero3: and of the weights. auto:
-/// what `trainer plan` would choose; a run that trains has one of the others.
+/// The distribution of the training state: ddp: all of it on every rank; zero1: each rank holds its
+/// share of the optimizer's state; zero2: also of the gradients; zero3: also of the weights. auto:
+/// the choice of `trainer plan`, resolved before training.
 enum class Strategy { kDdp, kZero1, kZero2, kZero3, kAuto };
 inline Names names_of(Strategy) { return {"ddp", "zero1", "zero2", "zero3", "auto"}; }
-/// Whether ranks hold different parts of the training state. Nobody knows it of auto.
+/// Whether ranks hold different parts of the training state. Undetermined for auto.
 inline bool divides_state(Strategy strategy) {
   return strategy != Strategy::kDdp && strategy != Strategy::kAuto;
 }
 
-/// What is kept in host memory instead of on the GPU. optimizer: its state, averaged weights and a
-/// copy of the weights; the CPU computes the update.
+/// The state kept in host memory instead of on the GPU. optimizer: its state, averaged weights and
+/// a copy of the weights; the CPU computes the update.
 enum class Offload { kNone, kOptimizer };
 inline Names names_of(Offload) { return {"none", "optimizer"}; }
 
@@ -45,9 +45,9 @@ struct DistributedConfig {
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  GradientCompression gradient_compression = GradientCompression::kNone;  ///< On their way.
+  GradientCompression gradient_compression = GradientCompression::kNone;  ///< In transit.
   std::optional<int64_t> ranks_per_device;  ///< Maximum ranks per device (Gloo only).
-  std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
+  std::optional<int64_t> memory_limit_mb;   ///< Memory limit per rank, MiB.
   double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
   AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
 };
@@ -85,7 +85,7 @@ struct HydraConfig {
   std::string job_name = "trainer";
   bool job_chdir = false;  ///< The run works in run_dir.
 
-  /// main.log in run_dir, or what hydra.job.name calls it.
+  /// main.log in run_dir, or named by hydra.job.name.
   std::string log_file() const {
     return run_dir + "/" + (job_name == "trainer" ? "main" : job_name) + ".log";
   }

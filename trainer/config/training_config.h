@@ -43,7 +43,7 @@ struct TrainerConfig {
   std::optional<int64_t> save_every_steps;
   AutoNumber snapshot_every;                ///< Optimizer steps between two more snapshots.
   double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
-  double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
+  double snapshot_min_interval_s = 60.0;    ///< Minimum time between two of `auto`, seconds.
   double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
   double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
@@ -70,7 +70,7 @@ struct TrainerConfig {
   bool fused_gpu_kernels = true;               ///< false: torch's operations.
   AutoSwitch cuda_graphs = AutoSwitch::kAuto;  ///< One launch for a micro-batch; see docs/gpus.md.
   bool tf32 = false;                           ///< In float32 matrix products of a GPU.
-  bool deterministic = false;                  ///< The same bits from the same run on a GPU, too.
+  bool deterministic = false;                  ///< Bitwise reproducible on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
@@ -80,11 +80,11 @@ struct TrainerConfig {
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
 
-/// What the configuration and an estimate need of an optimizer.
+/// Facts about an optimizer, for the configuration and estimates.
 struct OptimizerFacts {
   std::string_view name;
   int states = 0;               ///< Tensors of a parameter's shape that it keeps for each.
-  double momentum = 0.0;        ///< What `momentum: auto` means.
+  double momentum = 0.0;        ///< The value of `momentum: auto`.
   bool needs_momentum = false;  ///< Keeps none of them if momentum is 0.
 };
 
@@ -101,8 +101,8 @@ inline Names names_of(OptimizerName) {
   return names;
 }
 
-/// An entry of param_groups: parameters, chosen by name, that are trained in another way. What is
-/// not set stays as it is by default.
+/// An entry of param_groups: parameters, selected by name, with other training options. Options
+/// that are not set keep their defaults.
 struct ParamGroup {
   std::vector<std::string> patterns;       ///< Shell patterns of parameter names.
   double lr_mult = 1.0;                    ///< Times the learning rate of each step.

@@ -1,4 +1,4 @@
-// One micro-batch of a rank: tensors by name, and how many targets its loss is a mean over.
+// One micro-batch of a rank: tensors by name, and the number of targets of its mean loss.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,23 +15,23 @@ namespace ddp::train {
 inline constexpr const char* kInputs = "inputs";    ///< [B, ...]: tokens, pixels.
 inline constexpr const char* kTargets = "targets";  ///< [B], [B, T], or [M] at target_positions.
 inline constexpr const char* kAttentionMask = "attention_mask";  ///< bool [B, T]; false: padding.
-/// int64 [B, T]: rows of several documents, each position counted from its document's start. The
-/// documents do not see each other. Without it each row is one.
+/// int64 [B, T]: rows of several documents, each position counted from its document's start.
+/// Attention does not cross documents. Without it each row is one document.
 inline constexpr const char* kPositions = "positions";
 inline constexpr const char* kTargetPositions = "target_positions";  ///< int64 [M], below B * T.
 
 struct Batch {
   std::map<std::string, torch::Tensor, std::less<>> tensors;
-  /// What the batch counts for among others: the ignored targets left out. Counted by the source,
-  /// as reading it from a GPU would make the host wait in every step. With 0 a batch passes through
-  /// the model and adds nothing.
+  /// The batch's weight among others: its number of targets without ignored ones. Counted by the
+  /// source, as reading it from a GPU would make the host wait in every step. A batch with 0 passes
+  /// through the model and adds nothing.
   int64_t target_count = 0;
 
-  /// The tensor called `name`. Throws c10::Error that lists the names there are.
+  /// Returns the tensor `name`. Throws c10::Error that lists the existing names.
   const torch::Tensor& operator[](std::string_view name) const;
   /// As operator[], but undefined if there is none.
   torch::Tensor find(std::string_view name) const;
-  /// All tensors on `device`; page-locked memory is copied without waiting.
+  /// Returns all tensors on `device`; copies from page-locked memory are asynchronous.
   Batch to(torch::Device device) const;
 };
 

@@ -1,4 +1,4 @@
-// Batches in training order, made by a few threads a bounded distance ahead.
+// Loads batches in training order, prefetched a bounded distance ahead by a few threads.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// Never knows about finished steps: what it has fetched ahead is not part of the training state.
+/// Independent of finished steps: prefetched batches are not part of the training state.
 class DataLoader {
  public:
   struct Options {
@@ -26,8 +26,8 @@ class DataLoader {
   DataLoader(const SampleSource& source, const DistributedSampler& sampler, DataCursor start,
              const Options& options);
 
-  /// The next micro-batch of this rank, epoch after epoch without end; on the CPU. Rethrows what a
-  /// worker threw.
+  /// Returns the next micro-batch of this rank, on the CPU; epochs follow each other endlessly.
+  /// Rethrows a worker's exception.
   Batch next() { return batches_.next(); }
 
  private:

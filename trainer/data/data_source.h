@@ -1,4 +1,4 @@
-// The tokens that data_config names, from texts or from files of tokens.
+// Opens the tokens specified by data_config, from texts or from files of tokens.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct DataSource {
   bool from_text = false;
 };
 
-/// Whether data_config.path names files of tokens. False as well if there are none.
+/// Whether data_config.path specifies files of tokens. Also false if there are none.
 bool holds_tokens(const DataConfig& config);
 
 /// Whether `path` names tables whose texts open_data() reads from data_config.text_column.
@@ -35,11 +35,11 @@ void require_plain_text(const std::string& file);
 /// with it.
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot);
 
-/// The files that `path` means, one after the other: a text file, a glob, or a folder with its
-/// *.txt. Throws UserError that names `key`, the file and what is wrong with it: it cannot be read
+/// Returns the text of the files that `path` specifies, in sequence: a text file, a glob, or a
+/// folder with its *.txt. Throws UserError with `key`, the file and the reason: it cannot be read
 /// or is not UTF-8.
 std::string read_utf8_text(const char* key, const std::string& path);
-/// The same of texts alone; see require_plain_text().
+/// The same for plain texts only; see require_plain_text().
 std::string read_plain_text(const char* key, const std::string& path);
 
 /// Returns one line of advice if the training text is large enough to be tokenized beforehand; else

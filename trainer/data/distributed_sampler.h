@@ -1,5 +1,5 @@
-// Which training sample comes where: a pure function of (seed, epoch, position), with no state and
-// no memory.
+// Assigns training samples to positions: a pure function of (seed, epoch, position), stateless and
+// without tables.
 #pragma once
 
 #include <cstdint>
@@ -33,21 +33,21 @@ struct DataCursor {
   int64_t epoch = 0;
   int64_t position = 0;
   bool operator==(const DataCursor&) const = default;
-  /// The epoch in words, from 1: the one that is under way, or has just ended.
+  /// The epoch's number for messages, from 1: the current one, or the one that has just ended.
   int64_t epoch_number() const { return position == 0 ? epoch : epoch + 1; }
 };
 
-/// Deals the samples of each epoch to global batches: all ranks' micro-batches of one optimizer
-/// step, in turn.
+/// Assigns the samples of each epoch to global batches, each consisting of all ranks' micro-batches
+/// of one optimizer step, in turn.
 ///
 /// Micro-batch g of a step (g = micro * world_size + rank) takes the batch_size samples at
 /// positions [cursor.position + g * batch_size, ...) of the epoch's permutation: the same samples
 /// make up a step, in the same micro-batches, whether 2 ranks share them or 1 process takes both in
-/// turn. Samples at the end of an epoch that do not fill a global batch are left out (other ones
-/// each epoch), so every rank has the same number of steps.
+/// turn. Samples at the end of an epoch that do not fill a global batch are left out (different
+/// ones each epoch), so every rank has the same number of steps.
 class DistributedSampler {
  public:
-  /// Throws UserError when dataset_size < global_batch.
+  /// Throws UserError if dataset_size < global_batch.
   DistributedSampler(int64_t dataset_size, int64_t batch_size, int64_t micro_batches_per_step,
                      uint64_t seed);
 
@@ -56,10 +56,10 @@ class DistributedSampler {
   /// Samples of an epoch that do not fill a global batch.
   int64_t left_out() const { return dataset_size_ % global_batch_; }
 
-  /// The cursor itself, or the start of the next epoch when no whole global batch is left in this
-  /// one.
+  /// Returns the cursor itself, or the start of the next epoch if no whole global batch is left in
+  /// this one.
   DataCursor normalized(DataCursor cursor) const;
-  /// After the step that starts at `cursor`.
+  /// Returns the cursor after the step that starts at `cursor`.
   DataCursor next(DataCursor cursor) const;
   /// Permutation of the samples in epoch `epoch`.
   Permutation order(int64_t epoch) const;

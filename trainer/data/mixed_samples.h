@@ -22,7 +22,7 @@ template <typename Source>
 class MixedSamples : public SampleSource {
  public:
   struct Part {
-    const Source* samples;  ///< Outlives the mixture; not empty.
+    const Source* samples;  ///< Must outlive the mixture; not empty.
     double weight = 1.0;    ///< At least 0; greater for at least one part.
   };
   MixedSamples(std::vector<Part> parts, uint64_t seed)
@@ -46,7 +46,7 @@ class MixedSamples : public SampleSource {
   /// Depends on the sources' fingerprints and weights.
   const std::string& fingerprint() const override { return fingerprint_; }
 
-  /// How many samples of a source each epoch has.
+  /// Number of samples of a source per epoch.
   int64_t samples_of(std::size_t part) const { return order_.samples_of(part); }
 
  private:

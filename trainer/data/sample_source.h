@@ -1,4 +1,4 @@
-// Samples by number: what a task trains and evaluates on.
+// The interface to the samples, by number, that a task trains and evaluates on.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace ddp::train {
 
-/// Which samples, as which epoch sees them, and into what memory.
+/// The samples to load, the epoch, and the kind of memory.
 struct BatchRequest {
   std::span<const int64_t> samples;
   int64_t epoch = 0;
-  bool pinned = false;  ///< Page-locked, so that copies to a GPU need no waiting.
+  bool pinned = false;  ///< Page-locked, so that copies to a GPU are asynchronous.
 };
 
-/// How many targets a batch has by its number of samples alone.
+/// The number of targets of a batch as a function of its number of samples.
 struct TargetCount {
   int64_t per_sample = 1;  ///< In a complete sample.
   bool always = true;      ///< All samples of the source are complete.
 };
 
-/// Which samples are for training and which for evaluation, in rising order.
+/// The samples for training and those for evaluation, in ascending order.
 struct SampleSplit {
   std::vector<int64_t> training;
   std::vector<int64_t> evaluation;
@@ -35,16 +35,16 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   virtual int64_t size() const = 0;
-  /// Makes a micro-batch on the CPU, padding, masks and target_count included. Row i is sample
-  /// `request.samples[i]`, from 0 to size() - 1, and what is in it a pure function of (sample,
-  /// epoch), so that a resumed run sees what an uninterrupted one would have seen.
+  /// Returns a micro-batch on the CPU, including padding, masks and target_count. Row i is sample
+  /// `request.samples[i]`, from 0 to size() - 1; its content is a pure function of (sample, epoch),
+  /// so that a resumed run sees what an uninterrupted one would have seen.
   virtual Batch collate(const BatchRequest& request) const = 0;
   virtual TargetCount targets() const = 0;
-  /// How much work a sample is compared with others, such as its tokens; for sources with buckets.
+  /// The relative cost of a sample, such as its number of tokens; for sources with buckets.
   virtual int64_t length(int64_t /*index*/) const { return 0; }
-  /// Micro-batches that are made of samples sorted by length together; 0: the order is random.
+  /// Number of micro-batches whose samples are sorted by length together; 0: random order.
   virtual int64_t bucket_batches() const { return 0; }
-  /// Equal for equal samples, whatever the files are called.
+  /// Equal for equal samples, independent of file names.
   virtual const std::string& fingerprint() const = 0;
 };
 

@@ -8,8 +8,8 @@
 namespace ddp::train {
 
 /// An epoch has as many samples as all sources together; source s has the share weight_s / sum of
-/// the weights of them, to one sample. From epoch to epoch each source is traversed in random
-/// orders, one pass after another: none of its samples comes again before all others came.
+/// the weights of them, to one sample. Across epochs each source is traversed in random orders, one
+/// pass after another: no sample is repeated before all others have been used.
 class WeightedOrder {
  public:
   struct Part {
@@ -23,9 +23,9 @@ class WeightedOrder {
   WeightedOrder(std::vector<Part> parts, uint64_t seed);
 
   int64_t size() const { return starts_.back(); }
-  /// How many samples of a source each epoch has.
+  /// Number of samples of a source per epoch.
   int64_t samples_of(std::size_t part) const { return starts_[part + 1] - starts_[part]; }
-  /// What sample i of epoch e is: a function of (seed, e, i).
+  /// Returns sample i of epoch e: a function of (seed, e, i).
   Place at(int64_t sample, int64_t epoch) const;
 
  private:
@@ -34,7 +34,7 @@ class WeightedOrder {
   uint64_t seed_;
 };
 
-/// Which part sample `i` of all is in, by where the parts start.
+/// Returns the part that sample `i` of all is in; `starts`: first samples of the parts.
 std::size_t part_of(const std::vector<int64_t>& starts, int64_t i);
 
 }  // namespace ddp::train

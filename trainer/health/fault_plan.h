@@ -27,7 +27,7 @@ enum class FaultKind {
 /// Happens once: in attempt `attempt` (TORCHELASTIC_RESTART_COUNT) only.
 struct Fault {
   int rank = 0;
-  int64_t step = 0;  ///< The optimizer step that is being made, from 1; of a save: the step saved.
+  int64_t step = 0;  ///< The current optimizer step, from 1; for a save: the step saved.
   Phase phase = Phase::kForward;
   FaultKind kind = FaultKind::kKill;
   int attempt = 0;
@@ -38,7 +38,7 @@ struct Fault {
 /// phase to what fits the kind. Throws UserError with the word and the known ones.
 Fault parse_fault(const std::string& text);
 
-/// The faults of one rank in one attempt. Empty: at() costs a comparison.
+/// The faults of one rank in one attempt. If there are none, at() costs a comparison.
 class FaultPlan {
  public:
   FaultPlan() = default;
@@ -46,10 +46,10 @@ class FaultPlan {
   FaultPlan(const std::vector<std::string>& texts, int rank, int attempt);
 
   bool empty() const { return faults_.empty(); }
-  /// One line for each fault of this rank, said loudly at the start.
+  /// Returns one line for each fault of this rank, for the start of the log.
   std::vector<std::string> descriptions() const;
 
-  /// Commits what is planned for this moment: does not return from most kinds. Thread-safe.
+  /// Commits the faults planned for this moment; most kinds do not return. Thread-safe.
   void at(Phase phase, int64_t step) const;
   /// Whether a fault of a kind that others commit (kNan, kNanHere, kDiskFull, kCorrupt, kDrift) is
   /// planned.

@@ -1,5 +1,5 @@
-// Signs of life for the launcher: one line in the file that DDP_HEARTBEAT_FILE names. The contract
-// is in launcher/README.md.
+// Heartbeats for the launcher: one line in the file DDP_HEARTBEAT_FILE. The contract is in
+// launcher/README.md.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ddp::train {
 
-/// Seconds until the group is formed: for the program, and again for the connections. With
-/// `gpu`, which has gigabytes of libraries to load, longer.
+/// Seconds until the group is formed: for the program, and again for the connections. Longer with
+/// `gpu`, as gigabytes of libraries have to be loaded.
 constexpr double promise_of_start(bool gpu) { return gpu ? 300.0 : 60.0; }
 /// Seconds for each later part of a start, which may be large: snapshot, data, model, first step.
 inline constexpr double kPromiseOfLoading = 300.0;
@@ -17,7 +17,7 @@ inline constexpr double kPromiseOfLoading = 300.0;
 /// data and other ranks come later. `promise`: seconds until the next one, 0: none is promised.
 void beat_at_start(double promise);
 
-/// Costs one system call each; does nothing when the launcher named no file.
+/// Costs one system call per heartbeat; does nothing if the launcher specified no file.
 class HeartbeatFile {
  public:
   /// `path` may be empty. A file that cannot be opened is not an error: no launcher reads it then.

@@ -1,4 +1,4 @@
-// What a rank is doing: said in heartbeats, and the places where faults can be injected.
+// The phases of a rank: reported in heartbeats, and the places where faults can be injected.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ enum class Phase {
   kData,   ///< Waiting for the next micro-batch.
   kForward,
   kBackward,   ///< Gradients are all-reduced meanwhile.
-  kAllReduce,  ///< A collective has been handed in, its result is awaited.
+  kAllReduce,  ///< Waiting for the result of a collective.
   kOptimizer,
   kEvaluation,
   kSampling,    ///< Rank 0 alone.
@@ -20,7 +20,7 @@ enum class Phase {
   kHistograms,  ///< Rank 0 alone.
   kStaging,     ///< The state is being copied for a snapshot.
   kWriting,     ///< A snapshot is being written to its temporary file.
-  kRename,      ///< It is on the disk, its name is still the temporary one.
+  kRename,      ///< It is on disk, still under its temporary name.
   kCommitting,  ///< All shards of a snapshot have their names, its index does not exist yet.
   kPublished,   ///< It has its name.
   kEnd,         ///< After the last step.

@@ -1,4 +1,4 @@
-// A rank's progress, reported to the launcher and to the fault plan.
+// Reports a rank's progress to the launcher and to the fault plan.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace ddp::train {
 
-/// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
+/// Seconds until the next heartbeat if hang_timeout_s is automatic: max(3 s, 5 median steps),
 /// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
 /// made kPromiseOfLoading, before the fifth max(20 s, 5 of the longest).
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
-/// What a rank does in a step without waiting for others, seconds. On a GPU the host's time: it
-/// queues the forward pass and continues.
+/// A rank's time in a step without waiting for others, seconds. On a GPU the host's time: it queues
+/// the forward pass and continues.
 struct OwnTimes {
   double data = 0.0;
   double forward = 0.0;
@@ -43,36 +43,36 @@ class RunMonitor {
   RunMonitor(const RunMonitor&) = delete;
   RunMonitor& operator=(const RunMonitor&) = delete;
 
-  /// Before the ranks meet for the first time. promise_of_start(), or where the user has set a
-  /// limit that one, but 30 s at least.
+  /// Call before the ranks meet for the first time. Promises promise_of_start(), or the user's
+  /// limit if set, but at least 30 s.
   void joining();
-  /// Before the group's first step: snapshot, data. kPromiseOfLoading, or without a limit where
+  /// Call before the group's first step: snapshot, data. Promises kPromiseOfLoading, or nothing if
   /// `unlimited`: how long that takes is decided elsewhere.
   void starting(bool unlimited);
-  /// A part of the start is over, and the next one has a promise of its own.
+  /// Ends a part of the start; the next one has its own promise.
   void started(std::string part);
   const StartTimes& start_times() const { return start_; }
-  /// Nobody knows how long a reader takes over a run's last lines.
+  /// Withdraws the promise: a reader of a run's last lines may take arbitrarily long.
   void withdraw_promise() { beat(Phase::kEnd, "", 0.0); }
-  /// The step in progress, from 1.
+  /// Begins a step, numbered from 1.
   void begin_step(int64_t step);
   void end_step();
-  /// Since begin_step().
+  /// Returns the seconds since begin_step().
   double seconds_in_step() const {
     return std::chrono::duration<double>(Clock::now() - step_began_).count();
   }
-  /// Rank 0 is busy and the others wait for it somewhere in the next step: until that is over every
-  /// heartbeat promises `seconds` at least.
+  /// Announces that rank 0 is busy and the others wait for it somewhere in the next step: until
+  /// that is over every heartbeat promises at least `seconds`.
   void expect_delay(double seconds) { least_promise_ = std::max(least_promise_, seconds); }
   /// `waiting`: the collective whose result is awaited.
   void enter(Phase phase, std::string_view waiting = "");
   /// As enter(), before something that may take up to `seconds` (0: as long as it likes) without a
-  /// further sign.
+  /// further heartbeat.
   void enter_for(Phase phase, double seconds, std::string_view waiting = "");
   /// As enter(), without a fault: this part of the phase waits for peers in `collective`.
   void meet(Phase phase, std::string_view collective);
 
-  /// Work between two steps: while it lives every heartbeat promises `seconds` at least.
+  /// Work between two steps: while it exists every heartbeat promises at least `seconds`.
   class LongWork {
    public:
     LongWork(RunMonitor& monitor, double seconds);
@@ -87,8 +87,8 @@ class RunMonitor {
 
   const FaultPlan& faults() const { return faults_; }
   const StepTimes& times() const { return times_; }
-  /// Wall time of this step spent up to the backward pass: where a slow rank shows, as the rest is
-  /// spent waiting for the slowest.
+  /// Wall time of this step up to the backward pass, which reveals a slow rank: the rest is spent
+  /// waiting for the slowest.
   double seconds_before_backward() const { return before_backward_; }
 
  private:

@@ -1,4 +1,4 @@
-// How long the parts of a start took, from the start of the process to the first step.
+// Measures the parts of a start, from the start of the process to the first step.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ class StartTimes {
   /// `began`: Unix seconds, of the first part.
   explicit StartTimes(double began = process_start_unix_seconds()) : since_(began) {}
 
-  /// The part that ends here.
+  /// Records the part that ends now.
   void end_of(std::string part) {
     const double now = unix_seconds();
     parts_.emplace_back(std::move(part), now - since_);

@@ -1,4 +1,4 @@
-// How long the last steps took.
+// Durations of the last steps.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class StepTimes {
   }
 
   std::size_t count() const { return times_.size(); }
-  /// 0 when there are none.
+  /// Returns 0 if there are none.
   double median() const {
     if (times_.empty()) return 0.0;
     std::vector<double> sorted = times_;

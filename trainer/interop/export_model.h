@@ -1,4 +1,4 @@
-// A trained model as files of other programs.
+// Exports a trained model to files of other programs.
 #pragma once
 
 #include <torch/torch.h>
@@ -27,7 +27,7 @@ struct ExportedModel {
   torch::ScalarType dtype = torch::kFloat32;  ///< Type of the weights in the files.
 };
 
-/// Creates `folder` where it is missing and replaces those files in it. Returns the names of the
+/// Creates `folder` if it is missing and replaces those files in it. Returns the names of the
 /// files written. Throws RunError; UserError if transformers has no such model.
 std::vector<std::string> export_model(const ExportedModel& model, const Tokenizer& tokenizer,
                                       ExportFormat format, const std::string& folder);

@@ -1,5 +1,5 @@
-// What is known of a kind of causal model from its configuration alone: sizes, costs, the layout of
-// its weights and the files of other programs. No LibTorch in it; the network itself is a
+// Describes a kind of causal model by its configuration alone: sizes, costs, the layout of its
+// weights and the files of other programs. Does not use LibTorch; the network itself is a
 // CausalModel.
 #pragma once
 
@@ -89,7 +89,7 @@ const CausalArchitecture& causal_architecture(const Config& config);
 std::vector<const CausalArchitecture*> causal_architectures();
 /// Adds the keys of every architecture. Call it once, at the start of the program.
 void add_model_keys();
-/// Adds one to those that `model` can name. Not thread-safe: call it before
+/// Adds one that `model` can select. Not thread-safe: call it before
 /// add_model_keys().
 void add_causal_architecture(std::unique_ptr<const CausalArchitecture> architecture);
 

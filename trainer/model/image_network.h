@@ -1,10 +1,10 @@
-// Classifiers of images: a dense network and a small convolutional one.
+// Image classifiers: a dense network and a small convolutional one.
 //
 // dense: n_layer hidden layers of `width` units, each with ReLU and dropout. conv: n_layer stages
 // of a 3x3 convolution, batch normalisation where asked for, ReLU and 2x2 max-pooling where there
 // are two rows and columns left, of conv_channels channels that double from stage to stage; then a
-// hidden layer of `width` units. Both end in a linear layer. Weights are drawn as K. He et al.,
-// "Delving deep into rectifiers" (ICCV 2015) say: uniform, variance 2 / inputs.
+// hidden layer of `width` units. Both end in a linear layer. Weights are drawn as in K. He et al.,
+// "Delving deep into rectifiers" (ICCV 2015): uniform, variance 2 / inputs.
 #pragma once
 
 #include <torch/torch.h>
@@ -32,7 +32,7 @@ class ImageNetworkImpl : public torch::nn::Module {
     torch::Tensor tensor;
     ParameterRole role = ParameterRole::kOther;
   };
-  /// In the order in which the input meets them.
+  /// In the order of the forward pass.
   std::vector<NetworkParameter> network_parameters() const;
   std::vector<BatchNorm>& norms() { return norms_; }
   const std::vector<BatchNorm>& norms() const { return norms_; }

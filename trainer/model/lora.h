@@ -27,7 +27,7 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
 /// The adaptable layers that `targets` select.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable);
-/// What the adapters add to a model with these parameters, in the model's order.
+/// Returns the parameters that adapters add to a model with these, in the model's order.
 std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
                                            const std::vector<ParameterShape>& parameters);
 /// The same for a model of that layout.
@@ -36,8 +36,8 @@ std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const Weights
 /// matrices: 4 for each of their weights, 6 for each of the adapters'.
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size);
-/// What the backward pass needs of the adapters besides the model's own activations, in one
-/// micro-batch: outputs of lora_A, and inputs after dropout with its masks. Bytes.
+/// Bytes that the adapters add to the model's own activations in one micro-batch, for the backward
+/// pass: outputs of lora_A, and inputs after dropout with its masks.
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
                                 const ComputePlace& place);
 /// Whether a parameter of that name is part of an adapter.

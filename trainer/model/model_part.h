@@ -1,4 +1,4 @@
-// Which layers of a causal model the stages of a pipeline have. No LibTorch in it.
+// Assigns the layers of a causal model to the stages of a pipeline. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-/// What one rank has of a model of `layers` blocks.
+/// One rank's part of a model of `layers` blocks.
 struct ModelPart {
   int64_t layers = 0;
   std::vector<LayerRange> stages;  ///< In their order.

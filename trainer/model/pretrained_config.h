@@ -1,5 +1,5 @@
-// What a pretrained model looks like: config.json of a folder that save_pretrained of transformers'
-// GPT2LMHeadModel, BertForMaskedLM or BertForSequenceClassification has written, or a snapshot.
+// A pretrained model's configuration: config.json written by save_pretrained of transformers'
+// GPT2LMHeadModel, BertForMaskedLM or BertForSequenceClassification, or a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct PretrainedSizes {
   int64_t n_head = 0;
   int64_t n_embd = 0;
   int64_t positions = 0;
-  /// What this trainer's model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
+  /// Settings that this trainer's model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
   std::vector<std::string> unsupported;
 };
 

@@ -1,4 +1,4 @@
-// How the stages of a model that several ranks have hand on what they compute, in passes without
+// Passes the outputs of a model's stages between their ranks, in passes without
 // gradients.
 #pragma once
 
@@ -10,10 +10,10 @@ class StageLinks {
  public:
   virtual ~StageLinks() = default;
 
-  /// The output of the stage before, into `x`.
+  /// Receives the previous stage's output into `x`.
   virtual void receive(torch::Tensor& x) = 0;
   virtual void send(const torch::Tensor& x) = 0;
-  /// Gives all ranks what the last stage's has in `x`; elsewhere `x` has its shape and type.
+  /// Broadcasts the last stage's `x` to all ranks; there `x` has its shape and type.
   virtual void share(torch::Tensor& x) = 0;
 };
 

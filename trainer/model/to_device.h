@@ -1,4 +1,4 @@
-// Small tensors of the host on their way to a device.
+// Copies small tensors from the host to a device.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
-// A pretrained model with the adapters of a run with lora.rank: what is trained, what snapshots
-// hold and how they name the rest.
+// A pretrained model with the adapters of a run with lora.rank: the trained parameters, the
+// contents of snapshots, and their reference to the rest.
 #pragma once
 
 #include <map>
@@ -18,26 +18,26 @@ namespace ddp::train {
 /// whose path is the configuration's init_from.
 inline constexpr const char* kBaseDigest = "lora_base";
 
-/// What is trained of `model`, in its order: the adapters where there are some, else everything.
+/// The trained parameters of `model`, in its order: the adapters if there are any, else all.
 std::vector<Parameter> trainable_parameters(const CausalModel& model);
 
-/// Before the model is built. Throws UserError: the model of init_from is missing, or has other
-/// shapes than `config`.
+/// Call before the model is built. Throws UserError if the model of init_from is missing, or has
+/// other shapes than `config`.
 void check_base(const Config& config, int64_t vocab_size);
 
 /// Loads the weights of init_from into `model`, if set, freezes them and adds adapters
 /// with initial values from `seed`. `metadata`: of the snapshot whose adapters are about to be
 /// loaded, else null. Returns the digest of the weights: XXH3-128 over their names, shapes and
-/// values, whatever files they came from. Throws UserError: the pretrained model is missing, or is
-/// not the one that the snapshot names.
+/// values, independent of their files. Throws UserError if the pretrained model is missing, or is
+/// not the snapshot's.
 std::string add_adapters_to_base(CausalModel& model, const Config& config,
                                  std::optional<uint64_t> seed,
                                  const std::map<std::string, std::string>* metadata);
 
-/// The weights of a plain model that computes what `model` with its adapters does.
+/// Returns the weights of a plain model equivalent to `model` with its adapters.
 std::vector<NamedTensor> merged_weights(const CausalModel& model);
 
-/// On all ranks. Throws UserError if they have read different pretrained models.
+/// A collective. Throws UserError if the ranks have read different pretrained models.
 void check_same_base(const std::string& digest, const Config& config, ProcessGroup& group);
 
 /// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..."

@@ -1,4 +1,4 @@
-// What the tasks that train a BERT have in common: its vocabulary and parameters.
+// The common base of tasks that train a BERT: its vocabulary and parameters.
 #pragma once
 
 #include <torch/torch.h>
@@ -25,8 +25,8 @@ namespace ddp::train {
 /// Metadata key of the tokenizer's state.
 inline constexpr const char* kTokenizerState = "tokenizer";
 
-/// The tokenizer of the configuration, else that of `metadata`, of the snapshot to resume from,
-/// else that of bert_config.init_from, else null. Throws UserError.
+/// Opens the tokenizer of the configuration, else of `metadata`, the snapshot's to resume from,
+/// else of bert_config.init_from; else returns null. Throws UserError.
 std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
                                                const std::map<std::string, std::string>* metadata);
 
@@ -44,7 +44,7 @@ int32_t required_token(const Tokenizer& tokenizer, const char* token);
 /// [PAD], [CLS] and [SEP]. Throws UserError listing what is missing.
 BertTokens bert_tokens(const Tokenizer& tokenizer);
 
-/// What the arithmetic of a training needs to know: of these lines, in rows of at most
+/// Returns the sizes for cost estimates of a training on these lines, in rows of at most
 /// `block_size`.
 BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size);
 
@@ -75,7 +75,7 @@ class BertTask : public Task {
 
   /// The vocabulary, and the settings of bert_config.init_from.
   std::map<std::string, std::string> metadata() const override;
-  /// Refuses another vocabulary.
+  /// Rejects another vocabulary.
   void check_resume(const std::map<std::string, std::string>& metadata,
                     const std::string& snapshot) const override;
 

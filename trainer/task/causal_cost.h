@@ -1,4 +1,4 @@
-// What training a language model costs: follows from its configuration and the size of its
+// Estimates the cost of training a language model from its configuration and the size of its
 // vocabulary.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a language model is trained and evaluated on, whatever it is made of: texts or
+// The interface to the training and evaluation data of a language model: texts or
 // conversations.
 #pragma once
 
@@ -30,16 +30,16 @@ class CausalData {
   /// not refer to this object. Throws UserError.
   virtual std::shared_ptr<const SampleSource> open_whole(const std::string& path,
                                                          const std::string& key) const = 0;
-  /// What a sample of the model's text begins with: `text`, or if it is empty the beginning of the
-  /// evaluation or training data. At least one token. Throws UserError: not encodable.
+  /// The beginning of a sample of the model's text: `text` or, if empty, the beginning of the
+  /// evaluation or training data; at least one token. Throws UserError if it cannot be encoded.
   virtual std::vector<int32_t> sample_prompt(const std::string& text) const = 0;
   /// The token that ends such a sample, if there is one.
   virtual std::optional<int32_t> sample_end() const = 0;
   /// For the start of the log, one line for each.
   virtual std::vector<std::string> describe() const = 0;
-  /// What a resumed run needs of this one to make the same samples.
+  /// The data that a resumed run needs to make the same samples.
   virtual SnapshotMetadata metadata() const { return {}; }
-  /// How a trained model is tried: `trainer generate --snapshot ` and this.
+  /// Options to try a trained model: they follow `trainer generate --snapshot `.
   virtual std::string prompt_options() const = 0;
 };
 

@@ -94,7 +94,7 @@ class CausalLm : public Task, private StageModel {
   std::vector<NamedTensor> weights() const;
   std::string describe_shares() const;
   void open_eval_sets();
-  /// Throws UserError: the weights' embeddings are those of other tokens.
+  /// Throws UserError if the weights' embeddings belong to other tokens.
   void check_same_vocabulary() const;
   std::vector<int32_t> make_sample_prompt() const;
 
@@ -116,7 +116,7 @@ class CausalLm : public Task, private StageModel {
       token_characters_;  ///< [V], float32, on the host: characters that begin in each token.
 };
 
-/// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is
+/// The tokenizer of a snapshot with this metadata. Throws RunError if there is none or it is
 /// damaged.
 std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>& metadata);
 /// The metadata that tokenizer_of() reads.

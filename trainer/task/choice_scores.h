@@ -30,8 +30,8 @@ ChoiceScores scores_of(const ChoiceSuite& suite,
 
 /// The sum of the log-likelihoods, in nats, of each choice's tokens after its context;
 /// contexts longer than the model's lose their start. `batch_size` choices at a time, divided
-/// between the ranks; equal on all of them. Puts the model into eval mode. Throws UserError that
-/// names file and line: text that cannot be encoded, a choice longer than the model's context.
+/// between the ranks; equal on all of them. Puts the model into eval mode. Throws UserError with
+/// file and line: text that cannot be encoded, a choice longer than the model's context.
 std::vector<std::vector<double>> choice_log_likelihoods(CausalModel& model,
                                                         const Tokenizer& tokenizer,
                                                         const ChoiceSuite& suite,

@@ -18,10 +18,10 @@ using Labels = std::vector<std::string>;
 inline constexpr const char* kLabels = "labels";
 
 std::string labels_json(const Labels& labels);
-/// Throws RunError when the metadata have none, or damaged ones.
+/// Throws RunError if the metadata have none, or damaged ones.
 Labels labels_of(const std::map<std::string, std::string>& metadata);
 
-/// Each of `names` once: by value where all are whole numbers, else by their bytes.
+/// Returns each of `names` once, sorted by value if all are integers, else by their bytes.
 Labels sorted_labels(const Labels& names);
 
 /// The class of each name; where no name is a number, also by its key, as in id2label: "0", "1".
@@ -30,14 +30,14 @@ std::unordered_map<std::string, int64_t> numbers_of(const Labels& labels);
 /// "Labels: 2: ham, spam"; of many the first ones.
 std::string describe_labels(const Labels& labels);
 
-/// `labels`, or none where they are too many for a confusion matrix.
+/// Returns `labels`, or none if they are too many for a confusion matrix.
 Labels confusable(const Labels& labels);
-/// int64 [K, K]: how often each class was answered for each; not defined where confusable() has
-/// none. `truth_B`, `answers_B`: int64 [B], from 0 to K - 1.
+/// int64 [K, K]: how often each class was predicted for each; undefined if confusable() has none.
+/// `truth_B`, `answers_B`: int64 [B], from 0 to K - 1.
 torch::Tensor confusions(const torch::Tensor& truth_B, const torch::Tensor& answers_B,
                          const Labels& labels);
 
-/// Gives `prediction` its answers: float64 [classes] on the CPU, which add up to 1.
+/// Sets the answers of `prediction`: float64 [classes] on the CPU, which add up to 1.
 void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities);
 
 }  // namespace ddp::train

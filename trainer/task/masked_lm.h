@@ -86,8 +86,8 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer);
 using TokenGuesses = std::vector<std::pair<std::string, double>>;
 
 /// For each [MASK] in `text` the `most` likeliest tokens of the vocabulary, the likeliest first.
-/// `model` is in eval mode. Throws UserError that does not name the text: an empty one, one without
-/// a mask, one that is longer than the model's positions.
+/// `model` is in eval mode. Throws UserError, without the text, for an empty text, one without a
+/// mask, or one longer than the model's positions.
 std::vector<TokenGuesses> fill_masks(BertForMaskedLmImpl& model, const Tokenizer& tokenizer,
                                      std::string_view text, int64_t most);
 

@@ -23,9 +23,9 @@ struct ModelBundle {
   std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
   std::unique_ptr<Tokenizer> tokenizer;         ///< Null for a model of images.
   std::vector<std::string> labels;              ///< A classifier's labels; else empty.
-  std::shared_ptr<torch::nn::Module> model;     ///< In eval mode once it is opened.
-  /// What a snapshot of the model holds: every distinct parameter once, in order; of a model with
-  /// adapters theirs alone.
+  std::shared_ptr<torch::nn::Module> model;     ///< In eval mode after opening.
+  /// The contents of a snapshot of the model: every distinct parameter once, in order; with
+  /// adapters, only theirs.
   std::vector<NamedTensor> weights;
   std::vector<NamedTensor> buffers;  ///< Task::buffers()
 
@@ -34,7 +34,7 @@ struct ModelBundle {
   /// the model below the adapters is missing or another one.
   static ModelBundle untrained(Config config, std::map<std::string, std::string> metadata);
 
-  /// The model, which must be an `M`, as the task says.
+  /// Returns the model, which must be an `M`, according to the task.
   template <class M>
   M& as() const {
     return dynamic_cast<M&>(*model);

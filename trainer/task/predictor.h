@@ -1,4 +1,4 @@
-// What `trainer predict` asks of a task: inputs, and what the trained model makes of each.
+// The interface of `trainer predict` to a task: inputs, and a trained model's predictions.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,10 +20,10 @@ namespace ddp::train {
 struct Prediction {
   std::string input;         ///< Its name or text.
   std::string place = {};    ///< For a text: file and line.
-  std::string label;         ///< The most likely answer; empty when there is none.
+  std::string label;         ///< The most likely answer; empty if there is none.
   double probability = 0.0;  ///< Probability of the label.
-  /// Answers and probabilities: of a classifier all of them in the order of labels(), else the most
-  /// likely ones first.
+  /// Answers and probabilities: for a classifier all of them in the order of labels(), else the
+  /// most likely ones first.
   std::vector<std::pair<std::string, double>> answers;
   std::string problem;                ///< Why there is no answer, or "".
   std::vector<TableCell> cells = {};  ///< The table's row, one for each of columns().
@@ -36,7 +36,7 @@ class Predictor {
   /// The classes, each of which every prediction has a probability of; empty: the answers differ
   /// from input to input.
   virtual const std::vector<std::string>& labels() const = 0;
-  /// The columns of the table that the inputs are in; empty: they are in none.
+  /// The columns of the inputs' table; empty if they are not in a table.
   virtual std::vector<std::string> columns() const { return {}; }
   /// Predicts for the next inputs, at most `most` of them; empty at their end.
   virtual std::vector<Prediction> next(int64_t most) = 0;
@@ -47,7 +47,7 @@ struct PredictRequest {
   torch::Device device = torch::kCPU;
   std::string input = {};  ///< File or folder.
   std::string text = {};   ///< Instead of input: one text.
-  /// Instead of both: one text after the other, none at their end.
+  /// Instead of both: returns one text after another, nullopt at the end.
   std::function<std::optional<std::string>()> next_line = {};
   int64_t most_answers = 5;  ///< For a task without classes.
 };

@@ -1,4 +1,4 @@
-// This rank's stages of a model that a pipeline runs.
+// The interface to this rank's stages of a model, for a pipeline.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,7 +15,7 @@ class StageModel {
  public:
   virtual ~StageModel() = default;
 
-  /// Shape and type of what one stage gives the next of this batch.
+  /// Shape and type of a stage's output for the next one with this batch.
   virtual std::vector<int64_t> activation_shape(const Batch& batch) const = 0;
   virtual torch::TensorOptions activation_options() const = 0;
   /// `x` through this rank's stage number `own_stage`, with a graph; the first stage of the model

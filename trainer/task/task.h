@@ -1,6 +1,6 @@
-// What is trained: the samples, the model, its loss and its metrics. The engine (run/, snapshot/,
-// parallel/, optim/) knows a job by this interface alone. What the training costs and what people
-// see of it are interfaces of their own, for those who need no more.
+// The interface to what is trained: samples, model, loss and metrics. The engine (run/, snapshot/,
+// parallel/, optim/) accesses a job through this interface alone. The costs of training and its
+// texts for users are separate interfaces, for code that needs no more.
 #pragma once
 
 #include <torch/torch.h>
@@ -43,32 +43,32 @@ struct NamedSource {
   const SampleSource* samples;
 };
 
-/// Used by one thread, but for the sources, which the loader's threads read.
+/// Single-threaded, except the sources, which the loader's threads read.
 class Task : public TaskCost, public TaskReport {
  public:
   virtual const SampleSource& training() const = 0;
-  /// Null when there is nothing to evaluate on.
+  /// Null if there is nothing to evaluate on.
   virtual const SampleSource* evaluation() const = 0;
-  /// What is evaluated whenever evaluation() is, each on its own.
+  /// Sets evaluated whenever evaluation() is, each separately.
   virtual std::vector<NamedSource> evaluation_sets() const { return {}; }
-  /// What is evaluated once, when training has ended; null when there is nothing.
+  /// Samples evaluated once, after training; null if there are none.
   virtual const SampleSource* test() const { return nullptr; }
 
-  /// Before build_model(): the model that it builds is this rank's part of one that is divided
-  /// between ranks. `mesh` outlives the task. Throws UserError if it cannot be divided like that.
+  /// Call before build_model(), which then builds this rank's part of a model divided among ranks.
+  /// `mesh` must outlive the task. Throws UserError if it cannot be divided like that.
   virtual void divide(Mesh& mesh);
   void check_division(const Config& config) const override;
-  /// What this rank's parameters are of the whole model's; empty: it has the whole model.
+  /// This rank's parts of the whole model's parameters; empty: it has the whole model.
   virtual ParameterCuts parameter_cuts() const { return {}; }
-  /// What parameters() are of the whole model: the same on all ranks.
+  /// The whole model's parameters(), the same on all ranks.
   virtual std::vector<ParameterShape> whole_shapes() const;
   /// The model that build_model() has built, as a pipeline runs it; null if it is not divided into
   /// stages.
   virtual StageModel* stage_model() { return nullptr; }
 
-  /// In training mode, on `device`, with initial weights that depend on `seed` alone; without one
-  /// they may be anything, as all of them are about to be loaded. Called once, before anything
-  /// below.
+  /// Builds the model in training mode, on `device`, with initial weights that depend on `seed`
+  /// alone; without a seed they may be arbitrary, as all of them are about to be loaded. Called
+  /// once, before anything below.
   virtual void build_model(torch::Device device, std::optional<uint64_t> seed) = 0;
   virtual torch::nn::Module& model() = 0;
   /// Every distinct parameter that is trained, and that snapshots hold, once, in a fixed order:
@@ -80,8 +80,8 @@ class Task : public TaskCost, public TaskReport {
   /// The keys that fix the shapes of the tensors: a snapshot with other values does not fit.
   virtual std::vector<std::string> shape_keys() const { return {}; }
 
-  /// Before training: the ranks that train together, and the micro-batches of a step on all of
-  /// them. Throws UserError when a step cannot be divided like that.
+  /// Call before training, with the ranks that train together and the micro-batches of a step on
+  /// all of them. Throws UserError if a step cannot be divided like that.
   virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
 
   /// Forward pass of a batch on the model's device: the mean over its targets, a float32 scalar
@@ -90,9 +90,9 @@ class Task : public TaskCost, public TaskReport {
   virtual torch::Tensor loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;
-  /// On all ranks, after the backward passes of a step: gives the buffers the values that the
-  /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
-  /// leaves them as they were, as there is no update.
+  /// Call on all ranks after the backward passes of a step: updates the buffers with the
+  /// micro-batches of all ranks. `discard`, a float32 scalar on the model's device: 1 leaves them
+  /// as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
   /// The parameters() whose gradients cover, on each rank that shares a model, only its own heads
   /// or rows.
@@ -109,15 +109,15 @@ class Task : public TaskCost, public TaskReport {
   /// The names in metrics(), in their order.
   virtual std::vector<std::string> metric_names() const = 0;
 
-  /// Its part of a snapshot's metadata: tokenizer, names of labels.
+  /// The task's part of a snapshot's metadata: tokenizer, names of labels.
   virtual std::map<std::string, std::string> metadata() const = 0;
   /// Throws UserError if a snapshot with this metadata cannot be resumed with these data.
   virtual void check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const = 0;
 };
 
-/// The task that `config` names, with its data opened. `metadata` is that of the snapshot to resume
-/// from, null for a fresh start. Throws UserError: data that cannot be read or do not fit.
+/// Creates the task of `config` and opens its data. `metadata`: of the snapshot to resume from,
+/// null for a fresh start. Throws UserError if data cannot be read or do not fit.
 std::unique_ptr<Task> make_task(const Config& config,
                                 const std::map<std::string, std::string>* metadata);
 

@@ -1,5 +1,5 @@
-// What training a task costs: sizes, FLOPs and memory, by arithmetic alone. Needs no model, so that
-// `trainer estimate` and `trainer plan` answer for models that this machine could not hold.
+// Estimates the cost of training a task arithmetically: sizes, FLOPs and memory. Needs no model, so
+// that `trainer estimate` and `trainer plan` support models that this machine could not hold.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class TaskCost {
  public:
   virtual ~TaskCost() = default;
 
-  /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
+  /// Units of speed per sample: the tokens of a text, 1 for an image.
   virtual int64_t units_per_sample() const = 0;
   virtual std::string_view unit() const = 0;  ///< "tokens", "images"
 
@@ -24,9 +24,9 @@ class TaskCost {
   virtual std::vector<ParameterPart> parameter_parts() const { return {}; }
   /// Floating-point operations of the model, forward and backward, for one unit; 0: unknown.
   virtual double flops_per_unit() const { return 0.0; }
-  /// How flops_per_unit() counts them, for people: "6N + 12LHQT per token".
+  /// The formula of flops_per_unit(), for messages: "6N + 12LHQT per token".
   virtual std::string_view flops_formula() const { return ""; }
-  /// How ranks divide the model; empty: they cannot.
+  /// The division of the model among ranks; empty if it cannot be divided.
   virtual WeightsLayout layout() const { return {}; }
   /// Throws UserError with the reason why the model cannot be divided as the distributed_config of
   /// `config` asks.

@@ -1,4 +1,4 @@
-// What a task shows to people while it trains: lines for the log, samples, what to do next.
+// A task's texts for users during training: lines for the log, samples, the next command.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class TaskReport {
 
   /// Lines about model and data for the start of the log.
   virtual std::vector<std::string> describe() const = 0;
-  /// What this rank has noticed since the last call and people should know: samples left out.
+  /// Returns warnings of this rank since the last call, such as samples left out.
   virtual std::vector<std::string> take_warnings() { return {}; }
-  /// Text that the model generates now, from random numbers that depend on `seed` alone. For one
-  /// rank: leaves the model's mode and torch's generators as they were. Returns nullopt if the task
-  /// generates nothing, or if `go_on`, which is asked repeatedly, returned false.
+  /// Generates text with the current model, from random numbers that depend on `seed` alone. For
+  /// one rank: leaves the model's mode and torch's generators as they were. Returns nullopt if the
+  /// task generates nothing, or if `go_on`, which is asked repeatedly, returned false.
   virtual std::optional<std::string> sample(uint64_t /*seed*/,
                                             const std::function<bool()>& /*go_on*/) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// The collectives of ranks that share layers, by a process group.
+// Implements the collectives of ranks that share layers with a process group.
 #pragma once
 
 #include "trainer/model/blocks/tensor_parallel.h"
@@ -6,7 +6,7 @@
 
 namespace ddp::train {
 
-/// `group` outlives what is returned, and has more than one rank.
+/// `group` must outlive the result, and has more than one rank.
 TensorRanksPtr make_tensor_ranks(ProcessGroup& group, bool divides_sequence);
 
 }  // namespace ddp::train

@@ -71,7 +71,7 @@ class TextClassification : public BertTask {
   BertSizes sizes() const override;
 
  private:
-  /// The rows of a table that can be used. Throws UserError.
+  /// Returns the usable rows of a table. Throws UserError.
   std::vector<TableRow> usable_rows(const char* key, const std::string& path);
   void take_tokens();
   std::vector<int64_t> label_numbers(const char* key, const std::string& path,
@@ -91,8 +91,8 @@ class TextClassification : public BertTask {
   BertTokens tokens_;
   Labels labels_;
   std::vector<std::string> left_out_;        // rows, with on_bad_sample=skip
-  std::vector<std::string> similar_labels_;  // to be warned of
-  std::string start_;                        // what the weights come from
+  std::vector<std::string> similar_labels_;  // to warn about
+  std::string start_;                        // the source of the weights
   std::unique_ptr<LabelledTexts> texts_;
   std::unique_ptr<LabelledTexts> evaluation_texts_;  // null: a part of texts_
   std::unique_ptr<LabelledTexts> test_texts_;

@@ -1,4 +1,4 @@
-// A short text that a language model writes in the middle of its training.
+// A short text that a language model generates during its training.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace ddp::train {
 
 /// `prompt` (at least one token) and its continuation by options.max_new_tokens tokens, or up to
-/// `end`; always valid UTF-8. None if `go_on`, called before each token, returns false.
-/// The model is in its former mode afterwards.
+/// `end`; always valid UTF-8. Returns nullopt if `go_on`, called before each token, returns false.
+/// Restores the model's mode.
 std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
                                        std::vector<int32_t> prompt, std::optional<int32_t> end,
                                        const SamplingOptions& options,

@@ -67,8 +67,7 @@ class Succession {
   const std::vector<Place>& places() const { return places_; }
   /// Does not try `place`, where a connection failed, again before `until`.
   void avoid(const Place& place, Clock::time_point until);
-  /// Returns the next step. `findings`: for places(). `view`: the agent's state. `alone`: no
-  /// mandate is needed.
+  /// `findings`: for places(). `view`: the agent's state. `alone`: no mandate is needed.
   Step next(const std::vector<Inquiry::Finding>& findings, const Authority::View& view, bool alone);
   Mandate mandate() const { return mandate_; }
   /// "10.0.0.1:29400 is silent, 10.0.0.2:3421 is gone", for the message about waiting.

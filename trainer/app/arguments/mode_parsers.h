@@ -6,7 +6,7 @@
 
 namespace ddp::train {
 
-/// A page of help, to be printed.
+/// Returns the arguments that print a page of help.
 TrainerArgs help_args(std::string text);
 
 TrainerArgs parse_generate(const Words& words);

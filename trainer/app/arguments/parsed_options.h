@@ -1,5 +1,5 @@
-// The options of one mode on the command line. Beside parsed_options.cc the only file of trainer
-// that sees cxxopts.
+// The options of one mode on the command line. Only this file and parsed_options.cc include cxxopts
+// in trainer.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace ddp::train {
 using Words = std::vector<std::string>;
 
 /// One mode's options, as in "c,config=FILE": the short name, the long one with underscores (- is
-/// read as well), and what its value is; without = it is a flag.
+/// accepted as well), and a placeholder for the value; without = it is a flag.
 struct Options {
-  std::string help;  ///< The command that lists them.
+  std::string help;  ///< The command that prints them.
   Words words;
 };
 
@@ -34,13 +34,13 @@ class Parsed {
   int64_t whole_number(const std::string& name, int64_t low) const;
   double positive_number(const std::string& name) const;
   double number_from_0(const std::string& name) const;
-  /// Up to 1; `zero`: 0 itself is meant, too.
+  /// Up to 1; `zero`: 0 is allowed as well.
   double share(const std::string& name, bool zero) const;
   /// One of the words, by its position.
   std::size_t choice(const std::string& name, const Words& words) const;
 
   void require(const Words& names) const;
-  /// Words that are not options, after the first `allowed` ones.
+  /// Throws UserError for positional words after the first `allowed` ones.
   void refuse_rest(const std::string& mode, std::size_t allowed = 0) const;
 
  private:

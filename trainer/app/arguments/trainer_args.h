@@ -32,7 +32,7 @@ enum class Mode {
 /// Options of `trainer generate`.
 struct GenerateArgs {
   std::string snapshot;
-  std::string base;  ///< Where the model below the snapshot's adapters is; empty: at init_from.
+  std::string base;  ///< Place of the model below the snapshot's adapters; empty: init_from.
   std::string prompt;
   std::optional<std::string> prompt_file;  ///< Instead of prompt; "-" is standard input.
   bool prompt_per_line = false;            ///< Each line of prompt_file is one.
@@ -79,8 +79,8 @@ struct PredictArgs {
 /// Options of `trainer export`.
 struct ExportArgs {
   std::string snapshot;
-  std::string base;  ///< Where the model that the run started from is; empty: at init_from.
-  std::optional<ExportDtype> dtype;  ///< None: that of the model that the run started from.
+  std::string base;  ///< Place of the model that the run started from; empty: init_from.
+  std::optional<ExportDtype> dtype;  ///< nullopt: as in the model that the run started from.
   ExportFormat format = ExportFormat::kHuggingFace;
   bool merge = false;           ///< Add adapters to the model's weights.
   bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.
@@ -93,13 +93,13 @@ struct EstimateArgs {
   bool json = false;
 };
 
-/// Options of `trainer plan` besides the configuration. What is not given has a default, which
-/// depends on the device.
+/// Options of `trainer plan` besides the configuration. Missing ones have defaults that depend on
+/// the device.
 struct PlanArgs {
   int64_t gpus = 1;  ///< On all nodes; CPU ranks if the configuration trains on CPUs.
   int64_t nodes = 1;
   double memory_gb = 0.0;             ///< Per GPU, 1e9 bytes.
-  std::optional<double> link_gb_s;    ///< Between the nodes; within the only one.
+  std::optional<double> link_gb_s;    ///< Between nodes; within the node if there is only one.
   std::optional<double> tflops;       ///< Peak of a GPU, 1e12 FLOP/s.
   std::optional<double> efficiency;   ///< Share of the peak that computation attains.
   std::optional<std::string> doctor;  ///< A file of `trainer doctor --json`.
@@ -148,7 +148,7 @@ struct TrainerArgs {
 /// for a mistyped option, mode or a missing value. Reads no file.
 TrainerArgs parse_trainer_args(int argc, const char* const* argv);
 
-/// What kShow prints. Throws UserError.
+/// Returns the text that kShow prints. Throws UserError.
 std::string show_text(const TrainerArgs& args);
 
 }  // namespace ddp::train

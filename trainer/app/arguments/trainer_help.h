@@ -1,4 +1,4 @@
-// The help pages of trainer, one text each; a golden file in tests/trainer/config freezes them.
+// The help pages of trainer, one text each; a golden file in tests/trainer/config fixes them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Checks that concern more than one key, and the values that follow from others.
+// Checks across keys, and values derived from others.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// The values of the file and of the command line by their keys, with their places.
+/// The values of the file and of the command line, by key, with their places.
 class Given {
  public:
   Given(std::map<std::string, Node> values, std::string file)
@@ -27,15 +27,15 @@ class Given {
   std::string file_;
 };
 
-/// Checks what spans several keys; epochs are unlimited where steps alone are given. Throws
+/// Runs checks across keys; epochs are unlimited if only steps are given. Throws
 /// UserError.
 void complete_config(Config& config, const Given& given);
 
-/// Checks which ways to divide a training work together; complete_config() includes it. Throws
+/// Checks that the ways to divide a training are compatible; complete_config() includes it. Throws
 /// UserError.
 void check_parallelism(const Config& config, const Given& given);
 
-/// Whether data have to be there: not for what only computes with the configuration.
+/// Whether data must exist: not if only the configuration is used.
 enum class DataFiles { kChecked, kUnchecked };
 
 /// Makes relative paths absolute: against the current directory, but snapshot_path against

@@ -1,4 +1,4 @@
-// Config <-> text: what is printed at start, stored in a snapshot and read back from there.
+// Config <-> text, as printed at the start and stored in snapshots.
 #pragma once
 
 #include <string>

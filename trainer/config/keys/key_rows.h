@@ -1,4 +1,4 @@
-// What the rows of the key table are written with, for the *_keys.cc that hold them.
+// Helpers to write the rows of the key table, for the *_keys.cc files.
 #pragma once
 
 #include <limits>
@@ -33,7 +33,7 @@ inline constexpr Range kAbove0{0, kUnbounded, true};
 inline constexpr Range kShare{0, 1, true};               // above 0, up to 1
 inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
-// The keys of each section, in the file that is named after its header.
+// The keys of each section, in the file named after its header.
 std::vector<Field> data_fields();
 std::vector<Field> gpt_fields();
 std::vector<Field> bert_fields();

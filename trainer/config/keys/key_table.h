@@ -15,7 +15,7 @@
 
 namespace ddp::train {
 
-/// Where a field's value lives in a Config; the pointer's type is the field's type.
+/// The member of Config that holds a field's value; the pointer's type is the field's type.
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
@@ -48,8 +48,8 @@ struct Field {
   std::string unit = {};
   NullMeans null_means = NullMeans::kError;
   std::string default_text = {};     ///< Empty: the struct's own default.
-  std::vector<TaskKind> tasks = {};  ///< That have a use for the key; empty: all.
-  std::string model = {};            ///< Likewise, of a causal_lm; empty: all.
+  std::vector<TaskKind> tasks = {};  ///< The tasks that use the key; empty: all.
+  std::string model = {};            ///< Likewise, the model of a causal_lm; empty: all.
   std::string meaning;
 };
 
@@ -59,10 +59,10 @@ const std::vector<Field>& config_fields();
 /// config_fields(): throws std::logic_error afterwards.
 void add_config_fields(const std::vector<Field>& fields);
 
-/// The field of that path, or nullptr.
+/// Returns the field of that path, or nullptr.
 const Field* find_field(std::string_view path);
 
-/// Whether the task of `config`, and its model, have a use for the key.
+/// Whether the task of `config`, and its model, use the key.
 bool belongs_to(const Field& field, const Config& config);
 
 /// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
@@ -76,7 +76,7 @@ std::vector<std::string> field_choices(const Field& field);
 /// As documented: "216", "none", "required".
 std::string field_default(const Field& field);
 
-/// The present value, typed.
+/// Returns the current value, typed.
 Node current_value(const Field& field, const Config& config);
 
 /// Converts and checks the range. Returns "" or the problem and its fix ("<what>; <fix>").

@@ -1,4 +1,4 @@
-// What other programs call their settings, and the key here.
+// The settings of other programs, and their keys here.
 #pragma once
 
 #include <map>

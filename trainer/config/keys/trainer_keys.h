@@ -1,4 +1,4 @@
-// trainer's keys, as the composition of a configuration checks them.
+// trainer's keys, for checks during the composition of a configuration.
 #pragma once
 
 #include "trainer/hydra/compose/known_keys.h"

@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// What goes into `.hydra`: the composed configuration, Hydra's own, the overrides, as YAML.
+/// The contents of `.hydra`: the composed configuration, Hydra's own, the overrides, as YAML.
 struct RunFiles {
   std::string config;
   std::string hydra;
@@ -21,8 +21,8 @@ struct RunFiles {
 struct RunConfig {
   Config config;
   RunFiles files;
-  Given given;          ///< For checks of what is not in the configuration, a model's folder.
-  std::string warning;  ///< Settings of Hydra that change nothing here, or "".
+  Given given;          ///< For checks beyond the configuration, such as of a model's folder.
+  std::string warning;  ///< Settings of Hydra without effect here, or "".
 };
 
 /// Composes the configuration of `source` with `overrides` ("a.b=value", in order), types and

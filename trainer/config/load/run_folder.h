@@ -6,7 +6,7 @@
 namespace ddp::train {
 
 /// Creates the folder and writes config.yaml, hydra.yaml and overrides.yaml below it. Throws
-/// UserError when that cannot be.
+/// UserError if that fails.
 void write_run_folder(const RunConfig& run);
 
 }  // namespace ddp::train

@@ -20,11 +20,11 @@ struct ShowOptions {
   std::string package;            ///< Only this part, "a.b".
 };
 
-/// Throws UserError as load_config does; the data file need not be there.
+/// Throws UserError as load_config does; the data file need not exist.
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options);
 
-/// The same for each job of a sweep: JSON one job a line, YAML with `---` between.
+/// The same for each job of a sweep: JSON with one job per line, YAML separated by `---`.
 std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
                        const ShowOptions& options);
 

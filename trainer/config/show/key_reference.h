@@ -5,8 +5,8 @@
 
 namespace ddp::train {
 
-/// One Markdown table a section, one row per key: name, type, range, default, unit, meaning.
-/// docs/config.md holds it.
+/// Returns one Markdown table per section, one row per key: name, type, range, default, unit,
+/// meaning; for docs/config.md.
 std::string config_reference_markdown();
 
 /// The page of `trainer --help-config`: every key with type, range, default and meaning.

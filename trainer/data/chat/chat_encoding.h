@@ -1,4 +1,4 @@
-// Conversations as tokens: rendered by a chat template, encoded as one text, with those tokens
+// Encodes conversations: rendered by a chat template and tokenized as one text, with the tokens
 // marked that a model is to learn.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace ddp::train {
 
-/// A token is a target if it is to be predicted from those before it.
+/// A token is a target if it is to be predicted from the preceding ones.
 struct EncodedChat {
   std::vector<int32_t> tokens;
   std::vector<bool> is_target;
@@ -29,21 +29,21 @@ struct EncodedChat {
 /// are what a template encloses in {% generation %}, token by token as its
 /// return_assistant_tokens_mask. For other templates they are what follows the text that asks for
 /// an answer (add_generation_prompt), up to and with the special token that ends the turn: what
-/// TRL's training templates enclose, and axolotl's train_on_eot: turn. A token that lies across the
-/// start of an answer is a target.
+/// TRL's training templates enclose, and axolotl's train_on_eot: turn. A token that spans the start
+/// of an answer is a target.
 class ChatEncoder {
  public:
-  /// Throws UserError: the template writes no assistant's turn, or ends it without a special token
-  /// of the tokenizer.
+  /// Throws UserError if the template writes no assistant's turn, or ends it without a special
+  /// token of the tokenizer.
   ChatEncoder(const ChatTemplate& chat, const Tokenizer& tokenizer);
 
-  /// For LossOn::kAssistant. Throws UserError: the template does not end each answer, or ends it
+  /// For LossOn::kAssistant. Throws UserError if the template does not end each answer, or ends it
   /// too early, so that other text would be learned.
   void check_answers() const;
-  /// Throws UserError: what the template refuses, or leaves out: tools, calls and their results; an
-  /// answer that cannot be found in its text.
+  /// Throws UserError for anything that the template refuses or omits: tools, calls and their
+  /// results; also for an answer that cannot be found in its text.
   EncodedChat encode(const Conversation& conversation, LossOn loss_on) const;
-  /// `messages` and what the template writes in front of an answer.
+  /// Encodes `messages` followed by the template's text before an answer.
   std::vector<int32_t> encode_prompt(const std::vector<ChatMessage>& messages) const;
   /// The token that ends an assistant's turn, such as <|im_end|>.
   int32_t end_of_turn() const { return end_of_turn_; }
@@ -52,7 +52,7 @@ class ChatEncoder {
   void find_end_of_turn();
   void check_tools(const Conversation& conversation) const;
   std::vector<TextSpan> answers(const Conversation& conversation, const RenderedChat& whole) const;
-  // Where the answer in message `count`, from 0, begins.
+  // Returns where the answer in message `count` (from 0) begins.
   std::size_t answer_begin(const Conversation& conversation, std::size_t count,
                            const std::string& whole) const;
   TextSpan answer_after(const Conversation& conversation, std::size_t count,
@@ -65,11 +65,11 @@ class ChatEncoder {
   const Tokenizer& tokenizer_;
   int32_t end_of_turn_ = -1;
   std::string end_text_;
-  bool writes_results_ = true;  ///< What messages of the role `tool` hold.
+  bool writes_results_ = true;  ///< Whether it writes the contents of messages of the role `tool`.
 };
 
-/// Each of `conversations`, on all CPU cores that this process may use. One that cannot be encoded
-/// goes to `on_bad` and is left out, or else is a UserError that begins with its place.
+/// Encodes each of `conversations`, on all CPU cores that this process may use. One that cannot be
+/// encoded goes to `on_bad` and is left out, or is a UserError with its place.
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
                                     const ChatEncoder& encoder, LossOn loss_on,
                                     const OnBadLine& on_bad = {});

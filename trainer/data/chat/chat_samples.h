@@ -12,7 +12,7 @@
 
 namespace ddp::train {
 
-/// What became of the conversations.
+/// Statistics of the packed conversations.
 struct ChatCounts {
   int64_t conversations = 0;
   int64_t truncated = 0;       ///< Longer than a row: cut at its end.
@@ -22,7 +22,7 @@ struct ChatCounts {
   int64_t used_positions = 0;  ///< Positions in all rows that hold a token.
 };
 
-/// A micro-batch of conversations that is being filled: inputs, targets and positions, int64
+/// A micro-batch of conversations while it is being filled: inputs, targets and positions, int64
 /// [B, block_size].
 class ChatRows {
  public:
@@ -37,10 +37,10 @@ class ChatRows {
   int64_t count_ = 0;
 };
 
-/// A sample is a row of conversations that do not see each other (kPositions), filled up with
-/// padding that is not a target. A conversation of n tokens takes n - 1 positions: its last token
-/// is predicted only. Which conversations share a row depends on their lengths alone. Inputs,
-/// targets and positions: int64 [B, block_size].
+/// A sample is a row of conversations that do not attend to each other (kPositions), padded at its
+/// end with positions that are not targets. A conversation of n tokens takes n - 1 positions: its
+/// last token is predicted only. Which conversations share a row depends on their lengths alone.
+/// Inputs, targets and positions: int64 [B, block_size].
 class ChatSamples : public SampleSource {
  public:
   ChatSamples() : ChatSamples({}, 1) {}
@@ -55,9 +55,9 @@ class ChatSamples : public SampleSource {
   const std::string& fingerprint() const override { return fingerprint_; }
 
   const ChatCounts& counts() const { return counts_; }
-  /// The share of all positions that hold a token; 0 of no rows.
+  /// Returns the share of all positions that hold a token; 0 without rows.
   double filled() const;
-  /// Tokens of the first conversation up to its first target.
+  /// Returns the tokens of the first conversation up to its first target.
   std::vector<int32_t> first_prompt() const;
 
  private:

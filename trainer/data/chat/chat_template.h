@@ -1,8 +1,8 @@
-// A model's chat template: how a conversation is written as one text.
+// A model's chat template: renders a conversation as one text.
 //
-// Templates are in the template language Jinja. This interprets what transformers gives them of it:
-// all statements but those that read other templates, macros included, its functions, and the
-// filters, tests and methods that templates use. What is not supported, or costs more than any
+// Templates are in the template language Jinja. This interprets the subset that transformers
+// supports: all statements but those that read other templates, macros included, its functions, and
+// the filters, tests and methods that templates use. What is not supported, or costs more than any
 // chat, is an error when it is reached, never another text. A library such as google/minja would
 // neither bound what a stranger's template costs nor mark {% generation %}.
 #pragma once
@@ -22,7 +22,7 @@ inline constexpr const char* kAssistantRole = "assistant";
 struct ChatMessage {
   std::string role;  ///< system, user, assistant, ...
   std::string content;
-  /// What else templates read of a message, a JSON object in place of or next to the two above:
+  /// Further data of a message for templates, a JSON object in place of or next to the two above:
   /// `tool_calls` or `reasoning_content`, for example. Empty: nothing.
   std::string other{};
   bool operator==(const ChatMessage&) const = default;
@@ -37,28 +37,28 @@ struct TextSpan {
 
 struct RenderedChat {
   std::string text;
-  std::vector<TextSpan> generated;  ///< What stood in {% generation %}, in order.
+  std::vector<TextSpan> generated;  ///< The contents of {% generation %}, in order.
 };
 
 /// Immutable; may be used by several threads at a time.
 class ChatTemplate {
  public:
-  /// `special`: what special tokens are called in templates, and how they are written: bos_token
-  /// and eos_token, for example. `place`: the template's file, which errors name, or empty. `now`:
-  /// what strftime_now() formats; 0: the time of the call, so that all texts have one date. Throws
-  /// UserError with the line of the template: what it cannot be read as.
+  /// `special`: the names of special tokens in templates, such as bos_token and eos_token, and
+  /// their texts. `place`: the template's file for errors, or empty. `now`: the time that
+  /// strftime_now() formats; 0: the time of the call, so that all texts have one date. Throws
+  /// UserError with the line of the template if it cannot be parsed.
   ChatTemplate(const std::string& source, std::map<std::string, std::string> special,
                std::string place = {}, std::time_t now = 0);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
 
   /// As tokenizer.apply_chat_template(messages, tools, tokenize=False) of transformers. With
-  /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). `tools`: a
-  /// JSON list; empty: none. Throws UserError with the line of the template: what the template
-  /// raises, or does that is not supported.
+  /// `answer_next` the text ends with the beginning of an answer (add_generation_prompt). `tools`:
+  /// a JSON list; empty: none. Throws UserError with the line of the template if the template
+  /// raises an error or uses an unsupported feature.
   RenderedChat render(const std::vector<ChatMessage>& messages, bool answer_next,
                       const std::string& tools = {}) const;
-  /// Whether a variable, a member or a text of this name is in its expressions.
+  /// Whether its expressions contain a variable, a member or a text of this name.
   bool names(const std::string& word) const;
   /// Whether it marks what a model generates with {% generation %}, an extension of transformers.
   bool marks_generated() const { return marks_generated_; }

@@ -1,4 +1,4 @@
-// Where chat templates come from: folders of transformers, and snapshots that carry them along.
+// Reads chat templates from transformers' folders and from snapshots.
 #pragma once
 
 #include <ctime>
@@ -11,25 +11,25 @@
 
 namespace ddp::train {
 
-/// A template that has not been parsed: a folder may have one that this trainer does not support
-/// without being unusable for everything else.
+/// An unparsed template: a folder whose template this trainer does not support is still usable for
+/// everything else.
 struct ChatTemplateText {
   std::string source;                          ///< In the template language Jinja.
   std::map<std::string, std::string> special;  ///< "bos_token" -> "<s>": see ChatTemplate.
-  std::string place;                           ///< Its file, or what else messages call it.
+  std::string place;                           ///< Its file, or its name in messages.
 };
 
-/// The template of a folder with a tokenizer: chat_template.jinja, else the chat_template of
-/// tokenizer_config.json (the one called "default", if it has several). nullopt if there is none.
-/// Throws UserError: a file that cannot be read.
+/// Reads the template of a folder with a tokenizer: chat_template.jinja, else the chat_template of
+/// tokenizer_config.json (the one called "default", if it has several). Returns nullopt if there is
+/// none. Throws UserError if a file cannot be read.
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
-/// The same for files that have been read, by name.
+/// The same for files already read, by name.
 std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std::string>& files,
                                                  const std::string& folder);
-/// bos_token, eos_token, unk_token and pad_token of a tokenizer_config.json, where it has them.
+/// bos_token, eos_token, unk_token and pad_token of a tokenizer_config.json, as far as present.
 std::map<std::string, std::string> special_tokens(const nlohmann::json& config);
 
-/// Throws UserError that begins with the place; what the template throws later does so, too.
+/// Throws UserError that begins with the place; so do later errors of the template.
 /// `now`: see ChatTemplate.
 ChatTemplate parse_chat_template(const ChatTemplateText& text, std::time_t now = 0);
 

@@ -1,5 +1,5 @@
-// What templates of transformers can call: functions, filters, tests, methods and operators.
-// Each throws UserError, without a place, for what is not supported or not possible.
+// The functions, filters, tests, methods and operators that transformers' templates can use. Each
+// throws UserError, without a place, for anything unsupported or impossible.
 #pragma once
 
 #include <string>
@@ -38,8 +38,8 @@ std::string replaced(TemplateRun& run, const std::string& text, const std::strin
 std::string percent_formatted(TemplateRun& run, const std::string& format,
                               const TemplateValues& values);
 
-/// The arguments by the names of parameters, in order: undefined where there is none. Throws
-/// UserError: too many, or of another name.
+/// Returns the arguments in the order of the parameters; undefined if missing. Throws UserError for
+/// too many arguments or unknown names.
 TemplateValues bound(const std::string& callee, const TemplateArguments& arguments,
                      std::initializer_list<std::string_view> parameters);
 const std::string& text_of(const TemplateValue& value);

@@ -1,4 +1,4 @@
-// Expressions of chat templates: the half of the parser on which statements build.
+// Parses the expressions of chat templates; the parser of statements builds on it.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A chat template that was parsed.
+// A parsed chat template.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// An expression or a statement. What `children` are stands after the kind; [x] may be null.
+/// An expression or a statement. The comment on a kind lists its `children`; [x] may be null.
 struct TemplateNode {
   enum class Kind {
     // Expressions
@@ -62,7 +62,7 @@ struct TemplateNode {
 
 using TemplateNodePtr = std::unique_ptr<TemplateNode>;
 
-/// The name under which the value of a block is that its filters change.
+/// The name of a block's value for its filters.
 inline constexpr const char* kBlockText = "block text";
 
 /// A whole template. Throws UserError: "line 3: ...".

@@ -1,4 +1,4 @@
-// One run of a chat template: variables, output and what it may cost.
+// One run of a chat template: variables, output and limits on its cost.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ddp::train {
 
-/// What a character of a text takes as a value of its own.
+/// Memory of a single character as a value.
 inline constexpr std::size_t kBytesOfCharacter = 96;
 
 struct TemplateArguments {
@@ -26,11 +26,11 @@ struct TemplateArguments {
 class TemplateRun {
  public:
   using Scope = std::unordered_map<std::string, TemplateValue>;
-  /// `now`: what strftime_now() formats.
+  /// `now`: the time that strftime_now() formats.
   TemplateRun(Scope globals, std::time_t now);
 
   void run(const TemplateNode& program);
-  /// Counts work and memory, about a byte each. Throws UserError beyond any chat's.
+  /// Counts work and memory, about a byte each. Throws UserError beyond what any chat needs.
   void spend(std::size_t bytes);
   TemplateValue call(const TemplateValue& function, const TemplateArguments& arguments);
   std::time_t now() const { return now_; }
@@ -61,7 +61,7 @@ class TemplateRun {
   void generation(const TemplateNode& node);
   TemplateValue macro(const TemplateValue::Function& function, const TemplateArguments& arguments);
   TemplateValue macro_value(const TemplateNode& node) const;
-  /// What `node` writes, in a scope of its own.
+  /// Returns the output of `node`, run in its own scope.
   std::string captured(const TemplateNode& node);
   TemplateValue filtered_block(const TemplateNode& body, const TemplateNode& filters);
 

@@ -1,4 +1,4 @@
-// Values of a chat template, with the semantics of Python's and Jinja's.
+// Values of a chat template, with the semantics of Python and Jinja.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class TemplateValue;
 struct TemplateNode;
 using TemplateValues = std::vector<TemplateValue>;
 
-/// How deep lists and mappings may be nested: values are destroyed recursively.
+/// Maximum nesting of lists and mappings: values are destroyed recursively.
 inline constexpr int kDeepestTemplateValue = 100;
 
 /// Immutable and cheap to copy, except that a namespace is shared and assignable. As in the sandbox
@@ -44,7 +44,7 @@ class TemplateValue {
   TemplateValue(const char* text) : TemplateValue(std::string(text)) {}
   TemplateValue(std::shared_ptr<Namespace> space) : data_(std::move(space)) {}
   TemplateValue(std::shared_ptr<const Loop> loop) : data_(std::move(loop)) {}
-  /// Throws UserError: nested too deeply.
+  /// Throws UserError if nested too deeply.
   static TemplateValue list(TemplateValues items, bool tuple = false);
   static TemplateValue dict(std::vector<std::pair<TemplateValue, TemplateValue>> items);
   static TemplateValue function(Function function);
@@ -73,10 +73,10 @@ class TemplateValue {
   double number() const { return is_float() ? *get<double>() : static_cast<double>(integer()); }
 
   bool is_true() const;
-  /// An upper bound of the work to copy or print it, by bytes: what a run spends on it.
+  /// An upper bound of the work to copy or print it, in bytes, charged to a run.
   std::size_t weight() const;
   int depth() const;
-  /// As Python calls its type.
+  /// Returns Python's name of its type.
   std::string type_name() const;
 
  private:
@@ -107,7 +107,7 @@ struct TemplateValue::Namespace {
   std::unordered_map<std::string, TemplateValue> members;
 };
 
-/// What a loop's body sees as `loop`.
+/// The variable `loop` in a loop's body.
 struct TemplateValue::Loop {
   std::shared_ptr<const TemplateValues> items;
   std::size_t at = 0;
@@ -138,10 +138,10 @@ struct JsonStyle {
 std::string json_text(const TemplateValue& value, const JsonStyle& style);
 
 bool equal(const TemplateValue& left, const TemplateValue& right);
-/// Below 0, 0, above 0. Throws UserError: they have no order.
+/// Returns a negative value, 0 or a positive one. Throws UserError if they have no order.
 int compared(const TemplateValue& left, const TemplateValue& right);
 bool contains(const TemplateValue& container, const TemplateValue& part);
-/// What a loop runs over. Throws UserError: nothing to loop over.
+/// Returns the items that a loop iterates over. Throws UserError if it is not iterable.
 TemplateValues items_of(const TemplateValue& value);
 /// Characters of a text.
 std::vector<std::string_view> characters(std::string_view text);

@@ -1,4 +1,4 @@
-// Random changes of an image that leave its class as it is.
+// Random changes of an image that preserve its class.
 #pragma once
 
 #include <cstdint>

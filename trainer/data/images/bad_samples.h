@@ -1,4 +1,4 @@
-// Samples that cannot be used: each is named once, and counted.
+// Counts unusable samples and reports each once.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class BadSamples {
  public:
   explicit BadSamples(OnBadSample policy) : policy_(policy) {}
 
-  /// The sample of that name cannot be used. With the policy `stop` throws FinalError.
+  /// Records an unusable sample. Throws FinalError with the policy `stop`.
   void found(const std::string& name, const std::string& reason);
   bool stops() const { return policy_ == OnBadSample::kStop; }
-  /// A line for each that was found since the last call, with the number so far.
+  /// Returns a line for each sample found since the last call, with the count so far.
   std::vector<std::string> take_lines();
 
  private:

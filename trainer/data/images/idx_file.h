@@ -1,4 +1,4 @@
-// Files of the idx format: arrays of bytes as the MNIST database has them.
+// Files of the idx format: arrays of bytes, as in the MNIST database.
 //
 // After Y. LeCun, "The MNIST database of handwritten digits", section "file formats": two zero
 // bytes, the element type, the number of dimensions, each dimension as a big-endian 32-bit number,

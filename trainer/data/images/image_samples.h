@@ -24,8 +24,8 @@ struct ImageShape {
   std::string str() const;
 };
 
-/// By image_config.channels and .size, and by the first image that can be read where those leave it
-/// open. Throws UserError when none can be.
+/// Determines the shape from image_config.channels and .size or, where those are not set, from the
+/// first readable image. Throws UserError if none is readable.
 ImageShape shape_of(const ImageSet& images, const ImageConfig& config);
 
 /// The pixels of an image of `shape`, (value / 255 - mean) / standard deviation: float32
@@ -33,16 +33,16 @@ ImageShape shape_of(const ImageSet& images, const ImageConfig& config);
 void write_pixels(const Image& image, const ImageShape& shape, const ImageConfig& config,
                   float* to);
 
-/// Image `index` of the set in the model's shape. Throws BrokenImage, also where its size differs
-/// and image_config.size does not say to change it.
+/// Image `index` of the set in the model's shape. Throws BrokenImage, also if its size differs and
+/// image_config.size is not set.
 Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& shape,
                      const ImageConfig& config);
 
 inline constexpr int64_t kLeftOut = -1;  ///< Label of an image that is left out as it is broken.
 
-/// Which images are for training and which for evaluation: `used` of all, drawn by a permutation
-/// that depends on their number alone, so that another seed never trains on what another run
-/// evaluates on.
+/// Divides images into training and evaluation: the share `used` of all, drawn by a permutation
+/// that depends on their number alone, so that no seed trains on images that another run evaluates
+/// on.
 SampleSplit split_images(int64_t images, double used, double training_share);
 
 /// Inputs: float32 [B, channels, height, width] as write_pixels(); targets: int64 [B], the labels
@@ -53,7 +53,7 @@ class ImageSamples : public SampleSource {
     ImageShape shape;
     ImageConfig config;
     uint64_t seed = 0;
-    bool augmented = false;  ///< As image_config says; differently in each epoch.
+    bool augmented = false;  ///< By image_config's settings; differently in each epoch.
   };
   /// Images `indices` of the set, in that order. `images` and `bad` outlive it.
   ImageSamples(const ImageSet& images, std::vector<int64_t> indices, const Options& options,

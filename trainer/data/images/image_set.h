@@ -1,4 +1,4 @@
-// Images with labels, from an idx file or from a folder for each class.
+// Images with labels, from an idx file or from one folder per class.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class ImageSet {
   virtual ~ImageSet() = default;
 
   virtual int64_t size() const = 0;
-  /// As the file has it, but for the channels: 0 keeps them. Throws BrokenImage.
+  /// Returns the image as stored, with `channels` channels; 0 keeps them. Throws BrokenImage.
   virtual Image image(int64_t index, int64_t channels) const = 0;
   /// A file, or a file and the image's number in it.
   virtual std::string name(int64_t index) const = 0;
@@ -27,7 +27,7 @@ class ImageSet {
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& label_names() const { return label_names_; }
   /// Equal for equal images. Covers the bytes of an idx file; in folders the class, name, size and
-  /// both ends of each file, as reading them all would take longer than many a training.
+  /// both ends of each file, as reading them all would take longer than some trainings.
   const std::string& fingerprint() const { return fingerprint_; }
 
  protected:

@@ -1,4 +1,4 @@
-// Texts as BERT reads them.
+// Batches of texts for BERT.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BertTokens {
 
 inline constexpr int64_t kAroundText = 2;  ///< [CLS] and [SEP]
 
-/// [CLS] text [SEP] and padding up to the end of the longest: inputs, int64 [B, T], and the
+/// [CLS] text [SEP] and padding to the length of the longest: inputs, int64 [B, T], and the
 /// attention mask. No targets.
 Batch bert_batch(const std::vector<std::span<const int32_t>>& texts, const BertTokens& tokens,
                  bool pinned);

@@ -1,5 +1,5 @@
-// Files of multiple-choice questions, put to a language model as EleutherAI's lm-evaluation-harness
-// (lm-eval) puts them: HellaSwag's and ARC's rows of JSON.
+// Files of multiple-choice questions, presented to a language model as in EleutherAI's
+// lm-evaluation-harness (lm-eval): HellaSwag's and ARC's rows of JSON.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ struct ChoiceSuite {
 
 /// A row with `endings` is one of HellaSwag (activity_label, ctx_a, ctx_b, endings, label), one
 /// with `question` and `answerKey` one of ARC, with the choices next to the question, as
-/// transformers' datasets have them, or in it, as the authors' files do. Throws UserError that
-/// names file, line and what is wrong.
+/// transformers' datasets have them, or in it, as the authors' files do. Throws UserError with
+/// file, line and reason.
 ChoiceSuite read_choice_suite(const std::string& path);
 
-/// What lm-eval makes of a text of HellaSwag: without WikiHow's brackets.
+/// Preprocesses a text of HellaSwag as lm-eval does: removes WikiHow's brackets.
 std::string without_wikihow_marks(std::string text);
 
 }  // namespace ddp::train

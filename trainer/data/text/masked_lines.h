@@ -12,32 +12,32 @@
 
 namespace ddp::train {
 
-/// The tokens with a meaning of their own.
+/// The tokens with a special meaning.
 struct MaskingTokens : BertTokens {
   int32_t mask = 0;
-  std::vector<int32_t> ordinary;  ///< What a random token is drawn from, and what may be hidden.
+  std::vector<int32_t> ordinary;  ///< Random tokens are drawn from these; only these are hidden.
 };
 
 struct MaskingOptions {
   int64_t block_size = 0;  ///< Maximum tokens per row, including [CLS] and [SEP].
   double share = 0.15;     ///< Share of a line's ordinary tokens to hide, at least one.
   uint64_t seed = 0;
-  bool every_epoch_anew = true;  ///< Else those of epoch 0 in every epoch.
+  bool every_epoch_anew = true;  ///< Otherwise every epoch hides those of epoch 0.
 };
 
 /// Sample i is [CLS] line i [SEP] and padding, as in bert_batch(). 80 % of the tokens chosen become
 /// [MASK], 10 % a random token, 10 % stay as they are. They are the targets, int64 [M], at the
-/// target_positions, in rising order. What is chosen is a function of (seed, epoch, i) alone.
+/// target_positions, in ascending order. The choice is a function of (seed, epoch, i) alone.
 class MaskedLines : public SampleSource {
  public:
-  /// Lines [first, last) of `lines`, which outlives it, as `tokens` does.
+  /// Lines [first, last) of `lines`, which must outlive it, as must `tokens`.
   MaskedLines(const TextLines& lines, int64_t first, int64_t last, const MaskingTokens& tokens,
               const MaskingOptions& options);
 
   int64_t size() const override { return last_ - first_; }
   Batch collate(const BatchRequest& request) const override;
   TargetCount targets() const override;
-  /// Without every_epoch_anew also of what is hidden.
+  /// Without every_epoch_anew it also covers the hidden tokens.
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
@@ -57,7 +57,7 @@ class MaskedLines : public SampleSource {
   std::string fingerprint_;
 };
 
-/// How many tokens are hidden of so many ordinary ones.
+/// Number of hidden tokens among `ordinary` ones.
 int64_t masked_count(int64_t ordinary, double share);
 
 }  // namespace ddp::train

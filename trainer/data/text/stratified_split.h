@@ -1,4 +1,4 @@
-// A share of each class for training and the rest for evaluation.
+// Splits samples by class: a share of each class for training, the rest for evaluation.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tables of texts: comma- or tab-separated values as RFC 4180 has them, or JSON objects line by
+// Reads tables of texts: comma- or tab-separated values (RFC 4180), or JSON objects, one per
 // line.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ddp::train {
 
-/// The columns that are read, by the name in the header or the object.
+/// The columns to read, by their name in the header or the object.
 struct TableColumns {
   std::string text;
   std::string label;  ///< Empty: labels are not read.
@@ -27,17 +27,17 @@ struct TableRow {
   std::vector<TableCell> cells;  ///< All columns, if requested.
 };
 
-/// Whether there is nothing but spaces and line ends.
+/// Whether `text` consists of spaces and line ends only.
 bool is_blank(const std::string& text);
 
 /// The rows of `path` below the header. The name gives the format: .csv, .tsv, .jsonl or .ndjson,
 /// in any case. Lines end with LF, CR LF or CR.
-/// Empty lines are passed over; a quoted field may hold separators, line ends and doubled quotes.
-/// Throws UserError that names `key`, the file, the line and what is wrong: not readable or not
-/// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote,
-/// another separator, a field above 4 MB, or more than 10,000 fields.
-/// `all_columns`, unless null, receives the names of all columns, and each row its cells of them;
-/// where an object lacks a name, that cell is null.
+/// Empty lines are skipped; a quoted field may hold separators, line ends and doubled quotes.
+/// Throws UserError with `key`, the file, the line and the reason: not readable or not UTF-8, a
+/// column that is missing, a row with more or fewer fields than the header, an open quote, another
+/// separator, a field above 4 MB, or more than 10,000 fields. `all_columns`, unless null, receives
+/// the names of all columns, and each row its cells of them; where an object lacks a name, that
+/// cell is null.
 std::vector<TableRow> read_table(const char* key, const std::string& path,
                                  const TableColumns& columns,
                                  std::vector<std::string>* all_columns = nullptr);

@@ -1,4 +1,4 @@
-// A text file in pieces that may be encoded one by one.
+// Reads a text file in pieces that can be tokenized separately.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace ddp::train {
 
-/// Holds one piece at a time, of about a megabyte: more only where the text has no place to cut it
-/// at. A byte order mark in front is left out. For one thread.
+/// Holds one piece of about a megabyte at a time, more only if the text cannot be cut there. Skips
+/// a leading byte order mark. Single-threaded.
 class TextChunks {
  public:
   /// The largest length at which a text may be cut, 0 for none: Tokenizer::safe_prefix().
   using SafePrefix = std::function<std::size_t(std::string_view)>;
 
-  /// Throws UserError when the file cannot be read.
+  /// Throws UserError if the file cannot be read.
   TextChunks(std::string path, SafePrefix safe_prefix);
 
   struct Chunk {
     std::string text;
     uint64_t offset = 0;  ///< Position of its first byte in the file.
   };
-  /// False at the end of the file. Throws RunError when reading fails.
+  /// Returns false at the end of the file. Throws RunError if reading fails.
   bool next(Chunk& chunk);
 
   const std::string& path() const { return path_; }
@@ -37,7 +37,7 @@ class TextChunks {
   std::string path_;
   SafePrefix safe_prefix_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-  std::string rest_;  ///< Read, and not handed out.
+  std::string rest_;  ///< Read but not returned yet.
   uint64_t offset_ = 0;
 };
 

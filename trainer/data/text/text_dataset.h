@@ -1,4 +1,4 @@
-// A text, encoded, split by position and only then cut into windows: no evaluation text is ever
+// A tokenized text, split by position before it is cut into windows: evaluation text is never
 // trained on.
 #pragma once
 

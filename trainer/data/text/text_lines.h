@@ -1,4 +1,4 @@
-// The lines of texts as tokens: what masked language models are trained on.
+// The lines of texts as tokens, on which masked language models are trained.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class TextLines {
   /// have any token; each is cut after `most_tokens` tokens.
   TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
             int64_t most_tokens);
-  /// Each of `texts`, whatever is in it, is a line; one without a token has none here either.
+  /// Each of `texts`, whatever its content, is a line; one without any token stays empty.
   TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts, int64_t most_tokens);
 
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }

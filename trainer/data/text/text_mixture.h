@@ -1,5 +1,5 @@
-// What a language model is trained and evaluated on: data_config.path, or data_config.sources
-// mixed.
+// The training and evaluation data of a language model: data_config.path, or a mixture of
+// data_config.sources.
 #pragma once
 
 #include <cstdint>

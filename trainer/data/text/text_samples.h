@@ -18,9 +18,9 @@ class TextSamples : public SampleSource {
   struct Options {
     BertTokens tokens;
     int64_t bucket_batches = 0;
-    int64_t batch_size = 1;  ///< With buckets, a part of what makes the order.
+    int64_t batch_size = 1;  ///< With buckets, it determines the order.
   };
-  /// Texts `indices`, in that order; `labels` of all texts. Both outlive it.
+  /// Texts `indices`, in that order; `labels` of all texts. Both must outlive it.
   TextSamples(const TextLines& texts, const std::vector<int64_t>& labels,
               std::vector<int64_t> indices, const Options& options);
 

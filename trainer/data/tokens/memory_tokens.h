@@ -1,4 +1,4 @@
-// Tokens of a text that is small enough to be encoded at each start.
+// Tokens of a text small enough to be tokenized at each start.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Files of tokens: their header, and the layouts of other programs that are read as well.
+// Files of tokens: their header, and the supported layouts of other programs.
 //
 // Layout of a shard of this trainer; all numbers in the byte order of the machine that wrote it:
 //   offset bytes
@@ -21,16 +21,16 @@ namespace ddp::train {
 
 inline constexpr std::size_t kShardHeaderBytes = 128;
 
-/// What is known of the tokens of one file without reading them.
+/// The facts about a file's tokens known without reading them.
 struct ShardLayout {
   std::size_t header_bytes = 0;
   std::size_t token_bytes = 0;  ///< 2 or 4
   int64_t tokens = 0;
-  int64_t vocabulary_size = 0;        ///< 0: the file does not say.
-  std::string tokenizer_fingerprint;  ///< Empty: the file does not say.
+  int64_t vocabulary_size = 0;        ///< 0: unknown.
+  std::string tokenizer_fingerprint;  ///< Empty: unknown.
 };
 
-/// 2 when every token of the vocabulary fits into 16 bits, else 4.
+/// Returns 2 if every token of the vocabulary fits into 16 bits, else 4.
 std::size_t token_bytes_for(int64_t vocabulary_size);
 
 /// The first kShardHeaderBytes of a file.

@@ -12,8 +12,8 @@
 
 namespace ddp::train {
 
-/// tokens_000000.bin, tokens_000001.bin and on. Destroyed without finish(): the shard in hand is
-/// dropped.
+/// tokens_000000.bin, tokens_000001.bin, ... Destruction without finish() drops the current
+/// shard.
 class ShardWriter {
  public:
   struct Options {
@@ -24,7 +24,7 @@ class ShardWriter {
   };
   explicit ShardWriter(Options options);
 
-  /// Throws RunError when the disk does not take it.
+  /// Throws RunError if writing to the disk fails.
   void write(std::span<const int32_t> tokens);
   /// Publishes the last shard.
   void finish();
@@ -38,7 +38,7 @@ class ShardWriter {
   void publish();
 
   Options options_;
-  ShardLayout layout_;  // of the shard in hand
+  ShardLayout layout_;  // of the current shard
   std::unique_ptr<AtomicFile> file_;
   std::vector<char> buffer_;
   int64_t all_tokens_ = 0;

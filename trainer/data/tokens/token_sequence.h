@@ -1,4 +1,4 @@
-// Tokens by position, wherever they are kept.
+// The interface to tokens by position, wherever they are stored.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ class TokenSequence {
   virtual ~TokenSequence() = default;
 
   virtual int64_t size() const = 0;
-  /// Tokens [first, first + out.size()), all of them below size().
+  /// Copies tokens [first, first + out.size()), all of them below size().
   virtual void copy(int64_t first, std::span<int64_t> out) const = 0;
-  /// Equal for equal tokens and tokenizers, whatever the files are called.
+  /// Equal for equal tokens and tokenizers, independent of file names.
   virtual const std::string& fingerprint() const = 0;
 };
 

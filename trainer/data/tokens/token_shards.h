@@ -1,4 +1,4 @@
-// Tokens in files, as one sequence: mapped, never read as a whole.
+// Tokens in files as one sequence: the files are mapped, never read as a whole.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace ddp::train {
 /// One file of tokens. Opening takes the same time whatever its size.
 class MappedShard {
  public:
-  /// Throws UserError (see read_shard_layout) or RunError when it cannot be read.
+  /// Throws UserError (see read_shard_layout) or RunError if it cannot be read.
   explicit MappedShard(const std::string& path);
   ~MappedShard();
   MappedShard(const MappedShard&) = delete;
@@ -25,10 +25,10 @@ class MappedShard {
 
   const std::string& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
-  /// Returns the largest of them. Throws RunError when the file has been made shorter: reading
-  /// past its end would end the process.
+  /// Returns the largest of them. Throws RunError if the file has been truncated: reading past its
+  /// end would end the process.
   int64_t copy(int64_t first, std::span<int64_t> out) const;
-  /// Its pages no longer count as this process's memory; the system keeps them while it can.
+  /// Removes its pages from this process's memory; the system keeps them cached while it can.
   void release_pages() const;
 
  private:
@@ -42,20 +42,20 @@ class MappedShard {
   uint64_t inode_ = 0;
 };
 
-/// What the files are read for.
+/// The requirements on the files.
 struct ShardUse {
   int64_t vocabulary_size = 0;        ///< Every token must be below it.
-  std::string tokenizer_fingerprint;  ///< Shards that name another tokenizer are refused.
+  std::string tokenizer_fingerprint;  ///< Shards of another tokenizer are rejected.
 };
 
 /// The files one after the other.
 class TokenShards : public TokenSequence {
  public:
-  /// Throws UserError when a file is damaged, empty, or of another tokenizer or vocabulary.
+  /// Throws UserError if a file is damaged, empty, or of another tokenizer or vocabulary.
   TokenShards(const std::vector<std::string>& paths, const ShardUse& use);
 
   int64_t size() const override { return starts_.back(); }
-  /// Throws RunError that names file and position of a token outside of the vocabulary.
+  /// Throws RunError with file and position of a token outside of the vocabulary.
   void copy(int64_t first, std::span<int64_t> out) const override;
   /// A hash of the number of tokens, the tokenizer, and 64 windows of 1,024 tokens: equal however
   /// the tokens are cut into files.
@@ -77,12 +77,12 @@ class TokenShards : public TokenSequence {
   mutable std::atomic<std::size_t> touched_bytes_{0};
 };
 
-/// One file, the matches of a glob, or the files of a folder that end in `extension`; sorted, and
-/// none when there is none.
+/// Returns one file, the matches of a glob, or the files of a folder that end in `extension`;
+/// sorted, possibly none.
 std::vector<std::string> find_data_files(const std::string& path, std::string_view extension);
 
-/// The files that `path` means: one file, a glob (sorted), or a folder with its *.bin (sorted).
-/// Throws UserError when there is none, or when a folder mixes files for training and validation.
+/// Returns the files of `path`: one file, a glob (sorted), or a folder's *.bin (sorted). Throws
+/// UserError if there is none, or if a folder mixes files for training and validation.
 std::vector<std::string> find_shards(const std::string& path);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// Windows over a sequence of tokens: the samples of a language model.
+// Windows over a sequence of tokens, the samples of a language model.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct TokenRange {
 /// How windows become rows.
 struct WindowFormat {
   int64_t block_size = 0;
-  /// Ends each document of a window; its documents do not see each other. None: each window is one.
+  /// Ends each document; attention does not cross documents. nullopt: a window is one document.
   std::optional<int32_t> document_end{};
 };
 
-/// A micro-batch of windows that is being filled: inputs and targets, int64 [B, block_size], and
-/// with document_end the positions in the documents.
+/// A micro-batch of windows while it is being filled: inputs and targets, int64 [B, block_size],
+/// and with document_end the positions in the documents.
 class WindowRows {
  public:
   WindowRows(const WindowFormat& format, const BatchRequest& request);

@@ -2,7 +2,7 @@
 //
 // After J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
 // Understanding" (2019). Modules and parameters are named as in Hugging Face's BertForMaskedLM;
-// weights of linear layers lie as [out, in] there, too. Shape suffixes: B batch, T sequence, C
+// weights of linear layers are [out, in] there, too. Shape suffixes: B batch, T sequence, C
 // n_embd, H heads, D = C / H, V vocabulary, M masked positions.
 #pragma once
 
@@ -37,7 +37,7 @@ TORCH_MODULE(BertEmbeddings);
 class BertSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit BertSelfAttentionImpl(const BertConfig& config);
-  /// `seen_B11T`: bool, the positions that others look at; not defined: all.
+  /// `seen_B11T`: bool, the positions that others attend to; undefined: all.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T);
 
  private:
@@ -49,7 +49,7 @@ class BertSelfAttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BertSelfAttention);
 
-/// What follows attention and what follows the wide layer: norm(dropout(dense(x)) + residual).
+/// The output part of attention and of the wide layer: norm(dropout(dense(x)) + residual).
 class BertOutputImpl : public torch::nn::Module {
  public:
   BertOutputImpl(const BertConfig& config, int64_t inputs);

@@ -1,4 +1,4 @@
-// BERT's encoder with its pooler and a linear layer: one of several classes for each text.
+// BERT's encoder with its pooler and a linear layer: assigns each text one of several classes.
 //
 // Modules and parameters are named as in Hugging Face's BertForSequenceClassification. Shape
 // suffixes as in bert.h; K classes.

@@ -22,7 +22,7 @@ class AdaptableLinearImpl : public torch::nn::LinearImpl {
   /// generator both are undefined. On the weight's device.
   void add_adapter(const LoraConfig& lora, const std::optional<at::Generator>& generator);
   bool adapted() const { return !lora_A.is_empty(); }
-  /// The weight of a plain layer that computes the same; a tensor of its own.
+  /// Returns the weight, a new tensor, of a plain layer that computes the same.
   torch::Tensor merged_weight() const;
 
  private:

@@ -32,14 +32,14 @@ class BatchNormImpl : public torch::nn::Module {
   /// Moves the running statistics by a tenth towards the mean of those of the micro-batches since
   /// the last call, on all ranks. `discard` (float32 scalar): 1 leaves them as they are.
   void end_step(const SumOverRanks& sum, const torch::Tensor& discard);
-  /// What the micro-batches since the last end_step() add up to; not defined if there were none.
+  /// The sums over the micro-batches since the last end_step(); undefined if there were none.
   const torch::Tensor& seen() const { return seen_; }
-  /// Back to an earlier seen().
+  /// Restores an earlier seen().
   void set_seen(torch::Tensor seen) { seen_ = std::move(seen); }
 
   torch::Tensor weight;
   torch::Tensor bias;
-  torch::Tensor running_mean;  ///< Buffers: part of the state, but no parameters.
+  torch::Tensor running_mean;  ///< Buffers: part of the state, but not parameters.
   torch::Tensor running_var;
 
  private:

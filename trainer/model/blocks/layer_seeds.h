@@ -1,4 +1,4 @@
-// Dropout that depends on the layer, not on what was drawn before it.
+// Seeds dropout per layer, independent of earlier random numbers.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,10 +18,10 @@ class LayerGenerators {
 
   /// Seeds all of them for a micro-batch with this dropout_seed().
   void seed(uint64_t dropout_seed);
-  /// A layer's is made when a pass first comes to it.
+  /// A layer's generator is created when a pass first reaches it.
   std::vector<at::Generator> all() const;
 
-  /// While it lives, the device's default generator draws from them. At most one at a time.
+  /// While it exists, the device's default generator draws from them. At most one at a time.
   class Use {
    public:
     explicit Use(LayerGenerators& generators);

@@ -1,5 +1,5 @@
-// Parts of a model whose weights need not be in memory while they are not used: the blocks of a
-// transformer. A strategy that divides weights between ranks collects them around each use.
+// Parts of a model whose weights need not be in memory while unused: the blocks of a transformer. A
+// strategy that divides weights among ranks gathers them around each use.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 
 namespace ddp::train {
 
-/// What surrounds the computation of a unit, in training, evaluation and generation alike.
+/// Hooks around the computation of a unit, in training, evaluation and generation alike.
 struct UnitHooks {
   /// The unit's weights are in memory on return.
   std::function<void()> before_forward;

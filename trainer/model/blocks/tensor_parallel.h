@@ -1,5 +1,5 @@
-// Layers that several ranks share: each holds some of the heads, of the inner features and of the
-// vocabulary, and the ranks' products are summed where the shared layers end.
+// Layers shared by several ranks: each holds some of the heads, of the inner features and of the
+// vocabulary, and the ranks' products are summed at the end of the shared layers.
 //
 // After Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism" (2019), whose f and g are copy_to_ranks() and sum_over_ranks(), and Korthikanti et
@@ -16,18 +16,18 @@
 
 namespace ddp::train {
 
-/// The collectives of the ranks that share layers. All ranks call them alike and in the same order,
-/// with contiguous tensors; results are the same bits on each. Backward passes call them from
-/// autograd's threads.
+/// The collectives of the ranks that share layers. All ranks must make the same calls in the same
+/// order, with contiguous tensors; results are bitwise identical on each. Backward passes call them
+/// from autograd's threads.
 class TensorRanks : public torch::CustomClassHolder {
  public:
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
   /// Whether each rank holds S of a sequence's T rows between shared layers.
   virtual bool divides_sequence() const = 0;
-  /// Sum of all ranks' `x`, in place.
+  /// Sums `x` over all ranks in place.
   virtual void sum(const torch::Tensor& x) = 0;
-  /// Largest of all ranks' `x`, element by element, in place.
+  /// Takes the element-wise maximum of `x` over all ranks in place.
   virtual void largest(const torch::Tensor& x) = 0;
   /// Row `rank` of `table` [size, n] is filled in; the others' rows are on return.
   virtual void all_gather(const torch::Tensor& table) = 0;

@@ -1,4 +1,4 @@
-// What the tokens of one pass stand among: the text in a cache, or other documents in their rows.
+// The context of the tokens of one pass: the text in a cache, or other documents in their rows.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,8 +9,8 @@
 
 namespace ddp::train {
 
-/// Without a cache and without positions each row is one text from its start. A pass has one of
-/// them at most.
+/// Without a cache and without positions each row is one text from its start. A pass has at most
+/// one of the two.
 struct TokenContext {
   KeyValueCache* cache = nullptr;  ///< The tokens follow those in it and are added to it.
   /// int64 [B, T]: rows of several documents, each position counted from its document's start;

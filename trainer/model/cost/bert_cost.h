@@ -1,5 +1,5 @@
-// What training a BERT takes, by arithmetic alone: parameters, memory, floating-point operations.
-// No LibTorch in it.
+// Estimates the cost of training a BERT arithmetically: parameters, memory, floating-point
+// operations. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct BertSizes {
 std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const BertSizes& sizes);
 
 ParameterRole bert_role(std::string_view name, int64_t dimensions);
-/// As the model's model_parameters() lists them.
+/// In the order of the model's model_parameters().
 std::vector<ParameterShape> bert_parameter_shapes(const BertConfig& bert, const BertSizes& sizes);
 
 /// Forward and backward pass of a row of mean length, its padding not counted: 6 for each weight

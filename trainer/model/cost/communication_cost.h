@@ -1,4 +1,4 @@
-// What collectives cost, by arithmetic alone: bytes and seconds. No LibTorch in it.
+// Estimates the cost of collectives arithmetically: bytes and seconds. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace ddp::train {
 
-/// The way between two ranks.
+/// The connection between two ranks.
 struct Link {
   double latency_s = 0.0;    ///< Per message.
-  double bytes_per_s = 0.0;  ///< That a rank sends, while it receives as much.
+  double bytes_per_s = 0.0;  ///< Sent by a rank while it receives as much.
 };
 
 /// Ranks on nodes of equal size.
@@ -22,7 +22,7 @@ struct Network {
   int64_t ranks_of_node() const { return ranks / nodes; }
 };
 
-/// Bytes that each rank sends to all-gather, or to reduce-scatter, a tensor of `bytes`. An
+/// Bytes sent by each rank to all-gather, or to reduce-scatter, a tensor of `bytes`. An
 /// all-reduce is both.
 double all_gather_bytes(int64_t ranks, double bytes);
 
@@ -30,7 +30,7 @@ double all_gather_bytes(int64_t ranks, double bytes);
 /// the two counts.
 double all_gather_seconds(const Network& network, double bytes);
 
-/// An all-reduce that was timed.
+/// A timed all-reduce.
 struct TimedAllReduce {
   double bytes = 0.0;
   double seconds = 0.0;

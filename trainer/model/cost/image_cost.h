@@ -1,5 +1,5 @@
-// The layers of a classifier of images, and what training it takes, by arithmetic alone. No
-// LibTorch in it.
+// The layers of an image classifier, and the cost of training it, estimated arithmetically. Does
+// not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct ImageLayer {
   int64_t weights() const { return inputs * outputs * (convolution ? 9 : 1); }
 };
 
-/// In the order in which the input meets them; the last one gives the logits.
+/// In the order of the forward pass; the last one yields the logits.
 std::vector<ImageLayer> image_layers(const ImageConfig& config, const ImageSizes& sizes);
 
 std::vector<ParameterPart> image_parameter_parts(const ImageConfig& config,

@@ -1,5 +1,5 @@
-// What a causal model's output layer and loss need, and on a GPU the 16-bit copies of matrices. No
-// LibTorch in it.
+// Estimates the memory of a causal model's output layer and loss, and of 16-bit copies of matrices
+// on a GPU. Does not use LibTorch.
 #pragma once
 
 #include <vector>
@@ -13,11 +13,11 @@ struct LossPart {
   LossSizes sizes;
   double padding = 0.0;      ///< Columns of logits beyond the vocabulary.
   double waiting = 0.0;      ///< Micro-batches whose output weight's gradient is computed later.
-  double activations = 0.0;  ///< Kept for the backward pass, bytes: gone in an evaluation.
+  double activations = 0.0;  ///< Kept for the backward pass, bytes: absent in an evaluation.
   double recomputed = 0.0;   ///< Activations of the block recomputed after the loss.
 };
 
-/// Bytes of the loss at its largest moment, besides `part.activations`.
+/// Bytes of the loss at its peak, besides `part.activations`.
 double loss_bytes(const Config& config, const ComputePlace& place, const LossPart& part);
 
 /// Columns of logits beyond `vocab_size`: pad_vocab_to_multiple_of.

@@ -1,5 +1,5 @@
-// What a rank keeps in memory, as a function of the configuration: a planner tries several. No
-// LibTorch in it.
+// A rank's memory as a function of the configuration, of which a planner tries several. Does not
+// use LibTorch.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The sizes of the model that the task trains: from a preset, from a pretrained model, or given.
+// Resolves the sizes of the task's model: from a preset, from a pretrained model, or given.
 #pragma once
 
 #include "trainer/config/keys/config_checks.h"

@@ -1,4 +1,4 @@
-// What a training keeps on ranks that divide a model. No LibTorch in it.
+// Estimates the memory of training on ranks that divide a model. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ std::vector<MemoryItem> rank_items(const Config& config,
                                    const ComputePlace& place, const WeightsLayout& layout,
                                    const std::vector<MemoryItem>& of_model);
 
-/// What a rank of `stage` holds of each of the parameters; of those of other stages sizes of {0}.
+/// Returns the shapes of a rank's parts of the parameters in `stage`; {0} for other stages'.
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
                                            const WeightsLayout& layout, const Config& config,
                                            int64_t stage);
 
-/// What the logits of a chunk may take with `loss_chunk_size: auto`, bytes.
+/// Maximum size of a chunk's logits with `loss_chunk_size: auto`, bytes.
 inline constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
-/// Tokens of a chunk of the loss; 0: all in one piece, however many they are.
+/// Number of tokens per chunk of the loss; 0: all in one piece, however many.
 double rows_of_chunk(const LossSizes& sizes);
 bool in_one_piece(const LossSizes& sizes);
 

@@ -1,8 +1,8 @@
-// The whole model: minGPT's decoder-only transformer (pre-norm, learned positions), causal.
+// The whole GPT model: minGPT's decoder-only transformer (pre-norm, learned positions), causal.
 //
 // After A. Karpathy's minGPT (model.py) and Radford et al., "Language models are unsupervised
 // multitask learners" (2019). Parameter names are those of Hugging Face's GPT2LMHeadModel; weights
-// of linear layers lie as [out, in]. Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C
+// of linear layers are [out, in]. Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C
 // / H, V vocabulary.
 #pragma once
 
@@ -35,7 +35,7 @@ struct CachedPositions {
   int64_t capacity = 0;
 };
 
-/// What attention looks at beyond the tokens of its input.
+/// The context of attention beyond the tokens of its input.
 struct AttentionScope {
   const CachedPositions* cached = nullptr;  ///< Null: no earlier tokens.
   torch::Tensor mask{};                     ///< As TokenContext::mask().

@@ -1,4 +1,4 @@
-// GPT-2 and minGPT as their configuration describes them.
+// The CausalArchitecture of GPT-2 and minGPT.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ std::unique_ptr<const CausalArchitecture> gpt_architecture();
 /// See CausalArchitecture::layout().
 WeightsLayout gpt_layout(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
 
-/// The sizes that gpt_config.model_type names.
+/// The presets of gpt_config.model_type.
 const std::vector<ModelPreset>& gpt_presets();
 
 /// The layout of transformers' GPT2LMHeadModel and GPT2Model.

@@ -1,4 +1,4 @@
-// What training a GPT takes, by arithmetic alone: parameters and memory. No LibTorch in it.
+// Estimates a GPT's parameters and training memory arithmetically. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ParameterCounts {
 
 ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
 
-/// As CausalModel::model_parameters() lists them.
+/// In the order of CausalModel::model_parameters().
 std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
                                                  int64_t block_size);
 

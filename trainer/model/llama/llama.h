@@ -37,7 +37,7 @@ class RmsNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(RmsNorm);
 
-/// What all blocks of a pass share.
+/// The inputs that all blocks of a pass share.
 struct LlamaPass {
   torch::Tensor cos, sin;          ///< For the positions, [.., T, D / 2].
   KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.

@@ -1,4 +1,4 @@
-// The Llama family as its configuration describes it.
+// The CausalArchitecture of the Llama family.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// llama_config: one block that is Llama 2 and 3, TinyLlama, SmolLM2, Qwen2 and Qwen3 (dense).
+// llama_config: one section for Llama 2 and 3, TinyLlama, SmolLM2, Qwen2 and Qwen3 (dense).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace ddp::train {
 
-/// How rotary embeddings are stretched to contexts longer than those of pretraining; the names are
-/// those of rope_scaling in config.json of transformers.
+/// Scaling of rotary embeddings to contexts longer than those of pretraining; names as in
+/// rope_scaling of transformers' config.json.
 struct RopeScaling {
   std::string rope_type = "default";  ///< default: not at all; linear; llama3.
   double factor = 1.0;
@@ -23,7 +23,7 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-/// What a weight file and its config.json fix. 0: follows from the others.
+/// The values fixed by a weight file and its config.json. 0: derived from the others.
 struct LlamaShape {
   int64_t n_layer = 0;
   int64_t n_head = 0;
@@ -53,9 +53,9 @@ struct LlamaPreset : LlamaShape {
   std::string_view name;
 };
 
-/// The sizes that llama_config.model_type names.
+/// The presets of llama_config.model_type.
 const std::vector<LlamaPreset>& llama_presets();
-/// vocab_size in the config.json that the weights of a preset were published with; 0: there is
+/// vocab_size in the config.json published with the weights of a preset; 0 if there is
 /// none.
 int64_t published_vocabulary(std::string_view model_type);
 

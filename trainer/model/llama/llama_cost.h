@@ -1,4 +1,4 @@
-// What a Llama consists of and what training it takes, by arithmetic alone. No LibTorch in it.
+// Estimates a Llama's parameters and training cost arithmetically. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ddp::train {
 
-/// As CausalModel::model_parameters() lists them.
+/// In the order of CausalModel::model_parameters().
 WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size);
 std::vector<ParameterShape> llama_parameter_shapes(const LlamaShape& shape, int64_t vocab_size);
 

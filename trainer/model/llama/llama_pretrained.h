@@ -1,5 +1,5 @@
-// Llama, Qwen2 and Qwen3 as transformers writes them: the keys of config.json and the names of the
-// weights. No LibTorch in it.
+// Llama, Qwen2 and Qwen3 in transformers' format: the keys of config.json and the names of the
+// weights. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ bool is_of_llama_family(std::string_view model_type);
 struct PretrainedLlama {
   LlamaShape shape;  ///< Without zeros.
   int64_t positions = 0;
-  /// What this trainer's model cannot represent: "mlp_bias is true".
+  /// Settings that this trainer's model cannot represent: "mlp_bias is true".
   std::vector<std::string> unsupported;
 };
 

@@ -1,5 +1,5 @@
-// The values of a LlamaShape besides its three sizes, listed once: what a preset or a pretrained
-// model provides where the configuration does not, and what must agree where it does.
+// The values of a LlamaShape besides its three sizes, listed once: a preset or a pretrained model
+// provides those not configured; configured ones must agree with it.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// How config.json of a folder of transformers and the metadata of a snapshot are read, whatever the
-// model is.
+// Reads config.json of a transformers folder and the metadata of a snapshot, for any
+// model.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How a transformers model names and lays out its tensors, compared with this trainer's.
+// Maps a transformers model's tensor names and layouts to this trainer's.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct PretrainedLayout {
   std::string (*own_name)(const std::string& theirs);
   /// Whether the tensor is [in, out] there, [out, in] here.
   bool (*is_transposed)(std::string_view own_name);
-  /// Parts that a folder may lack, and that are ignored where no parameter takes them.
+  /// Parts that a folder may lack, and that are ignored if no parameter corresponds to them.
   bool (*is_optional)(std::string_view own_name);
   const char* positions;    ///< Suffix of the position embeddings' name; null: it has none.
   const char* words;        ///< Suffix of the token embeddings' name.

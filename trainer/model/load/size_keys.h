@@ -34,7 +34,7 @@ class SizeKeys {
   SizeKeys(Model& model, std::string section, const Given& given)
       : model_(model), section_(std::move(section)), given_(given) {}
 
-  /// Whether n_layer, n_head and n_embd are given: all of them, and no preset besides.
+  /// Whether n_layer, n_head and n_embd are all given, without a preset.
   bool sizes_given() const {
     std::vector<std::string> present;
     std::vector<std::string> absent;
@@ -80,7 +80,7 @@ class SizeKeys {
                               did_you_mean(name, names, "choose one")));
   }
 
-  /// `differences` are those from the model at init_from, once what is not given follows it.
+  /// `differences`: from the model at init_from, after missing values were taken from it.
   template <class Differences>
   void follow(Differences differences) {
     const std::string as_given = std::exchange(model_.init_from, absolute_path(model_.init_from));

@@ -1,6 +1,6 @@
 // The operations of a block on a CPU in one pass each, with their gradients: autograd functions
-// around the kernels of model/cpu/. The sums differ from torch's in their last bits, the dropout
-// masks are others; gpt_config.fused_cpu_kernels is the switch.
+// around the kernels of model/ops/cpu/. The sums differ from torch's in their last bits, the
+// dropout masks differ; gpt_config.fused_cpu_kernels is the switch.
 //
 // Where dropout is on, each call draws one number from the default CPU generator, which seeds its
 // mask: the run's rule that masks are functions of (seed, step, micro-batch) holds, and so does a

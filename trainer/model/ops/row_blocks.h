@@ -1,4 +1,4 @@
-// How operations on a CPU share the rows of a matrix among threads.
+// Divides the rows of a matrix among threads for operations on a CPU.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -12,17 +12,17 @@
 
 namespace ddp::train {
 
-/// The copies that the micro-batches of a training step share. Each is made when a product first
-/// asks for it, and made anew in every further step, if its weight is trained and no update wrote
-/// it along with its weight. Owned by the trainer.
+/// The copies that the micro-batches of a training step share. Each is created when a product first
+/// needs it, and renewed in every further step if its weight is trained and no update wrote it
+/// along with its weight. Owned by the trainer.
 class WeightCopies {
  public:
-  /// While it lives, weights do not change and bfloat16_copy() shares copies, in all threads. At
+  /// While it exists, weights must not change and bfloat16_copy() shares copies, in all threads. At
   /// most one at a time.
   class Step {
    public:
-    /// Copies are made anew when products ask for them if weights are `on_their_way`, else all of
-    /// them at once.
+    /// Renews copies when products need them if weights are `on_their_way`, else all of them at
+    /// once.
     Step(WeightCopies& copies, bool on_their_way);
     ~Step();
     Step(const Step&) = delete;

@@ -1,5 +1,5 @@
-// What kernels.cu needs of CUDA C++, for a compiler of the host: include this, then kernels.cu, in
-// one file of a test or of the fake driver. A block's threads are threads of the host, so that
+// The parts of CUDA C++ that kernels.cu uses, for a host compiler: include this, then kernels.cu,
+// in one file of a test or of the fake driver. A block's threads are threads of the host, so that
 // missing synchronisation shows.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The kernels of kernels.cu, compiled for the present device by the NVRTC that torch brings along,
-// so that no CUDA toolkit is needed. Part of libtrainer_kernels.so.
+// The kernels of kernels.cu, compiled for the current device by the NVRTC that comes with torch, so
+// that no CUDA toolkit is needed. Part of libtrainer_kernels.so.
 #pragma once
 
 #include <cuda.h>

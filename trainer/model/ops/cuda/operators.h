@@ -1,9 +1,9 @@
-// The way into libtrainer_kernels.so.
+// The entry point of libtrainer_kernels.so.
 #pragma once
 
 namespace ddp::train {
 
-/// Symbol that the library exports.
+/// The symbol exported by the library.
 inline constexpr const char* kLoadOperators = "ddp_trainer_load_operators";
 
 /// Compiles the kernels for the current device and registers them as ddp_run's operators for CUDA.
