@@ -1,5 +1,5 @@
-// What the folder of a pretrained model has besides weights: runs that start from it store it in
-// their snapshots, so that generation follows it and exports carry it along.
+// The contents of a pretrained model's folder besides weights: runs that start from it store them
+// in their snapshots, so that generation follows them and exports include them.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ namespace ddp::train {
 inline constexpr const char* kBaseSettings = "base_settings";
 
 struct BaseSettings {
-  std::string folder;           ///< Where it was when it was read; absolute.
+  std::string folder;           ///< Its path when it was read; absolute.
   bool same_tokenizer = false;  ///< The model has the tokens of the folder, so ids mean the same.
   TextFiles texts;              ///< config.json, generation_config.json, tokenizer_config.json, ...
   std::vector<std::string> large;  ///< Names of its tokenizer's other files, such as merges.txt.
 };
 
-/// `path`: the folder of a pretrained model, or a snapshot, whose own settings are handed on.
+/// `path`: the folder of a pretrained model, or a snapshot, whose own settings are passed on.
 /// `tokenizer`: the model's, compared with the folder's; null: it is the folder's. Returns "" if
-/// there is nothing to carry along. Throws UserError: a file that cannot be read.
+/// there is nothing to store. Throws UserError: a file that cannot be read.
 std::string base_settings_state(const std::string& path, const Tokenizer* tokenizer);
 
 /// The settings in a snapshot's metadata; nullopt if it has none. Throws RunError: damaged.
 std::optional<BaseSettings> base_settings_of(const std::map<std::string, std::string>& metadata);
 
-/// Adds the tokenizer's larger files from `folder` to `base.texts`, if its tokenizer is `tokenizer`
-/// still. Returns those of base.large that are not there.
+/// Adds the tokenizer's larger files from `folder` to `base.texts`, if its tokenizer is still
+/// `tokenizer`. Returns the missing ones of base.large.
 std::vector<std::string> take_large_files(BaseSettings& base, const std::string& folder,
                                           const Tokenizer& tokenizer);
 
-/// "bfloat16": the type of the weights that config.json names; "" if it names none.
+/// Returns the weights' type in config.json, such as "bfloat16"; "" if it has none.
 std::string base_dtype(const BaseSettings& base);
 
-/// What ends a text: the tokenizer's end of text, eos_token_id of generation_config.json (or else
-/// of config.json) and eos_token of tokenizer_config.json. Throws UserError: eos_token_id is
-/// neither an id nor a list of ids.
+/// Returns the tokens that end a text: the tokenizer's end of text, eos_token_id of
+/// generation_config.json (or else of config.json) and eos_token of tokenizer_config.json. Throws
+/// UserError: eos_token_id is neither an id nor a list of ids.
 std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metadata,
                                  const Tokenizer& tokenizer);
 

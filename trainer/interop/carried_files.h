@@ -1,4 +1,4 @@
-// What an export takes over from the pretrained model that its run started from.
+// The files that an export takes from the pretrained model that its run started from.
 #pragma once
 
 #include "trainer/interop/export_model.h"

@@ -9,9 +9,9 @@
 namespace ddp::train {
 
 /// adapter_config.json and adapter_model.safetensors, for PeftModel.from_pretrained() of the
-/// pretrained model that init_from names; of a model that chats, also the files of the tokenizer
-/// with the chat template, as trl's and peft's users find them next to adapters. `model.weights`:
-/// those of the adapters. Returns the names of the files written. Throws RunError.
+/// pretrained model of init_from; for a chat model also the files of the tokenizer with the chat
+/// template, which trl and peft place next to adapters. `model.weights`: those of the adapters.
+/// Returns the names of the files written. Throws RunError.
 std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
                                      const std::string& folder);
 

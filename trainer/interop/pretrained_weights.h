@@ -16,11 +16,11 @@ namespace ddp::train {
 
 /// The layout of BertForMaskedLM and BertForPreTraining, without the pooler and the second head.
 extern const PretrainedLayout kBertLayout;
-/// The encoder of any BERT, with the pooler and the classifier where they are there.
+/// The encoder of any BERT, with the pooler and the classifier if present.
 extern const PretrainedLayout kBertClassifierLayout;
 
-/// What load_pretrained() refuses, from the headers of the folder's files alone: before a model of
-/// these shapes takes memory. Snapshots describe themselves and are not read.
+/// Throws as load_pretrained() would, using only the headers of the folder's files, before a model
+/// of these shapes takes memory. Snapshots describe themselves and are not read.
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
                       const std::vector<ParameterShape>& shapes);
 /// The same for the model that `config` describes.
@@ -28,14 +28,14 @@ void check_pretrained(const std::string& folder, const CausalArchitecture& archi
                       const Config& config, int64_t vocab_size);
 
 /// Copies the folder's weights into `parameters`, by name; position embeddings beyond theirs are
-/// left out. A tied head may be there under its own name as well, or alone. float32, float16 and
-/// bfloat16 are read. Returns the names of the optional parameters that are not there. Throws
-/// UserError that lists each tensor that is missing, has another shape or is not known; nothing has
-/// been copied then. `folder` may be a snapshot, too.
+/// left out. A tied head may be present under its own name as well, or only so. float32, float16
+/// and bfloat16 are supported. Returns the names of missing optional parameters. Throws UserError
+/// that lists each tensor that is missing, has another shape or is unknown; then nothing has been
+/// copied. `folder` may be a snapshot, too.
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters);
-/// The same without memory for `parameters`, which are only asked for their names and shapes before
-/// the first value is there: `take` gets those of parameters[i], one after the other.
+/// The same without memory for `parameters`, of which only names and shapes are needed before the
+/// first value: `take` receives the values of parameters[i], one after the other.
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take);

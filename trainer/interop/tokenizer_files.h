@@ -1,4 +1,4 @@
-// A tokenizer as Python's tokenizers and transformers read it.
+// Exports a tokenizer for Python's tokenizers and transformers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ddp::train {
 /// Contents by file name.
 using TextFiles = std::map<std::string, std::string>;
 
-/// How a model chats, for those that read its folder.
+/// A model's chat format, for readers of its folder.
 struct ChatFacts {
   std::string source;                          ///< Source of the chat template.
   std::map<std::string, std::string> special;  ///< "bos_token" -> "<s>"

@@ -8,13 +8,13 @@
 
 namespace ddp::train {
 
-/// `weights` on the CPU as float32, bfloat16 or float16. Throws UserError if a finite number would
-/// be infinite.
+/// Returns `weights` on the CPU as float32, bfloat16 or float16. Throws UserError if a finite
+/// number would become infinite.
 std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::ScalarType dtype);
 
 /// Both publish by rename. Throw RunError.
 void write_text(const std::string& path, const std::string& text);
-/// in_dtype(), as safetensors of Python reads them.
+/// Writes in_dtype()'s weights for Python's safetensors.
 void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
                        torch::ScalarType dtype);
 

@@ -1,4 +1,4 @@
-// A file that grows by whole records: what a full disk has cut in two is taken back.
+// A file that grows by whole records: a record truncated by a full disk is removed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// All of the record or, with a RunError, nothing of it. No fsync: it survives the end of the
-  /// process, not that of the machine.
+  /// Appends the whole record or, with a RunError, nothing. No fsync: it survives the process but
+  /// not a crash of the machine.
   void append(std::string_view record);
   /// Truncates the file to that many bytes. Throws RunError.
   void truncate(int64_t size);

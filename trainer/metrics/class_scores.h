@@ -1,4 +1,4 @@
-// How good a classifier's answers are: accuracy, precision, recall and F1 from counts.
+// A classifier's scores: accuracy, precision, recall and F1 from counts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace ddp::train {
 struct ClassCounts {
   double right = 0.0;     ///< Samples of the class that were predicted as such.
   double actual = 0.0;    ///< Samples of the class.
-  double answered = 0.0;  ///< Said to be of it.
+  double answered = 0.0;  ///< Samples predicted as the class.
 };
 
 struct ClassScores {
@@ -19,10 +19,10 @@ struct ClassScores {
   double f1 = 0.0;
 };
 
-/// As scikit-learn's precision_recall_fscore_support with zero_division=0: what is divided by
-/// nothing is 0.
+/// As scikit-learn's precision_recall_fscore_support with zero_division=0: divisions by zero yield
+/// 0.
 ClassScores scores_of(const ClassCounts& counts);
-/// average="macro": the means over the classes that occur, actual or answered.
+/// average="macro": the means over the classes that occur, actual or predicted.
 ClassScores macro_scores(const std::vector<ClassCounts>& classes);
 /// average="micro": with one class for each sample all three are the accuracy.
 ClassScores micro_scores(const std::vector<ClassCounts>& classes);

@@ -1,4 +1,4 @@
-// Which classes a classifier takes for which: counts by true and by predicted class.
+// A classifier's confusion matrix: counts by true and by predicted class.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ struct ConfusionMatrix {
   ClassCounts of_class(std::size_t k) const;
 };
 
-/// No matrix is recorded above this number of classes: no page has room for it.
+/// No matrix is recorded above this number of classes, for lack of space on a page.
 inline constexpr std::size_t kMostConfusionClasses = 256;
 
-/// At most `most` (at least 2) rows and columns: the classes with the most mistakes, taken for
-/// another or another for them, in their order; the last row and column sum up the others.
+/// Returns at most `most` (at least 2) rows and columns: the classes most often confused, in either
+/// direction, in their order; the last row and column sum up the others.
 ConfusionMatrix abbreviated(const ConfusionMatrix& matrix, std::size_t most);
 
 /// Rows and columns with recall and precision, for a terminal.
@@ -34,7 +34,7 @@ std::string confusion_table(const ConfusionMatrix& matrix);
 
 /// {"labels":["a","b"],"counts":[[3,0],[1,2]]}: without the braces, as a part of a line.
 std::string confusion_members(const ConfusionMatrix& matrix);
-/// Parses such a line; empty: it holds no matrix, or an inconsistent one.
+/// Parses such a line; returns an empty matrix if it holds none, or an inconsistent one.
 ConfusionMatrix confusion_in(const std::string& json_line);
 
 }  // namespace ddp::train

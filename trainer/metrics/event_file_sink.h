@@ -10,12 +10,12 @@
 
 namespace ddp::train {
 
-/// Every process writes a file of its own, named so that TensorBoard reads them in the order in
-/// which they were begun. What a reader is to forget after a resume is written to the new file:
-/// those of earlier attempts stay as they are.
+/// Every process writes its own file, named so that TensorBoard reads the files in the order of
+/// their creation. After a resume the new file lists the steps that readers discard; files of
+/// earlier attempts stay unchanged.
 class EventFileSink : public MetricSink {
  public:
-  /// Creates the folder and the file with the first call. `config`, when not empty, is its first
+  /// Creates the folder and the file on the first call. `config`, unless empty, is its first
   /// text.
   explicit EventFileSink(std::string folder, std::string config = "");
 
@@ -32,7 +32,7 @@ class EventFileSink : public MetricSink {
   std::unique_ptr<AppendFile> file_;
 };
 
-/// A text as Markdown shows it letter by letter: a block of code.
+/// Returns a text as a Markdown code block, which shows it verbatim.
 std::string as_markdown_code(std::string_view text);
 
 }  // namespace ddp::train

@@ -12,7 +12,7 @@ namespace ddp::train {
 
 /// Bytes of one `Event` each.
 std::string version_event(double time);
-/// SessionLog START: a reader forgets what it has of `first_step` and later ones.
+/// SessionLog START: a reader discards `first_step` and later ones.
 std::string start_event(double time, int64_t first_step);
 /// A scalar "split/name" for each value.
 std::string scalars_event(const MetricRecord& record);

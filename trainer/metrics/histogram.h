@@ -1,4 +1,4 @@
-// How values are spread: the buckets of TensorBoard's histograms.
+// The distribution of values, in the buckets of TensorBoard's histograms.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Histogram {
   double sum = 0.0;
   double sum_squares = 0.0;
   int64_t count = 0;
-  int64_t not_finite = 0;  ///< Values that are not in here.
+  int64_t not_finite = 0;  ///< Number of non-finite values, which are not counted here.
   /// Bucket i holds the values in [limits[i - 1], limits[i]); of the first, all below limits[0].
   std::vector<double> limits;
   std::vector<double> counts;

@@ -15,7 +15,7 @@ namespace ddp::train {
 /// from step S > 0 has "resumed_from": S. samples.jsonl:
 /// {"step":20,"tag":"sample","text":"...","time":...}; confusion.jsonl:
 /// {"step":20,"split":"eval","labels":["a","b"],"counts":[[3,0],[1,2]],"time":...}, rows true,
-/// columns predicted. These two are made with their first line.
+/// columns predicted. The last two are created with their first line.
 class JsonlSink : public MetricSink {
  public:
   static constexpr const char* kMetricsFile = "metrics.jsonl";
@@ -25,8 +25,8 @@ class JsonlSink : public MetricSink {
   /// `folder` exists. Opens nothing yet.
   explicit JsonlSink(std::string folder);
 
-  /// Cuts the files off before the first line of a later step, and a last line that is not whole.
-  /// A run that begins anew keeps what is there as metrics.jsonl.old.
+  /// Truncates the files before the first line of a later step, and removes an incomplete last
+  /// line. A new run keeps an existing file as metrics.jsonl.old.
   void begin_after(int64_t step) override;
   void write(const MetricRecord& record) override;
   void write_text(const TextRecord& record) override;
@@ -42,7 +42,7 @@ class JsonlSink : public MetricSink {
   int64_t resumed_from_ = 0;  // 0: the next line is not an attempt's first, or of the first attempt
 };
 
-/// The step of a line, -1 when it has none: not JSON, an object of another kind.
+/// Returns the step of a line, -1 if it has none: not JSON, or another kind of object.
 int64_t step_of_line(const std::string& line);
 
 }  // namespace ddp::train

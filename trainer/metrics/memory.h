@@ -1,4 +1,4 @@
-// What a process holds in memory, as the kernel counts it.
+// A process's memory, from the kernel's accounting.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace ddp::train {
 
 struct MemoryUse {
-  int64_t resident = 0;  ///< Bytes now; 0 where /proc cannot be read.
-  int64_t peak = 0;      ///< The most there has been.
+  int64_t resident = 0;  ///< Bytes now; 0 if /proc cannot be read.
+  int64_t peak = 0;      ///< The maximum so far.
 };
 
 /// This process's VmRSS and VmHWM, from proc(5)'s status: host memory only, not a GPU's.

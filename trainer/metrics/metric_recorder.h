@@ -1,4 +1,4 @@
-// Between the steps and the files: a thread of its own writes what a run records.
+// Writes a run's records to files from a separate thread.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace ddp::train {
 
-/// Lives on rank 0. Never waits for a disk and never throws: records that a slow disk has no room
-/// for, or that a sink cannot write, are lost, and take_troubles() reports it once. flush() may be
-/// called from any thread, all else is for one.
+/// Exists on rank 0. Never waits for a disk and never throws: records beyond the queue of a slow
+/// disk, or that a sink cannot write, are lost, and take_troubles() reports it once.
+/// Single-threaded, except flush(), which may be called from any thread.
 class MetricRecorder {
  public:
-  /// What waits for the disk: records beyond it are lost.
+  /// Maximum number of pending records; further ones are lost.
   static constexpr std::size_t kMostWaiting = 4096;
 
   /// The thread starts with the first record; without sinks there is none.
   explicit MetricRecorder(std::vector<std::unique_ptr<MetricSink>> sinks);
-  /// Like flush(); drops whatever is left after that.
+  /// Like flush(); drops anything left after that.
   ~MetricRecorder();
   MetricRecorder(const MetricRecorder&) = delete;
   MetricRecorder& operator=(const MetricRecorder&) = delete;
@@ -36,9 +36,9 @@ class MetricRecorder {
   void write_histogram(HistogramRecord record);
   void write_confusion(ConfusionRecord record);
 
-  /// Waits until all is written; not when nothing has been for 2 s. True when nothing is left.
+  /// Waits until all is written, or for 2 s without progress. Returns true if nothing is left.
   bool flush();
-  /// What has gone wrong since the last call, a line each; the first failure of each sink alone.
+  /// Returns the errors since the last call, a line each; only the first failure of each sink.
   std::vector<std::string> take_troubles();
 
  private:

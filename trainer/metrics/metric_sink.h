@@ -1,4 +1,4 @@
-// Where the numbers of a run go: metrics.jsonl, TensorBoard, Prometheus.
+// The interface to destinations of a run's metrics: metrics.jsonl, TensorBoard, Prometheus.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct TextRecord {
   double time = 0.0;
 };
 
-/// How the values of a tensor are spread at a step.
+/// The distribution of a tensor's values at a step.
 struct HistogramRecord {
   int64_t step = 0;
   std::string tag;
@@ -37,7 +37,7 @@ struct HistogramRecord {
   double time = 0.0;
 };
 
-/// What a classifier took for what in an evaluation.
+/// A classifier's confusions in an evaluation.
 struct ConfusionRecord {
   int64_t step = 0;
   std::string split;  ///< eval or test
@@ -45,17 +45,17 @@ struct ConfusionRecord {
   double time = 0.0;
 };
 
-/// One kind of file. Used by one thread, that of a MetricRecorder: may wait for the disk, and
-/// throws RunError for what could not be written. Steps never go back but by begin_after().
+/// One kind of file. Used by one thread, that of a MetricRecorder: may block on the disk, and
+/// throws RunError if writing fails. Steps never decrease except by begin_after().
 class MetricSink {
  public:
   virtual ~MetricSink() = default;
 
-  /// The next step is `step` + 1: whatever the files hold of later ones, from an attempt that ended
-  /// or from before a rollback, goes. Comes before all else.
+  /// The next step is `step` + 1: records of later ones, from an earlier attempt or from before a
+  /// rollback, are removed. Called before all else.
   virtual void begin_after(int64_t step) = 0;
   virtual void write(const MetricRecord& record) = 0;
-  /// These do nothing in a sink that has no place for such a thing.
+  /// No-ops in a sink that does not support such records.
   virtual void write_text(const TextRecord& /*record*/) {}
   virtual void write_histogram(const HistogramRecord& /*record*/) {}
   virtual void write_confusion(const ConfusionRecord& /*record*/) {}

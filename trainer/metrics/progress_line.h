@@ -21,7 +21,7 @@ struct Progress {
 };
 
 /// "Epoch 2 | 1200/5000 [####------]  24 % | loss 2.3124 | val 2.4018 | lr 3.0e-04 | 12.3k tok/s |
-/// 3:12 left | 812 MB". At most `width` columns: what has no room, from the right, is left out.
+/// 3:12 left | 812 MB". At most `width` columns: items that do not fit are dropped from the right.
 std::string progress_line(const Progress& progress, int width);
 
 /// 75 -> "1:15", 3700 -> "1:01:40", 200000 -> "2 d 7 h".

@@ -1,4 +1,4 @@
-// run_info.json in a run's folder: what the run was and where it ran.
+// run_info.json in a run's folder: the run's configuration and environment.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ddp::train {
 
 inline constexpr const char* kRunInfoFile = "run_info.json";
 
-/// Facts about program, machine and model, in the order in which people want to read them.
+/// Facts about program, machine and model, in display order.
 using RunFacts = std::vector<std::pair<std::string, std::variant<std::string, double, int64_t>>>;
 
 /// This machine and this process: program, host, system, CPUs, memory, command, start.

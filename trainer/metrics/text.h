@@ -1,4 +1,4 @@
-// Numbers as people read them in a log.
+// Human-readable numbers for logs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tokens per second, since the last question and over the whole run.
+// Measures tokens per second, since the last lap and over the whole run.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ class Throughput {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `drain` waits for the work that is queued on the device: it belongs to the steps, and is over
+  /// `drain` waits for the work queued on the device: it belongs to the steps and must finish
   /// before the clock stops.
   explicit Throughput(std::function<void()> drain = [] {}) : drain_(std::move(drain)) {}
 
@@ -31,7 +31,7 @@ class Throughput {
     return rate;
   }
 
-  /// Around evaluation and snapshots, so that the figure is that of the training steps.
+  /// Call around evaluation and snapshots, so that the figure only covers training steps.
   void pause() {
     drain_();
     lap_time_ += Clock::now() - since_;
@@ -39,7 +39,7 @@ class Throughput {
   }
   void resume() { since_ = Clock::now(); }
 
-  /// Over all finished laps.
+  /// Average over all finished laps.
   double average() const {
     const double seconds = std::chrono::duration<double>(total_time_).count();
     return seconds > 0.0 ? static_cast<double>(total_tokens_) / seconds : 0.0;

@@ -1,5 +1,5 @@
-// Adam's and AdamW's update by trainer's own GPU kernel (model/cuda/kernels.cu): ddp_run's operator
-// of torch's dispatcher, which exists once the kernels are loaded.
+// Adam's and AdamW's update by trainer's own GPU kernel (model/ops/cuda/kernels.cu): ddp_run's
+// operator of torch's dispatcher, which exists once the kernels are loaded.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 
 namespace ddp::train {
 
-/// One of each for each weight; all lists are of equal length.
+/// One entry per weight; all lists have equal length.
 struct AdamTensors {
   std::vector<torch::Tensor> weights, gradients, exp_avgs, exp_avg_sqs;
 };

@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// torch.autocast for the calling thread while it lives; does nothing when `dtype` is empty.
+/// torch.autocast for the calling thread while it exists; does nothing if `dtype` is empty.
 class Autocast {
  public:
   Autocast(torch::DeviceType device, std::optional<torch::ScalarType> dtype);
@@ -25,12 +25,12 @@ class Autocast {
   torch::ScalarType old_dtype_ = torch::kFloat32;
 };
 
-/// The dtype that the configuration asks for, empty for float32.
+/// Returns the configured dtype; nullopt for float32.
 std::optional<torch::ScalarType> autocast_dtype(const TrainerConfig& config);
 
 /// torch.amp.GradScaler: multiplies the loss so that float16 gradients do not underflow, divides
-/// the gradients again, skips the update when one of them is not finite, and adapts the factor. No
-/// host sync in any of it. Disabled (float32 and bfloat16 need none): scale() and unscale() return
+/// the gradients again, skips the update if one of them is not finite, and adapts the factor. Never
+/// syncs with the host. Disabled (float32 and bfloat16 need none): scale() and unscale() return
 /// their argument's values unchanged.
 class GradScaler {
  public:
@@ -45,7 +45,7 @@ class GradScaler {
   bool enabled() const { return enabled_; }
   torch::Tensor scale(const torch::Tensor& loss) const;
   /// Divides `gradients` by the scale in place. Returns 1 or 0 (float32 scalar): whether one of
-  /// them is inf or NaN; nothing when disabled.
+  /// them is inf or NaN; nullopt if disabled.
   std::optional<torch::Tensor> unscale(const std::vector<torch::Tensor>& gradients);
   /// Halves the scale after a skipped step, doubles it after 2000 good ones in a row.
   void update(const std::optional<torch::Tensor>& found_inf);

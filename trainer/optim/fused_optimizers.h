@@ -36,7 +36,7 @@ class Adam : public Optimizer {
   std::vector<torch::Tensor> exp_avg_sqs_;
 };
 
-/// Stochastic gradient descent with momentum as torch.optim.SGD has it (no dampening; the weight
+/// Stochastic gradient descent with momentum as in torch.optim.SGD (no dampening; the weight
 /// decay is added to the gradient). State: momentum_buffer, none when momentum is 0.
 class Sgd : public Optimizer {
  public:

@@ -1,4 +1,4 @@
-// Muon: momentum, orthogonalised, for the groups of matrices that it is chosen for; AdamW for the
+// Muon: orthogonalised momentum for the groups of matrices that select it; AdamW for the
 // rest.
 #pragma once
 

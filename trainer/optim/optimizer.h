@@ -1,4 +1,4 @@
-// What the training step asks of an optimizer.
+// The training step's interface to an optimizer.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,7 +14,7 @@
 
 namespace ddp::train {
 
-/// Where a rank's elements belong in a tensor that is divided between ranks.
+/// The place of a rank's elements in a tensor that is divided among ranks.
 struct Piece {
   std::size_t parameter = 0;   ///< Its place among those that are trained.
   std::vector<int64_t> shape;  ///< Shape of the whole tensor.
@@ -47,17 +47,17 @@ using CopyOf = std::function<torch::Tensor(const torch::Tensor& weight)>;
 
 class Optimizer {
  public:
-  /// Zeroes the gradient of each parameter, or makes one, so that every step sees the same
+  /// Zeroes the gradient of each parameter, or creates one, so that every step has the same
   /// arithmetic as the first.
   explicit Optimizer(TrainedParameters trained);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update; `learning_rate` is that of a group whose lr_mult is 1. `found_inf` (float32 scalar
-  /// on the parameters' device): no effect when it is 1, and no host sync. `scale` (likewise;
-  /// undefined: 1): gradients are multiplied by it first, and may be left so. Returns whether the
-  /// copies, too, hold the new values; an optimizer that cannot write them leaves them alone.
+  /// One update; `learning_rate`: of a group whose lr_mult is 1. `found_inf` (float32 scalar on the
+  /// parameters' device): if 1, there is no effect; no host sync. `scale` (likewise; undefined: 1):
+  /// gradients are multiplied by it first, and may be left so. Returns whether the copies, too,
+  /// hold the new values; an optimizer that cannot write them leaves them alone.
   bool step(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale = {},
             const CopyOf& copy_of = {});
   /// Zeroes gradients in place: they may be views into DDP's buckets.
@@ -66,16 +66,16 @@ class Optimizer {
   const std::vector<Parameter>& parameters() const { return trained_.parameters; }
   const std::vector<ParameterGroup>& groups() const { return trained_.groups; }
   std::vector<torch::Tensor> gradients() const;
-  /// What a snapshot holds of each parameter besides its value, `<parameter>.<state>` as in torch's
-  /// optimizers. The tensors are the optimizer's own.
+  /// The state that a snapshot holds for each parameter besides its value, named
+  /// `<parameter>.<state>` as in torch's optimizers. The tensors are the optimizer's own.
   virtual std::vector<NamedTensor> state() const = 0;
 
   /// The tensors that updates are computed on: parameters() themselves, unless copies of them are
   /// kept elsewhere.
   virtual const std::vector<Parameter>& masters() const { return parameters(); }
-  /// Call after anything but step() has written parameters(): gives masters() their values.
+  /// Call after anything but step() has written parameters(): copies their values to masters().
   virtual void refresh_masters() {}
-  /// Calls `write`, which changes the values of masters(), and gives them to parameters().
+  /// Calls `write`, which changes the values of masters(), and copies them to parameters().
   virtual void write_masters(const std::function<void()>& write) { write(); }
   /// `found_inf` of the last step() on the device of masters().
   virtual torch::Tensor found_inf_of_masters(const torch::Tensor& found_inf) const {
@@ -98,12 +98,12 @@ class Optimizer {
   torch::Tensor step_count_;
 };
 
-/// Makes the optimizer that optimizer_config.name selects.
+/// Creates the optimizer selected by optimizer_config.name.
 std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained, const OptimizerConfig& config);
 
-/// What gradients of a global L2 norm of `norm` (float32 scalar on their device) are multiplied by
-/// so that it becomes at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does; undefined if that
-/// is 0: no clipping. No host sync.
+/// Returns the factor that reduces gradients of global L2 norm `norm` (float32 scalar on their
+/// device) to at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does; undefined if that is 0:
+/// no clipping. No host sync.
 torch::Tensor clip_coefficient(const torch::Tensor& norm, double max_norm);
 
 }  // namespace ddp::train

@@ -10,14 +10,14 @@ namespace ddp::train {
 
 /// The formulas are those of transformers' get_*_schedule functions (constant_with_warmup, linear,
 /// polynomial, cosine_with_min_lr, wsd with linear decay) and of torch's OneCycleLR with its
-/// default factors; docs/training.md writes them out.
+/// default factors; docs/training.md lists them.
 class Schedule {
  public:
   /// `total_steps`: optimizer steps of the whole run. A run that is shorter than the schedule, such
   /// as a trial, ends in the middle of it. Throws UserError if the decay ends before the warm-up.
   Schedule(const OptimizerConfig& config, int64_t total_steps);
 
-  /// A warning if warm-up and decay take more than `total_steps`; else "".
+  /// Returns a warning if warm-up and decay take more than `total_steps`; else "".
   std::string cut_text(int64_t total_steps) const;
 
   /// The learning rate of the optimizer step that follows `step` finished ones.

@@ -1,4 +1,4 @@
-// From a model's parameters to those that are trained.
+// Selects the trained parameters of a model.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ TrainedParameters select_groups(const std::vector<Parameter>& parameters,
                                 const std::vector<ParameterGroup>& groups,
                                 const std::function<bool(const GroupOptions&)>& keep);
 
-/// Switches off the gradients of the parameters that the configuration freezes, and on those of the
-/// others, which it returns. Throws UserError as resolve_param_groups() does.
+/// Disables the gradients of the parameters that the configuration freezes, and enables those of
+/// the others, which it returns. Throws UserError as resolve_param_groups() does.
 TrainedParameters trained_parameters(const Config& config,
                                      const std::vector<Parameter>& parameters);
-/// The same of a rank that has some of a model's parameters, which are `whole`: its groups are
-/// those of the whole model.
+/// The same for a rank with some of a model's parameters, `whole`: its groups are those of the
+/// whole model.
 TrainedParameters trained_parameters(const Config& config, const std::vector<Parameter>& parameters,
                                      const std::vector<ParameterShape>& whole);
 

@@ -1,4 +1,4 @@
-// An exponential moving average of the weights, for evaluation and for what is exported.
+// An exponential moving average of the weights, for evaluation and export.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,13 +17,13 @@ class WeightAverage {
   WeightAverage(const std::vector<Parameter>& parameters, double decay);
 
   bool enabled() const { return !averages_.empty(); }
-  /// `found_inf` (float32 scalar): no effect when it is 1, and no host sync.
+  /// `found_inf` (float32 scalar): if 1, the update has no effect; no host sync.
   void update(const torch::Tensor& found_inf);
-  /// Exchanges weights and averages, not copying them unless they are pieces; twice is as before.
+  /// Swaps weights and averages, copying only pieces; a second call reverts it.
   void swap();
   /// `<parameter>`; the tensors are its own.
   std::vector<NamedTensor> state() const;
-  /// The averages start anew from the weights.
+  /// Restarts the averages from the weights.
   void restart();
 
  private:

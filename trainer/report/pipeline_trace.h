@@ -1,4 +1,4 @@
-// What the ranks of a pipeline did in a profiled step, read from their traces.
+// The passes of a pipeline's ranks in a profiled step, read from their traces.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct PipelineTrace {
       ranks;  ///< One copy of the model; each rank's passes in order.
 };
 
-/// The last step that the traces of all ranks of a copy hold, of a run by `config_json`; without
-/// ranks if it has no pipeline or no such traces.
+/// Returns the last step in the traces of all ranks of a copy, for a run with `config_json`;
+/// without ranks if it has no pipeline or no such traces.
 PipelineTrace read_pipeline_trace(const std::string& folder, const std::string& config_json);
 
-/// Share of the time between the first and the last pass of any rank in which a rank computes none.
+/// Share of the time between the first and the last pass of any rank in which this rank is idle.
 double idle_share(const PipelineTrace& trace, std::size_t rank);
 
 }  // namespace ddp::train

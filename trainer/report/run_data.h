@@ -1,4 +1,4 @@
-// What a run has left in its folder, read back.
+// Reads the records in a run's folder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace ddp::train {
 
 struct RunData {
-  std::string name;                                   ///< What the page calls it.
+  std::string name;                                   ///< Its name on the page.
   std::string folder;                                 ///< Absolute.
   std::map<std::string, Series> series;               ///< By "split/value".
   std::vector<int64_t> resumed;                       ///< Steps that an attempt resumed from.
@@ -29,8 +29,8 @@ struct RunData {
 };
 
 /// Reads metrics.jsonl, samples.jsonl, confusion.jsonl, run_info.json, run_summary.json and, of
-/// a pipeline, traces; only the first must be there. Lines that are not whole or of another kind
-/// are passed over. Throws UserError for a folder without it.
+/// a pipeline, traces; only the first must exist. Incomplete lines and lines of another kind are
+/// skipped. Throws UserError for a folder without it.
 RunData read_run(const std::string& folder, std::size_t most_samples);
 
 }  // namespace ddp::train

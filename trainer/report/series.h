@@ -1,4 +1,4 @@
-// A curve: values over steps, thinned so that its shape stays, and packed for a page.
+// A curve: values over steps, thinned without changing its shape, and packed for a page.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace ddp::train {
 
 struct Series {
-  std::vector<int64_t> steps;  ///< Never falling.
+  std::vector<int64_t> steps;  ///< Never decreasing.
   std::vector<double> values;  ///< NaN: not a number, or not recorded.
 
   void add(int64_t step, double value);

@@ -1,4 +1,4 @@
-// The errors that end a run with one line and no stack trace; everything else is a bug.
+// Errors that end a run with one line and no stack trace; any other exception is a bug.
 #pragma once
 
 #include <cstring>
@@ -15,15 +15,15 @@ class UserError : public std::runtime_error {
   explicit UserError(const std::string& message);
 };
 
-/// The system refused access to `path`, for the reason `error` (an errno): whether it is there, and
-/// what it holds, is unknown. Never to be taken for a missing or a damaged file.
+/// The system refused access to `path`, for the reason `error` (an errno): its existence and
+/// content are unknown. Must not be treated as a missing or damaged file.
 class UnreadableError : public UserError {
  public:
   UnreadableError(const std::string& path, int error)
       : UserError(path + ": cannot be read: " + std::strerror(error) + "; nothing was changed") {}
 };
 
-/// The same error under the name that the user gave: `key` at the start of the message becomes
+/// Returns the same error under the user's name: replaces `key` at the start of the message by
 /// `name`.
 UserError named_as(const UserError& error, const std::string& key, const std::string& name);
 

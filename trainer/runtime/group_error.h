@@ -1,11 +1,11 @@
-// A failure of the whole group, which each rank throws and one reports.
+// A failure of the whole group, thrown by each rank and reported by one.
 #pragma once
 
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 
-/// What all ranks have found together and throw alike. The first rank of a node prints it.
+/// Found jointly and thrown by all ranks alike. The first rank of a node prints it.
 class GroupError : public RunError {
  public:
   using RunError::RunError;

@@ -58,21 +58,21 @@ constexpr uint64_t data_order_seed(uint64_t seed, int64_t epoch) {
                static_cast<uint64_t>(epoch));
 }
 
-/// Seed of what is hidden of training sample `sample` in epoch `epoch`.
+/// Seed of the tokens hidden in training sample `sample` in epoch `epoch`.
 constexpr uint64_t masking_seed(uint64_t seed, int64_t epoch, int64_t sample) {
   return mix64(
       mix64(mix64(seed, static_cast<uint64_t>(Stream::kMasking)), static_cast<uint64_t>(epoch)),
       static_cast<uint64_t>(sample));
 }
 
-/// Seed of how training sample `sample` is changed in epoch `epoch`.
+/// Seed of the augmentation of training sample `sample` in epoch `epoch`.
 constexpr uint64_t augment_seed(uint64_t seed, int64_t epoch, int64_t sample) {
   return mix64(
       mix64(mix64(seed, static_cast<uint64_t>(Stream::kAugment)), static_cast<uint64_t>(epoch)),
       static_cast<uint64_t>(sample));
 }
 
-/// Seed of which samples of class `label` are for training.
+/// Seed of the choice of training samples of class `label`.
 constexpr uint64_t split_seed(uint64_t seed, int64_t label) {
   return mix64(mix64(seed, static_cast<uint64_t>(Stream::kSplit)), static_cast<uint64_t>(label));
 }

@@ -13,7 +13,7 @@ struct CodePoint {
   std::size_t bytes = 0;  ///< 0: not valid UTF-8
 };
 
-/// How long a character is by its first byte; 0 for a byte that begins none.
+/// Length of a character by its first byte; 0 for a byte that cannot begin one.
 std::size_t utf8_length(unsigned char lead);
 
 /// The code point that starts at `at`, which is below text.size(). It depends on no byte before.
@@ -22,17 +22,17 @@ CodePoint decode_utf8(std::string_view text, std::size_t at);
 /// Encodes a code point that UTF-8 can represent.
 std::string encode_utf8(uint32_t code_point);
 
-/// The largest length that ends no character in two, as far as `text` shows it.
+/// The largest length that does not split a character, as far as `text` shows it.
 std::size_t whole_characters(std::string_view text);
 
 /// The byte order mark that some editors put in front of a text; it does not belong to it.
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Position of the first byte that is not UTF-8, npos when there is none.
+/// Position of the first byte that is not UTF-8, npos if there is none.
 std::size_t first_bad_byte(std::string_view text);
 
 /// "is not valid UTF-8 at byte 7; ...": what is wrong at `at` of `text`, which begins at byte
-/// `offset` of a file, and what to do about it.
+/// `offset` of a file, and the fix.
 std::string not_utf8(std::string_view text, std::size_t at, uint64_t offset = 0);
 
 }  // namespace ddp::train

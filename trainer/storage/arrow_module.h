@@ -1,5 +1,5 @@
-// The seam to Arrow's file systems and tables: a shared library next to trainer, loaded only when a
-// path is remote or of a table. Other runs map none of its 65 MB.
+// The interface to Arrow's file systems and tables: a shared library next to trainer, loaded only
+// if a path is remote or a table's. Other runs map none of its 65 MB.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ using ArrowTableEntry = void (*)(const std::string& path, const std::string& col
                                  const TakeText& take);
 inline constexpr const char* kArrowTableEntry = "ddp_trainer_read_table_texts";
 
-/// The function `entry` of the module; null if there is no module. Throws RunError that begins with
-/// `what` if it cannot be loaded.
+/// Returns the function `entry` of the module; null if there is no module. Throws RunError that
+/// begins with `what` if it cannot be loaded.
 void* arrow_module_entry(const char* entry, const std::string& what);
 
 }  // namespace ddp::train

@@ -13,9 +13,9 @@
 
 namespace ddp::train {
 
-/// What can be done about a failed call.
+/// The kinds of failed calls, by their fix.
 enum class RemoteFailure {
-  kAway,     ///< The store cannot be reached, is overloaded or broke off: later it may work.
+  kAway,     ///< The store is unreachable, overloaded or broke off: may work later.
   kRefused,  ///< Credentials, permission, bucket or region are wrong: works only after a change.
   kMissing,  ///< There is no object of that name.
   kLocal,    ///< The file of this machine cannot be read or written.
@@ -38,9 +38,9 @@ struct RemoteEntry {
   int64_t size = 0;  ///< Bytes.
 };
 
-/// Thread-safe. A call ends in bounded time when the store does not answer (about 10 s on S3; on
-/// Google Cloud Storage a transfer that stalls is given up by its client after 2 minutes) and soon
-/// after `stop` while data flows. All throw RemoteError. `name` is a plain name without '/'.
+/// Thread-safe. A call ends in bounded time if the store does not reply (about 10 s on S3; on
+/// Google Cloud Storage its client gives up a stalled transfer after 2 minutes) and soon after
+/// `stop` while data flows. All throw RemoteError. `name` is a plain name without '/'.
 class RemoteFolder {
  public:
   virtual ~RemoteFolder() = default;
@@ -54,16 +54,16 @@ class RemoteFolder {
   /// Through AtomicFile: `local_file` is the whole object or what it was before.
   virtual void download(const std::string& name, const std::string& local_file,
                         const std::stop_token& stop = {}) = 0;
-  /// The objects directly in the folder, by name. Empty when there are none; kRefused when the
-  /// bucket does not exist, so this is also the check at the start of a run.
+  /// Returns the objects directly in the folder, sorted by name; empty if there are none. kRefused
+  /// if the bucket does not exist, so this is also the check at the start of a run.
   virtual std::vector<RemoteEntry> list(const std::stop_token& stop = {}) = 0;
-  /// An object that is not there is removed already.
+  /// Removing a missing object succeeds.
   virtual void remove(const std::string& name, const std::stop_token& stop = {}) = 0;
 };
 
 /// `url` is RemotePath::folder. Reads the environment and loads the storage libraries, but asks no
-/// server yet. Throws UserError for a malformed url and RunError when this trainer was built
-/// without Arrow or the libraries cannot be loaded.
+/// server yet. Throws UserError for a malformed url and RunError if this trainer was built without
+/// Arrow or the libraries cannot be loaded.
 std::unique_ptr<RemoteFolder> open_remote_folder(const std::string& url);
 
 }  // namespace ddp::train

@@ -5,7 +5,7 @@
 //   RemoteMirror mirror(open_remote_folder(url), options);   // at the start
 //   mirror.publish({newest, older, ...}, manifest);          // after each save and its rotation
 //   auto unsent = mirror.flush(20s);                         // at the end: names still missing
-// It does not read the files' content, choose what is kept, or restore anything.
+// It does not read the files' content, choose which files are kept, or restore anything.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct MirrorOptions {
   /// more. Empty: only objects that this mirror put there. With it, also what earlier processes of
   /// the run left in the folder.
   std::function<bool(const std::string& name)> owns;
-  /// Receives one warning when the store becomes unreachable, one error when it refuses, one info
+  /// Receives one warning when the store becomes unreachable, one error if it refuses, one info
   /// when uploads work again. Called from the mirror's thread.
   std::function<void(LogLevel, const std::string&)> log;
   /// How long the destructor waits for a hung call in the store's client.

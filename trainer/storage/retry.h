@@ -20,8 +20,8 @@ struct RetrySchedule {
 };
 
 /// Calls `call` until it returns, at least once; waits between by `schedule`. What it throws is
-/// passed on when it is no RemoteError of kind kAway, when `stop` asks, or when the next attempt
-/// would start after `limit` from now.
+/// rethrown unless it is a RemoteError of kind kAway, or if `stop` is requested, or if the next
+/// attempt would start after `limit` from now.
 void retry(const RetrySchedule& schedule, std::chrono::milliseconds limit,
            const std::stop_token& stop, const std::function<void()>& call);
 

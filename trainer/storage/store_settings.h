@@ -1,4 +1,4 @@
-// How to reach an object store, from the environment alone, without network requests.
+// The settings of an object store, from the environment alone, without network requests.
 #pragma once
 
 #include <functional>
@@ -39,11 +39,11 @@ struct GcsSettings {
 };
 
 /// From STORAGE_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS and gcloud's file. Throws UserError
-/// for a credentials file that is not there.
+/// if the credentials file does not exist.
 GcsSettings gcs_settings(const Surroundings& around);
 
-/// PEM file with the certificates of the authorities that are trusted: AWS_CA_BUNDLE,
-/// SSL_CERT_FILE, CURL_CA_BUNDLE or the distribution's; empty when none was found. The storage
+/// PEM file with the certificates of the trusted authorities: AWS_CA_BUNDLE,
+/// SSL_CERT_FILE, CURL_CA_BUNDLE or the distribution's; empty if none was found. The storage
 /// libraries were built on another distribution and look in its place.
 std::string certificate_file(const Surroundings& around);
 

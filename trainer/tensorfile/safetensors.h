@@ -1,5 +1,5 @@
-// The safetensors container: 8-byte little-endian header length, JSON header, raw tensors. Nothing
-// in it is code. Format: https://github.com/huggingface/safetensors#format
+// The safetensors container: 8-byte little-endian header length, JSON header, raw tensors. Contains
+// no code. Format: https://github.com/huggingface/safetensors#format
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct TensorBytes {
 
 /// Bytes per element of a dtype; 0 if it is unknown.
 std::size_t element_bytes(std::string_view dtype);
-/// Shape times element size; nothing when that overflows or a dimension is negative.
+/// Shape times element size; nullopt if that overflows or a dimension is negative.
 std::optional<std::size_t> bytes_of_shape(const std::vector<int64_t>& shape,
                                           std::string_view dtype);
 
@@ -48,18 +48,18 @@ enum class PublishPhase { kWriting, kBeforeRename, kPublished };
 using PublishObserver = std::function<void(PublishPhase)>;
 
 class SafetensorsFile;
-/// Is given the file as a reader sees it, when it is complete and before it gets its name. If it
-/// throws, the file is removed and the present one stays.
+/// Receives the complete file as a reader sees it, before it gets its name. If it throws, the file
+/// is removed and the current one stays.
 using PublishCheck = std::function<void(const SafetensorsFile&)>;
 
-/// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`.
-/// Throws RunError, and what `check` throws.
+/// Writes the container to `path` by AtomicFile, keeping the current file as `keep_previous_as`.
+/// Throws RunError, and any exception of `check`.
 void publish_safetensors(
     const std::string& path, const std::string& keep_previous_as, Metadata metadata,
     const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {},
     const PublishCheck& check = [](const SafetensorsFile&) {});
 
-/// True if the file starts like a safetensors file, with a length and `{`, whatever follows.
+/// Whether the file starts like a safetensors file, with a length and `{`, whatever follows.
 bool begins_as_safetensors(const std::string& path);
 
 /// A container mapped read-only. Lengths and offsets in the file are checked against its size
@@ -76,7 +76,7 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   /// In the order of their bytes in the file.
   const std::vector<TensorBytes>& tensors() const { return tensors_; }
-  /// Null when there is none of that name.
+  /// Returns null if there is none of that name.
   const TensorBytes* find(const std::string& name) const;
   /// Throws RunError with the path and `key` if it is missing.
   const std::string& require_metadata(const std::string& key) const;

@@ -1,4 +1,4 @@
-// Texts that are one token wherever they stand.
+// Texts that are one token wherever they occur.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace ddp::train {
 
-/// Finds added tokens as `tokenizers` does: the leftmost, of several there the longest; those that
-/// are `normalized` in what the others leave, once it is normalized. Most vocabularies have few, so
-/// that no automaton is built.
+/// Finds added tokens as `tokenizers` does: the leftmost, among several there the longest;
+/// `normalized` ones in the normalized text between the others. Most vocabularies have few, so no
+/// automaton is built.
 class AddedTokens {
  public:
-  /// Null: text stays as it is.
+  /// Null: text stays unchanged.
   using Normalize = std::function<std::string(std::string_view)>;
   explicit AddedTokens(const std::vector<AddedToken>& tokens, Normalize normalize = nullptr);
 
@@ -28,8 +28,8 @@ class AddedTokens {
   /// Calls back in order for each token, and for each normalized text (not empty) between.
   void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const;
 
-  /// Whether `text` may be cut at `at` as far as these tokens go: none of them could lie across it,
-  /// or take white space after it.
+  /// Whether these tokens permit cutting `text` at `at`: none of them could span it, or take white
+  /// space after it.
   bool may_cut(std::string_view text, std::size_t at) const;
   std::size_t longest() const;
 

@@ -1,4 +1,4 @@
-// JSON of foreign files, read with bounds.
+// Parses JSON of foreign files within bounds.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace ddp::train {
 
-/// Throws UserError in one line: `name`, where it breaks off and why. Nesting deeper than any
-/// tokenizer file has is refused before it is read.
+/// Throws UserError in one line: `name`, the position of the error and its reason. Rejects nesting
+/// deeper than any tokenizer file's before parsing.
 nlohmann::json parse_bounded_json(std::string_view text, const std::string& name);
 /// The same with the members of objects in the order of the text.
 nlohmann::ordered_json parse_bounded_ordered_json(std::string_view text, const std::string& name);

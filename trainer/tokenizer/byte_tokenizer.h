@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// Ids 0 to 255 are the bytes, 256 is the end of a text, which no text is encoded to.
+/// Ids 0 to 255 are the bytes, 256 is the end of a text, which encode() never returns.
 class ByteTokenizer : public Tokenizer {
  public:
   std::string_view kind() const override { return "byte"; }

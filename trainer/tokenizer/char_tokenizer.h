@@ -13,8 +13,8 @@ namespace ddp::train {
 
 class CharTokenizer : public Tokenizer {
  public:
-  /// The distinct code points of `text`, sorted. Throws UserError with the byte offset when it is
-  /// not valid UTF-8.
+  /// Uses the distinct code points of `text`, sorted. Throws UserError with the byte offset if it
+  /// is not valid UTF-8.
   static CharTokenizer from_text(std::string_view text);
   /// The characters in the order of their ids, each a UTF-8 string of one code point.
   explicit CharTokenizer(std::vector<std::string> characters);
@@ -36,7 +36,7 @@ class CharTokenizer : public Tokenizer {
 };
 
 int64_t count_characters(std::string_view text);
-/// The first `share` of the code points of `text`; never cuts a character in two. 0 < share <= 1.
+/// The first `share` of the code points of `text`; never splits a character. 0 < share <= 1.
 std::string_view truncate_text(std::string_view text, double share);
 
 }  // namespace ddp::train

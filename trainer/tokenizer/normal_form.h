@@ -6,10 +6,10 @@
 
 namespace ddp::train {
 
-/// Whether nfc() leaves `text` as it is, by a look at its bytes alone: false when it may not.
+/// Whether nfc() certainly leaves `text` unchanged, judging by its bytes alone.
 bool is_surely_nfc(std::string_view text);
 
-/// Bytes that are not valid UTF-8 stay where they are.
+/// Bytes that are not valid UTF-8 stay in place.
 std::string nfc(std::string_view text);
 
 }  // namespace ddp::train

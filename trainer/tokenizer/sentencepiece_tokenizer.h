@@ -1,4 +1,4 @@
-// BPE over characters as SentencePiece trains it and `tokenizers` runs it: Llama 2, TinyLlama,
+// BPE over characters as trained by SentencePiece and run by `tokenizers`: Llama 2, TinyLlama,
 // Mistral.
 #pragma once
 
@@ -27,16 +27,16 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string_view kind() const override { return "bpe"; }
   int64_t size() const override { return static_cast<int64_t>(spec_.vocabulary.size()); }
   std::vector<int32_t> encode(std::string_view text) const override;
-  /// Without the space that encode() put in front.
+  /// Removes the space that encode() put in front.
   std::string decode(std::span<const int32_t> tokens) const override;
-  /// One of several: its space is kept.
+  /// Decodes one of several: keeps its space.
   std::string decode(int32_t token) const override;
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   std::optional<int32_t> token_of(std::string_view text) const override;
   std::vector<int32_t> beginning() const override { return spec_.beginning; }
   /// A tokenizer.json.
   std::string state() const override;
-  /// 0: the space in front of a text is put there once.
+  /// 0: the space in front of a text is added only once.
   std::size_t safe_prefix(std::string_view /*text*/) const override { return 0; }
 
  private:

@@ -1,4 +1,4 @@
-// Bytes that a model writes, as text that can be shown at once.
+// Converts the bytes that a model generates to text that can be shown at once.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace ddp::train {
 
-/// Holds back what may still change: characters that are not complete, and text that may be the
-/// beginning of a stop string. Bytes that are not UTF-8 become U+FFFD, as in Python's
+/// Holds back text that may still change: incomplete characters, and possible beginnings of a
+/// stop string. Bytes that are not UTF-8 become U+FFFD, as in Python's
 /// bytes.decode(errors="replace").
 class TextStream {
  public:
   /// `stops`: none of them empty; the text ends before the first that occurs in it.
   explicit TextStream(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  /// The further text that is final now.
+  /// Returns the additional text that is final now.
   std::string add(std::string_view bytes);
-  /// A stop string has come; nothing follows.
+  /// Whether a stop string has occurred; nothing follows.
   bool stopped() const { return stopped_; }
-  /// The rest, when nothing more comes.
+  /// Returns the rest at the end of the input.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// Tokenizers in files.
+// Loads tokenizers from files.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// The same for a key of the configuration, which the error begins with.
 std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path);
 
-/// Whether `folder` is one and has a file that load_tokenizer() reads. False for an empty path.
+/// Whether `folder` is a folder with a file that load_tokenizer() reads. False for an empty path.
 bool holds_tokenizer(const std::string& folder);
 
-/// The text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`. `name` is
-/// said in messages. Throws UserError.
+/// Parses the text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`.
+/// `name`: for messages. Throws UserError.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name);
 
-/// 64 hexadecimal digits, equal for tokenizers that give equal tokens, whatever their files look
-/// like.
+/// Returns 64 hexadecimal digits, equal for tokenizers that yield equal tokens, whatever their
+/// files.
 std::string tokenizer_fingerprint(const Tokenizer& tokenizer);
 
 }  // namespace ddp::train

@@ -14,7 +14,7 @@ namespace ddp::train {
 /// number nor space.
 std::size_t word_end(std::string_view text, std::size_t at);
 
-/// A step of splitting, which splits further what the steps before it left.
+/// A stage of splitting, which splits the results of earlier stages further.
 enum class WordStage {
   kGpt2,   ///< word_end()
   kQwen,   ///< tiktoken's cl100k pattern with numbers of one digit, as Qwen 2 and 3 use it,
@@ -42,7 +42,7 @@ void for_each_word(std::span<const WordStage> stages, std::string_view text,
 
 /// Bytes of the white space that `text` begins with.
 std::size_t spaces_after(std::string_view text);
-/// Where the white space begins that ends at `end`.
+/// Start of the white space that ends at `end`.
 std::size_t spaces_before(std::string_view text, std::size_t end);
 
 /// Whether a word always ends at `at`, 0 < at < text.size(), whatever precedes and follows `text`.

@@ -1,4 +1,4 @@
-// A configuration file, what its defaults list brings, and the overrides, put together into one
+// Composes a configuration file, the entries of its defaults list, and the overrides into one
 // tree.
 #pragma once
 
@@ -13,24 +13,24 @@
 
 namespace ddp::train {
 
-/// A file that was merged, and where its content went ("" for the top).
+/// A merged file, and the package of its content ("" for the top).
 struct MergedConfig {
   std::string file;
   std::string package;
 };
 
-/// kMultirun: what the jobs of a sweep share; a group may still be ???.
+/// kMultirun: the common part of a sweep's jobs; a group may still be ???.
 enum class RunMode { kRun, kMultirun };
 
 struct Composed {
   Node root;                                                 ///< With the block `hydra`.
   std::vector<std::pair<std::string, std::string>> choices;  ///< config group, option
   std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
-  std::vector<std::string> ignored;   ///< What was given in `hydra` and has no effect here.
+  std::vector<std::string> ignored;   ///< Given settings in `hydra` without effect here.
 };
 
-/// Reads the files and applies the overrides: keys that are not among `keys` are refused with a
-/// suggestion, the others need no +. Throws UserError.
+/// Reads the files and applies the overrides: keys other than `keys` are rejected with a
+/// suggestion; known ones need no +. Throws UserError.
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const KnownKeys& keys, RunMode mode = RunMode::kRun);
 

@@ -15,11 +15,11 @@ namespace ddp::train {
 
 /// The file that a run starts from.
 struct ConfigSource {
-  std::string folder;                ///< Where groups and other files lie. Empty: nowhere.
+  std::string folder;                ///< The folder of groups and other files; empty: none.
   std::string name;                  ///< "gpt2", without .yaml
-  std::string file;                  ///< As messages call it.
+  std::string file;                  ///< Its name in messages.
   std::vector<std::string> further;  ///< `--config-dir`
-  /// Takes any keys, unchecked, as Hydra does without a structured configuration: for the
+  /// Accepts any keys, unchecked, as Hydra does without a structured configuration; for the
   /// conformance test.
   bool any_keys = false;
 
@@ -36,7 +36,7 @@ struct LoadedConfig {
   std::string file;
 };
 
-/// Throws UserError for a file whose content is not a map.
+/// Throws UserError: the content of `file` is not a map.
 [[noreturn]] void fail_no_map(const std::string& file);
 
 /// Reads each file once. "db/mysql" is the file db/mysql.yaml of the first folder that has it.
@@ -44,10 +44,10 @@ class ConfigRepository {
  public:
   explicit ConfigRepository(ConfigSource source);
 
-  /// nullptr when there is none. Throws UserError for a file that cannot be read.
+  /// Returns nullptr if there is none. Throws UserError if a file cannot be read.
   const LoadedConfig* load(const std::string& path);
   bool has_group(const std::string& path) const;
-  /// Names in a group, sorted.
+  /// Returns the names in a group, sorted.
   std::vector<std::string> options(const std::string& group) const;
   void add_folder(const std::string& folder) { folders_.push_back(folder); }
   const std::vector<std::string>& folders() const { return folders_; }

@@ -1,5 +1,5 @@
-// One item of a defaults list and what its names follow from: Hydra's rules for group, package and
-// override key.
+// One item of a defaults list, and the derivation of its names: Hydra's rules for group, package
+// and override key.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@ namespace ddp::train {
 
 enum class DefaultKind { kConfig, kGroup };
 
-/// What is taken from a group: an option, several, or none (null).
+/// The choice from a group: an option, several, or none (null).
 struct GroupOption {
   std::optional<std::string> name;
   std::optional<std::vector<std::string>> several;
 
-  /// Throws UserError for a value that names no option.
+  /// Throws UserError if `value` does not specify an option.
   static GroupOption of(const Node& value);
-  /// As an override writes it.
+  /// Returns it in the syntax of overrides.
   std::string str() const;
 };
 
 /// `- base`, `- group: option`, `- optional group@package: [a, b]`, `- override group: option`,
-/// `- _self_`. Its place in the tree (parent_*) is set before any name is asked for.
+/// `- _self_`. Set its place in the tree (parent_*) before asking for names.
 struct DefaultElement {
   DefaultKind kind = DefaultKind::kConfig;
   std::string path;    ///< The config's path, or the group as written.
@@ -53,9 +53,9 @@ struct DefaultElement {
   std::optional<std::string> name() const;
   std::string group_path() const;   ///< "db/engine"
   std::string config_path() const;  ///< "db/engine/innodb"
-  /// Where its content goes: "db.engine", "" for the top.
+  /// The package of its content: "db.engine", "" for the top.
   std::string final_package(bool use_header = true) const;
-  /// What an override calls it: "db", or "db@other" where the package is not the usual one.
+  /// Its name in overrides: "db", or "db@other" if the package is not the default.
   std::string override_key() const;
 };
 

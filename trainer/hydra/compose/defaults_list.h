@@ -1,4 +1,4 @@
-// Hydra's defaults list: which configurations a run consists of, and where each one goes.
+// Hydra's defaults list: the configurations that make up a run, and the package of each.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ struct ResultDefault {
 
 struct DefaultsList {
   std::vector<ResultDefault> configs;                        ///< In the order of merging.
-  std::vector<Override> value_overrides;                     ///< Overrides that choose no group.
+  std::vector<Override> value_overrides;                     ///< Overrides other than groups'.
   std::vector<std::pair<std::string, std::string>> choices;  ///< group, option ("null" for none)
 };
 
-/// Works out the list for the primary configuration and the overrides that choose groups
+/// Builds the list for the primary configuration and the overrides that choose groups
 /// (`db=mysql`, `+db=mysql`, `~db`, `db@package=mysql`). A choice of ??? is an error
 /// unless `skip_missing`. Throws UserError.
 DefaultsList make_defaults_list(ConfigRepository& repository,

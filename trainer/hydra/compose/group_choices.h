@@ -25,17 +25,17 @@ class GroupChoices {
 
   /// `- override group: option` in the file `config_path`.
   void add_override(const std::string& config_path, const DefaultElement& element);
-  /// Gives the element the option that was chosen for its group, if one was.
+  /// Sets the element's option to the one chosen for its group, if any.
   void choose(DefaultElement& element);
-  /// Marks an element that `~group` takes out.
+  /// Marks an element that `~group` removes.
   bool remove(DefaultElement& element);
-  /// Remembers an element's option. Throws UserError when its group has another one already.
+  /// Records an element's option. Throws UserError if its group has another one already.
   void remember(const DefaultElement& element);
-  /// Throws UserError for a choice or deletion that met no element.
+  /// Throws UserError for a choice or deletion that matched no element.
   void check_all_used() const;
 
  private:
-  /// A choice, or a deletion with the option that it names.
+  /// A choice, or a deletion with its option.
   struct Wish {
     std::string key;
     GroupOption option;

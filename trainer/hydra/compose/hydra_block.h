@@ -20,7 +20,7 @@ const std::string* hydra_config_text(const std::string& path);
 bool hydra_has_group(const std::string& group);
 std::vector<std::string> hydra_options(const std::string& group);
 
-/// What was given but changes nothing here: "hydra.job.env_set", "hydra/launcher".
+/// Returns given settings without effect here: "hydra.job.env_set", "hydra/launcher".
 std::vector<std::string> hydra_without_effect(
     const Node& root, const std::vector<std::pair<std::string, std::string>>& choices);
 

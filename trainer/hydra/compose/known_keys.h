@@ -1,4 +1,4 @@
-// Which keys a configuration may have, and errors for unknown ones.
+// The keys that a configuration may have, and errors for unknown ones.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class KnownKeys {
  public:
   /// `paths`: "trainer_config.seed", ...; those that begin with "hydra." are the ones of that block
   /// that the program reads.
-  /// `elsewhere`: names that other programs have, and what to write instead.
+  /// `elsewhere`: names from other programs, and their replacements.
   explicit KnownKeys(const std::vector<std::string>& paths,
                      std::map<std::string, std::string> elsewhere = {});
 

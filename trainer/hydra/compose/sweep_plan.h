@@ -17,7 +17,7 @@ struct SweepPlan {
 };
 
 /// Whether hydra.mode, in the file or among the overrides, is MULTIRUN, as if --multirun were
-/// given. Throws UserError when it is neither that nor RUN.
+/// given. Throws UserError if it is neither that nor RUN.
 bool asks_for_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
                     const KnownKeys& keys);
 
@@ -25,7 +25,7 @@ bool asks_for_sweep(const ConfigSource& source, const std::vector<std::string>& 
 SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
                      const KnownKeys& keys);
 
-/// Creates the sweep's folder with multirun.yaml in it. Throws UserError when that cannot be.
+/// Creates the sweep's folder with multirun.yaml in it. Throws UserError if that fails.
 void write_sweep_file(const SweepPlan& plan);
 
 }  // namespace ddp::train

@@ -14,7 +14,7 @@ namespace ddp::train {
 /// still has that block). Throws UserError with the place and the chain of keys.
 void resolve_interpolations(Node& root, const Node* composed = nullptr);
 
-/// The value at the path, itself resolved; null when there is none or it is ???. Throws UserError.
+/// Returns the resolved value at the path; null if there is none or it is ???. Throws UserError.
 Node select_value(const Node& root, const std::string& path);
 
 /// The map or list that the interpolation at the path refers to, not resolved itself; null if it

@@ -1,4 +1,4 @@
-// What resolves the interpolations of one tree; interpolation.h is the way in.
+// Resolves the interpolations of one tree; interpolation.h is the entry point.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace ddp::train {
 
-/// A node and the way to it: relative interpolations count dots from where they stand.
+/// A node and its path: relative interpolations count dots from their own position.
 struct NodeRef {
   const Node* node = nullptr;
   const NodeRef* parent = nullptr;
@@ -20,7 +20,7 @@ struct NodeRef {
   bool final = false;  ///< The result of a resolver: a "${" in it is text.
 };
 
-/// What is wrong with an interpolation; resolve() adds the place and the key.
+/// An error in an interpolation; resolve() adds the place and the key.
 class ResolveError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,7 +29,7 @@ class ResolveError : public std::runtime_error {
 /// "a.b[0]", for messages.
 std::string full_key(const NodeRef& ref);
 
-/// Keeps every node that it makes until it is destroyed; references into them stay valid.
+/// Owns every node that it creates until it is destroyed; references to them stay valid.
 class Resolver {
  public:
   /// `composed` is a tree with the block `hydra`, or nullptr.
@@ -37,7 +37,7 @@ class Resolver {
       : root_{&root, nullptr, "", false}, composed_{composed, nullptr, "", false} {}
 
   Node resolve_all();
-  /// The node that OmegaConf.select finds from the root, lives as long as this; nullptr for none.
+  /// Returns the node that OmegaConf.select finds from the root, valid as long as this; or nullptr.
   const Node* node_at(const std::string& path);
   /// The node that the one at the path refers to, whose steps need no dereference.
   Node behind(const std::vector<std::string>& path);
@@ -46,14 +46,14 @@ class Resolver {
   // at its parent. All throw ResolveError.
 
   const NodeRef& temporary(Node node, const NodeRef& at, bool final = true);
-  /// The node at the path, dereferenced; nullptr when there is none. A ??? is an error, or a node
-  /// like any other.
+  /// Returns the node at the path, dereferenced; nullptr if there is none. A ??? is an error, or a
+  /// node like any other.
   const NodeRef* select(const std::string& path, const NodeRef& at, bool missing_is_error);
   /// As OmegaConf.select: nullptr for ???, too.
   const NodeRef* selected(const std::string& path, const NodeRef& at);
   /// A value on its own, resolved to the last leaf.
   Node value_of(const Expr& expr, const NodeRef& at) { return finished(evaluate(expr, at)); }
-  /// The block `hydra` of the composed tree. Where there is none, ${hydra:} is an error.
+  /// The block `hydra` of the composed tree. Without one, ${hydra:} is an error.
   const NodeRef& hydra_block();
 
  private:
@@ -66,7 +66,7 @@ class Resolver {
   /// The value that an interpolation refers to, or the ref itself.
   const NodeRef& dereferenced(const NodeRef& ref);
   const NodeRef& evaluate(const Expr& expr, const NodeRef& at);
-  /// The parts of a reference or name as one text; `what` it is, for messages.
+  /// Returns the parts of a reference or name as one text; `what`: its kind, for messages.
   std::string joined(const Expr& expr, const NodeRef& at, std::string_view what);
   /// ${path}, seen from the container that holds `at`.
   const NodeRef& reference(const std::string& path, const NodeRef& at);

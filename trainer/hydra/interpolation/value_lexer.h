@@ -9,7 +9,7 @@
 
 namespace ddp::train {
 
-/// Hydra has functions and takes ${...} as text; OmegaConf reads what is in it.
+/// Hydra has functions and treats ${...} as text; OmegaConf parses its content.
 enum class Grammar { kHydra, kOmegaConf };
 
 enum class TokenType {
@@ -23,7 +23,7 @@ enum class TokenType {
   kEscape,
   kSpace,
   kInterpolation,  ///< Hydra: all of ${...}; OmegaConf: ${
-  kEnd             ///< The end, or a character that the grammar does not know.
+  kEnd             ///< The end, or a character outside of the grammar.
 };
 
 struct ValueToken {
@@ -39,11 +39,11 @@ ValueToken next_value_token(std::string_view rest, Grammar grammar);
 /// interpolation.
 bool is_primitive_part(const ValueToken& token, bool is_value);
 
-/// One token alone: 1 is an int, 1.0 a float, true a bool, null is null, anything else a string.
-/// Throws std::invalid_argument for an int beyond 64 bits.
+/// The value of a single token: 1 is an int, 1.0 a float, true a bool, null is null, anything else
+/// a string. Throws std::invalid_argument for an int beyond 64 bits.
 Node typed_token(const ValueToken& token);
 
-/// The token as a part of a longer text, escapes resolved.
+/// Returns the token as part of a longer text, escapes resolved.
 std::string token_text(const ValueToken& token);
 
 }  // namespace ddp::train

@@ -30,15 +30,15 @@ struct Expr {
   std::string source;  ///< As written, of an override's value and a function's argument.
 };
 
-// All throw std::invalid_argument: what the grammar expected where, and the fix.
+// All throw std::invalid_argument with what the grammar expected where, and the fix.
 
 /// A string with "${" in it.
 Expr parse_interpolated(std::string_view text);
 
-/// One value alone, as oc.decode reads it: a scalar, list, map or quoted text.
+/// Parses a single value, as oc.decode does: a scalar, list, map or quoted text.
 Expr parse_element(std::string_view text);
 
-/// What follows the "=" of an override; several values are a sweep over them.
+/// Parses the text after the "=" of an override; several values are a sweep over them.
 std::vector<Expr> parse_override_values(std::string_view text);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// OmegaConf's merge of one tree into another, and one override applied in Hydra's way.
+// OmegaConf's merge of trees, and Hydra's application of an override.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace ddp::train {
 
 /// Merges `value` into the node at `path` of `root`: maps by key, everything else replaced; a ???
 /// changes nothing; an interpolation that refers to a map or a list is replaced by a copy of it.
-/// Throws UserError for a key that is not there yet, unless `may_create`, and for a list over a map
-/// or a map over a list.
+/// Throws UserError for a key that does not exist yet, unless `may_create`, and for a list over a
+/// map or a map over a list.
 void merge(Node& root, const std::vector<std::string>& path, Node& target, const Node& value,
            bool may_create);
 

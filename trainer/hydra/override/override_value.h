@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// What a value in an override is: a node, or a sweep over several.
+/// A value in an override: a node, or a sweep over several.
 struct OverrideValue {
   SweepItem item;
   std::optional<Sweep> sweep;

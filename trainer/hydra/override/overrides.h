@@ -1,5 +1,5 @@
-// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b, values typed as Hydra
-// types them.
+// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b; values have the types
+// that Hydra gives them.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Override {
   std::optional<std::string> package;  ///< `group@package=option`
   bool has_value = false;
   Node value;                  ///< Null for a sweep.
-  std::string value_text;      ///< The value as it is written in an override.
+  std::string value_text;      ///< The value as written in an override.
   std::optional<Sweep> sweep;  ///< Several values: they need --multirun.
 };
 

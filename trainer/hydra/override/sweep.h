@@ -10,7 +10,7 @@ namespace ddp::train {
 
 enum class SweepKind { kSimpleChoice, kChoice, kRange, kGlob };
 
-/// A value and how it is written in an override ("'x y'" with its quotes).
+/// A value and its text in an override ("'x y'" with its quotes).
 struct SweepItem {
   Node value;
   std::string text;
@@ -22,7 +22,7 @@ struct Sweep {
   std::vector<std::string> include, exclude;  ///< kGlob
 };
 
-/// range(start, stop, step) of numbers: ints where all three are, else floats. Throws
+/// range(start, stop, step) of numbers: ints if all three are, else floats. Throws
 /// std::invalid_argument for a step of 0 and for too many values.
 Sweep range_sweep(const Node& start, const Node& stop, const Node& step);
 
@@ -30,7 +30,7 @@ Sweep range_sweep(const Node& start, const Node& stop, const Node& step);
 /// group, for glob.
 std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std::string>& options);
 
-/// A value as an override writes it: null, True, 1e-05, text with its special characters escaped.
+/// Returns an override's text of a value: null, True, 1e-05, text with special characters escaped.
 std::string override_text(const Node& value);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// Where a value was written, and errors that begin with it.
+// The place where a value was written, and errors that begin with it.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 namespace ddp::train {
 
-/// Where a value was written: a file with line and column (from 1), or an override on the command
+/// The source of a value: a file with line and column (from 1), or an override on the command
 /// line.
 struct Place {
   std::shared_ptr<const std::string> source;

@@ -1,4 +1,4 @@
-// Numbers as Python reads them from text and compares them.
+// Python's parsing and comparison of numbers.
 #pragma once
 
 #include <charconv>
@@ -13,7 +13,7 @@ namespace ddp::train {
 
 std::string ascii_lower(std::string_view text);
 
-/// A text of digits alone; nullopt for anything else, and for what does not fit into T.
+/// Parses a text of digits only; nullopt for anything else, and for numbers that do not fit into T.
 template <class T>
 std::optional<T> whole_number(std::string_view digits, int base = 10) {
   T value = 0;
@@ -32,7 +32,7 @@ std::optional<double> python_float_from(std::string_view text);
 /// int(value) of a float: without its fraction; nullopt beyond 64 bits.
 std::optional<int64_t> int_of_float(double value);
 
-/// A bool as OmegaConf takes it: also an integer, and yes, no, on, off, y and n in any case.
+/// A bool as OmegaConf accepts it: also an integer, and yes, no, on, off, y and n in any case.
 std::optional<bool> lenient_bool(const Node& node);
 
 /// Whether the node is a bool, an int or a float.

@@ -1,4 +1,4 @@
-// The composed configuration before it has types: what YAML text and overrides are read into.
+// The composed configuration before typing, parsed from YAML text and overrides.
 #pragma once
 
 #include <cstdint>
@@ -61,11 +61,11 @@ bool same_value(const Node& a, const Node& b);
 /// Equal as keys of a Python dict: 1, 1.0 and True are one key.
 bool same_key(const Node& a, const Node& b);
 
-/// The map without the entry of that key, and with nothing but it.
+/// Return the map without the entry of that key, and with only that entry.
 Node without_key(Node map, std::string_view key);
 Node only_key(const Node& map, std::string_view key);
 
-/// Sets the entry of that key, which keeps its place in the order when it is there.
+/// Sets the entry of that key; an existing one keeps its place in the order.
 void set_entry(Node& map, Node key, Node value);
 
 /// A scalar as Python's str() writes it: True, None, 1e-05, 1.0; containers with quotes around

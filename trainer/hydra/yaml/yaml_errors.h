@@ -1,4 +1,4 @@
-// The text of a YAML file for error messages: positions, lines, and wording of yaml-cpp's errors.
+// The text of a YAML file for error messages: positions, lines, and rewording of yaml-cpp's errors.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ class YamlText {
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what,
                          const std::string& fix) const;
-  /// yaml-cpp's error in our words. `bracket` is an open [ or {, or nullptr; `last` is where the
-  /// last value or key begins.
+  /// Throws yaml-cpp's error in our words. `bracket` is an open [ or {, or nullptr; `last` is where
+  /// the last value or key begins.
   [[noreturn]] void fail(const YAML::Exception& error, const YAML::Mark* bracket,
                          const YAML::Mark& last) const;
 

@@ -1,4 +1,4 @@
-// YAML text -> Node. yaml-cpp scans and parses; types, merge keys, and what it lets pass are ours.
+// YAML text -> Node. yaml-cpp scans and parses; types, merge keys and further checks are ours.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace ddp::train {
 
 /// Reads one YAML document as OmegaConf's loader does: scalars typed by its rules, anchors and
-/// merge keys resolved, duplicate keys refused. Empty text gives null. Throws UserError with
+/// merge keys resolved, duplicate keys rejected. Empty text gives null. Throws UserError with
 /// source:line:column. `with_mark`: a byte order mark may lead.
 Node read_yaml(const std::string& with_mark, const std::string& source);
 

@@ -11,7 +11,7 @@ namespace ddp::train {
 /// A text without quotes: null, bool, int, float or itself. nullopt for an integer beyond 64 bits.
 std::optional<Node> plain_scalar(std::string_view text);
 
-/// What `!!int` and the like make of a text; nullopt when it is none, or the tag is unknown.
+/// Converts a text with a tag such as `!!int`; nullopt if it does not match, or the tag is unknown.
 std::optional<Node> tagged_scalar(std::string_view tag, std::string_view text);
 
 }  // namespace ddp::train

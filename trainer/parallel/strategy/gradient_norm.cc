@@ -75,7 +75,7 @@ torch::Tensor sums_on_cpu(const std::vector<torch::Tensor>& flat) {
   return sums;
 }
 
-/// Trainer's own kernel (model/cuda/kernels.cu), if it is loaded.
+/// Trainer's own kernel (model/ops/cuda/kernels.cu), if it is loaded.
 const auto& sums_kernel() {
   using Operator = c10::TypedOperatorHandle<torch::Tensor(at::TensorList)>;
   static std::optional<Operator> found;

@@ -21,7 +21,7 @@ class AtomicFile {
   /// Appends `size` bytes. Throws RunError (disk full, quota, I/O error).
   void write(const void* data, std::size_t size);
 
-  /// Writes over bytes that were written before, such as a header that counts what follows it.
+  /// Overwrites earlier bytes, such as a header that counts what follows it.
   void overwrite(std::size_t offset, const void* data, std::size_t size);
 
   /// The name until commit().
@@ -33,8 +33,8 @@ class AtomicFile {
   /// sync(); keeps an existing file as `keep_previous_as` (unless empty); renames; fsyncs the
   /// folder. At any moment at least one of `path` and `keep_previous_as` is a complete file.
   void commit(const std::string& keep_previous_as = "");
-  /// The same, unless `check` throws. After another process' revoke_temporaries() neither name
-  /// changes any more, wherever this one was suspended since the check.
+  /// The same, unless `check` throws. After another process's revoke_temporaries() neither name
+  /// changes any more, wherever this process was suspended since the check.
   void commit(const std::string& keep_previous_as, const std::function<void()>& check);
 
  private:
@@ -43,13 +43,13 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// Publishes `text` as the content of `path`, with nothing to wait for where it is there already.
+/// Publishes `text` as the content of `path`; returns at once if it has that content already.
 void publish_if_changed(const std::string& path, const std::string& text);
 
 /// Renames, and makes the new name durable. Throws RunError.
 void move_file(const std::string& from, const std::string& to);
 
-/// Whether there is such a file. Throws UnreadableError if the system does not say.
+/// Whether the file exists. Throws UnreadableError if that cannot be determined.
 bool file_exists(const std::string& path);
 
 /// The files in the folder of `path`; none if there is no such folder. Throws UnreadableError.
@@ -61,7 +61,7 @@ std::vector<std::string> files_with(const std::string& path, const std::string& 
 /// only: an AtomicFile still open in this process would lose its file. Throws UnreadableError.
 int remove_stale_temporaries(const std::string& path);
 
-/// Removes those of other processes that live: what they are writing there, stopped or not, can no
+/// Removes those of other live processes: the files that they are writing, suspended or not, can no
 /// longer take the name. Returns how many.
 int revoke_temporaries(const std::string& path);
 

@@ -6,7 +6,7 @@
 namespace ddp::train {
 
 /// Writes {"message":{"message","errorCode","extraInfo":{"py_callstack","timestamp"}}} to the file
-/// that TORCHELASTIC_ERROR_FILE names, by rename; does nothing when that is unset or empty. Never
+/// TORCHELASTIC_ERROR_FILE, by rename; does nothing if that is unset or empty. Never
 /// throws.
 void write_error_file(const std::string& message, int exit_code) noexcept;
 

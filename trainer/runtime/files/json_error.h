@@ -1,4 +1,4 @@
-// Errors of the JSON library in plain words: its own name a type of exception and a number.
+// Rewords errors of the JSON library, which contain an exception type and a number.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Numbers in JSON that may be NaN or infinite, for which JSON has no word.
+// Numbers in JSON that may be NaN or infinite, which JSON cannot represent.
 #pragma once
 
 #include <cmath>

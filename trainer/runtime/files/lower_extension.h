@@ -1,4 +1,4 @@
-// Kinds of files by their names, whatever the case: Windows and cameras write .CSV and .JPG.
+// File types by name, case-insensitive: Windows and cameras write .CSV and .JPG.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace ddp::train {
 
-/// ".csv" of "Reviews.CSV"; "" without an extension. ASCII letters alone are lowered.
+/// ".csv" for "Reviews.CSV"; "" without an extension. Only ASCII letters are lowered.
 inline std::string lower_extension(const std::filesystem::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](char c) {

@@ -1,11 +1,11 @@
-// Where to find the modules that trainer loads at run time.
+// Finds the modules that trainer loads at run time.
 #pragma once
 
 #include <filesystem>
 
 namespace ddp::train {
 
-/// Beside the executable of an installation, or in ../lib of a build tree; empty if in neither.
+/// Next to the executable of an installation, or in ../lib of a build tree; empty if in neither.
 std::filesystem::path find_module(const char* file);
 
 }  // namespace ddp::train

@@ -36,8 +36,8 @@ class LineWriter {
   /// which another one reports once. Thread-safe.
   void write(int fd, std::string line);
 
-  /// The text after the last line on the first stream, without an end of line, in place of the one
-  /// before; "" takes it away. Only the newest is written, as soon as the terminal takes it.
+  /// Sets the text after the last line on the first stream, without an end of line, replacing the
+  /// previous one; "" removes it. Only the newest is written, as soon as the terminal accepts it.
   void set_live_line(std::string text);
 
   /// Waits until all lines are written, unless there is no progress for 2 s; 10 s at most. True if

@@ -9,11 +9,11 @@
 
 namespace ddp::train {
 
-/// What standard output gets.
+/// The output on standard output.
 enum class Console {
   kPlain,  ///< Every line.
   kLive,   ///< A terminal: one line that is redrawn in place of those of single steps.
-  kQuiet,  ///< Nothing: warnings and errors alone, on standard error.
+  kQuiet,  ///< Nothing: only warnings and errors, on standard error.
 };
 
 /// Writes whole lines, thread-safe, and never blocks on console or disk (see LineWriter). Neither
@@ -38,15 +38,15 @@ class Log {
   /// INFO and DEBUG go to stdout, WARNING and ERROR to stderr; all of it also to the file.
   void write(LogLevel level, std::string_view text);
 
-  /// INFO about how a run is set up: where there is a live line, cut to the terminal's width,
-  /// without a time; the file has all of it.
+  /// INFO about a run's setup: if there is a live line, cut to the terminal's width and without a
+  /// time; the file has all of it.
   void setup(std::string_view text);
   /// INFO about a single step: for the file alone if a live line shows it.
   void step(std::string_view text);
   bool has_live_line() const;
-  /// What the live line shows from now on. Lines go above it; flush() takes it away.
+  /// Sets the text of the live line. Lines go above it; flush() removes it.
   void set_live_line(std::string text);
-  /// Columns of the terminal that has the live line; 80 where it does not say.
+  /// Columns of the live line's terminal; 80 if unknown.
   static int live_line_width();
 
   /// Call before the process exits without destructors: waits until everything is written, but only

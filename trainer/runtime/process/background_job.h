@@ -10,8 +10,8 @@
 
 namespace ddp::train {
 
-/// Holds at most one job: to start another, wait, or skip it. What a part throws ends the job, and
-/// is thrown by the next start() or wait_copied().
+/// Holds at most one job: to start another, wait, or skip it. An exception in a part ends the job
+/// and is rethrown by the next start() or wait_copied().
 class BackgroundJob {
  public:
   struct Parts {
@@ -26,15 +26,15 @@ class BackgroundJob {
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
   bool busy() const;
-  /// Waits for the current job, if any, then starts this one. Throws what an earlier one threw.
+  /// Waits for the current job, if any, then starts this one. Rethrows an earlier job's exception.
   void start(Parts parts);
-  /// Returns once the data may change: no job is in its first part. Throws what a job threw.
+  /// Blocks until the data may change: no job is in its first part. Rethrows a job's exception.
   void wait_copied();
-  /// No job is in its first part now.
+  /// Whether no job is in its first part now.
   bool copied() const;
-  /// Returns once no job is running.
+  /// Blocks until no job is running.
   void wait_done();
-  /// Like wait_done(), for at most `seconds`. True if no job is running.
+  /// Like wait_done(), for at most `seconds`. Returns true if no job is running.
   bool wait_done_for(double seconds);
 
  private:

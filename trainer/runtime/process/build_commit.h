@@ -1,4 +1,4 @@
-// The commit that trainer was built from; the build writes it into a file of its own.
+// The commit that trainer was built from; the build writes it to a separate file.
 #pragma once
 
 namespace ddp::train {

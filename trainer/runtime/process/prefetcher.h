@@ -15,13 +15,13 @@
 
 namespace ddp::train {
 
-/// One consumer, `workers` producers. Items made ahead but not consumed are dropped at the end.
+/// One consumer, `workers` producers. Unconsumed items are dropped at the end.
 template <typename Task, typename Item>
 class Prefetcher {
  public:
   /// Describes the next item. Never called concurrently.
   using Take = std::function<Task()>;
-  /// Makes it. Called concurrently.
+  /// Produces it. Called concurrently.
   using Make = std::function<Item(const Task&)>;
 
   /// With `workers` threads, at most `ahead` (at least 1) items ahead of next(); with none, next()

@@ -1,4 +1,4 @@
-// When the run started, for ${now:...}, when this process did, and what time it is.
+// Start times of the run, for ${now:...}, and of this process, and the current time.
 #pragma once
 
 #include <ctime>
@@ -11,7 +11,7 @@ std::time_t run_start_time();
 
 /// When this process started, in seconds since 1970, to 10 ms; now if /proc cannot be read.
 double process_start_unix_seconds();
-/// This process has waited until it was needed: it counts as started now.
+/// Marks this process, which has waited until it was needed, as started now.
 void count_as_started_now();
 
 /// Now, seconds since 1970.

@@ -12,16 +12,16 @@ namespace ddp::train {
 /// Installs the handlers for its lifetime. A SIGHUP ignored at startup (nohup) stays ignored.
 class StopSignal {
  public:
-  /// `on_first`: called with the first signal's number, at once, on a thread of its own; it may be
-  /// empty. One object at a time may have one.
+  /// `on_first`: called with the first signal's number, at once, on a separate thread; may be
+  /// empty. Only one object at a time may have one.
   explicit StopSignal(std::function<void(int)> on_first = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  /// Number of the signal that arrived, 0 while there was none.
+  /// Returns the number of the signal that arrived, 0 if none has.
   static int pending();
-  /// How long ago it arrived; 0 while there was none.
+  /// Returns how long ago it arrived; 0 if none has.
   static std::chrono::milliseconds pending_for();
   /// Whether SIGUSR2 has arrived since the last call.
   static bool take_report_wish();

@@ -4,11 +4,11 @@
 
 namespace ddp::train {
 
-/// This process has no rank yet.
+/// Whether this process is a warm spare, without a rank yet.
 bool is_warm_spare();
 
-/// Says that this process is warm and waits until it is needed; then it has a worker's environment
-/// and standard streams, and counts as started at that moment. False: it is not needed.
+/// Reports that this process is warm and waits until it is needed; then it has a worker's
+/// environment and standard streams, and counts as started then. Returns false if it is not needed.
 bool become_worker();
 
 }  // namespace ddp::train

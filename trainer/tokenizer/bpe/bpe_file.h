@@ -15,14 +15,14 @@ namespace ddp::train {
 /// not reproduce (another model, normaliser or pre-tokeniser).
 BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name);
 
-/// <|endoftext|>, where it is in the vocabulary, is the special token, as `transformers` has it.
+/// <|endoftext|>, if it is in the vocabulary, is the special token, as in `transformers`.
 BpeSpec parse_vocab_and_merges(std::string_view vocab, const std::string& vocab_name,
                                std::string_view merges, const std::string& merges_name);
 
 /// The vocabulary and the added tokens of a tokenizer.json alone, whatever its model: no merges.
 BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string& name);
 
-/// As tokenizer.json lists them.
+/// In the format of tokenizer.json.
 nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens);
 
 /// Loaded by Tokenizer.from_file() of Python's `tokenizers`.

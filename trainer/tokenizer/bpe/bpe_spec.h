@@ -1,4 +1,4 @@
-// What a BPE tokenizer is made of, as its files hold it.
+// The parts of a BPE tokenizer, as in its files.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace ddp::train {
 
-/// What GPT-2 calls the token between documents.
+/// GPT-2's name of the token between documents.
 inline constexpr const char* kEndOfText = "<|endoftext|>";
-/// Names of it in Llama 3 and in Llama 2.
+/// Its names in Llama 3 and in Llama 2.
 inline constexpr const char* kLlamaEndOfText = "<|end_of_text|>";
 inline constexpr const char* kSentenceEnd = "</s>";
 
-/// A text that is always one token, wherever it stands, such as <|endoftext|>.
+/// A text that is always one token, wherever it occurs, such as <|endoftext|>.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
@@ -33,7 +33,7 @@ struct Merge {
   int32_t result = 0;
 };
 
-/// BPE over characters, as SentencePiece trains it: spaces are written as U+2581.
+/// BPE over characters, as trained by SentencePiece: spaces are written as U+2581.
 struct SentencePieceRules {
   enum class Prepend {
     kNever,
@@ -53,16 +53,16 @@ struct BpeSpec {
   /// By id, added tokens included; what merges build is written in the byte alphabet, or with
   /// U+2581 as `sentencepiece` says.
   std::vector<std::string> vocabulary;
-  std::vector<Merge> merges;  ///< By rank: the first is done first.
+  std::vector<Merge> merges;  ///< By rank: the first is applied first.
   std::vector<AddedToken> added;
   bool add_prefix_space = false;
   bool ignore_merges = false;  ///< A word that is in the vocabulary is one token.
-  bool nfc = false;            ///< Text is brought to Unicode's normalization form C first.
+  bool nfc = false;            ///< Text is first normalized to Unicode's form C.
   std::vector<WordStage> words = {WordStage::kGpt2};
   std::optional<SentencePieceRules> sentencepiece;  ///< Empty: byte-level.
   /// Tokens that the post-processor puts in front of a text, such as Llama's <s>.
   std::vector<int32_t> beginning;
-  /// A JSON object: those parts of a tokenizer.json that are not GPT-2's, to be written again; else
+  /// A JSON object: the parts of a tokenizer.json that are not GPT-2's, to be written back; else
   /// "".
   std::string file_parts = {};
 };

@@ -17,8 +17,8 @@
 namespace ddp::train {
 
 /// Token for token as Python's `tokenizers` (without special tokens that a post-processor adds) for
-/// all valid UTF-8; there, other bytes cannot be given. The text of an added token, special or not,
-/// becomes that token.
+/// all valid UTF-8; `tokenizers` does not accept other bytes. The text of an added token, special
+/// or not, becomes that token.
 class BpeTokenizer : public Tokenizer {
  public:
   explicit BpeTokenizer(BpeSpec spec);
@@ -50,7 +50,7 @@ class BpeTokenizer : public Tokenizer {
 
 /// The token between documents, by its usual names; nullopt if none is among the added tokens.
 std::optional<int32_t> end_of_text_of(const BpeSpec& spec);
-/// The added token that is written like that.
+/// The added token with this text.
 std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// Training of a byte-level BPE on counted words.
+// Trains a byte-level BPE on counted words.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class WordCounts {
 /// <|endoftext|> is id 0, the bytes follow, then the merges, the most frequent pair first and of
 /// equals the one of smaller ids: what BpeTrainer(vocab_size, initial_alphabet of all bytes,
 /// special_tokens=["<|endoftext|>"]) of `tokenizers` trains from the same words. The vocabulary is
-/// smaller than `size` when no pair is left. Throws UserError when `size` is below 257.
+/// smaller than `size` if no pair is left. Throws UserError if `size` is below 257.
 BpeSpec train_bpe(const WordCounts& words, int64_t size);
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// Byte-level BPE of the words of a text.
+// Byte-level BPE encoding of the words of a text.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// GPT-2's way to write any bytes as printable text: each byte is one character of its own.
+// GPT-2's encoding of arbitrary bytes as printable text: each byte is a distinct character.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace ddp::train {
 /// Latin-1 stands for itself, the other 68 bytes are U+0100 onward.
 std::string byte_symbol(unsigned char byte);
 std::string bytes_to_symbols(std::string_view bytes);
-/// Nothing when a character of `text` is not the symbol of a byte.
+/// Returns nullopt if a character of `text` is not the symbol of a byte.
 std::optional<std::string> symbols_to_bytes(std::string_view text);
 
 }  // namespace ddp::train

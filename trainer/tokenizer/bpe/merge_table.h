@@ -1,4 +1,4 @@
-// The merges of a byte-pair encoding, by the two tokens that they join.
+// The merges of a byte-pair encoding, keyed by the two tokens that they join.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// Rank above, token below: the smallest one is done first.
+/// Rank in the upper half, token in the lower: the smallest one is applied first.
 using RankedMerge = uint64_t;
 constexpr RankedMerge kNoMerge = std::numeric_limits<RankedMerge>::max();
 constexpr int32_t merged_token(RankedMerge merge) {

@@ -12,19 +12,19 @@
 
 namespace ddp::train {
 
-/// What encoding of one thread remembers from word to word. A megabyte or two.
+/// The state of a thread's encoding from word to word. A megabyte or two.
 struct BpeScratch {
   WordCache cache;
   std::vector<int32_t> tokens;
   std::vector<RankedMerge> merges;
 };
 
-/// Merges `scratch.tokens` until no pair is left. The pair of lowest rank is merged first, of equal
-/// ones the leftmost. Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
+/// Merges `scratch.tokens` until no pair is left. The pair of lowest rank is merged first, among
+/// equals the leftmost. Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
 /// Subword Units", 2016.
 void merge_pairs(const MergeTable& merges, BpeScratch& scratch);
 
-/// Appends the tokens of the word of `bytes` bytes at `at`, from the cache where it has them.
+/// Appends the tokens of the word of `bytes` bytes at `at`, from the cache if it has them.
 /// `encode_word` appends those of a word.
 template <typename EncodeWord>
 void encode_cached(std::string_view text, std::size_t at, std::size_t bytes, BpeScratch& scratch,

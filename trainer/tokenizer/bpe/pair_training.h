@@ -1,5 +1,5 @@
-// The loop that byte-pair encodings and wordpieces are trained by: the most frequent pair of
-// neighbours becomes a token of its own, again and again.
+// The training loop of byte-pair encodings and wordpieces: the most frequent pair of neighbours
+// repeatedly becomes a new token.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ddp::train {
 
-/// Every word as the tokens that it is made of so far.
+/// Holds every word as its current tokens.
 class PairTraining {
  public:
   /// `prefix`: in front of tokens that continue a word; a token that is merged to another one's end

@@ -1,4 +1,4 @@
-// What encoding remembers, kept for the next text: one for each thread that encodes at a time.
+// Encoding state kept for the next text: one per concurrently encoding thread.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace ddp::train {
 
 class ScratchPool {
  public:
-  /// Runs `work` with a scratch that no other thread has meanwhile.
+  /// Runs `work` with a scratch that no other thread uses meanwhile.
   template <typename Work>
   void use(const Work& work) {
     auto scratch = take();

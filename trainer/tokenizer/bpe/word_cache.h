@@ -1,4 +1,4 @@
-// Short words and their tokens, so that a frequent word is merged once.
+// A cache of short words and their tokens, so that a frequent word is merged once.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace ddp::train {
 
 /// A table of fixed size: a word takes the place of another one with the same hash. Holds words of
-/// up to 15 bytes with up to 4 tokens, two to a cache line. For one thread.
+/// up to 15 bytes with up to 4 tokens, two to a cache line. Single-threaded.
 class WordCache {
  public:
   static constexpr std::size_t kMostBytes = 15;

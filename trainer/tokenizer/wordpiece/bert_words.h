@@ -1,4 +1,4 @@
-// BERT's basic tokenisation: what a text is turned into before its words are cut into pieces.
+// BERT's basic tokenisation: splits a text into words before these are divided into pieces.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct BertWordOptions {
 /// Calls back for each word of `text` in order: letters and signs between white space, each
 /// punctuation mark alone. As BertNormalizer and BertPreTokenizer of Python's `tokenizers` 0.23,
 /// whose character classes are Unicode 8's. After tokenization.py of
-/// https://github.com/google-research/bert. Throws UserError when `text` is not valid UTF-8.
+/// https://github.com/google-research/bert. Throws UserError if `text` is not valid UTF-8.
 void for_each_bert_word(std::string_view text, const BertWordOptions& options,
                         const std::function<void(std::string_view)>& on_word);
 

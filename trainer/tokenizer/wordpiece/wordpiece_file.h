@@ -10,7 +10,7 @@
 
 namespace ddp::train {
 
-/// Whether this tokenizer.json is one of wordpieces.
+/// Whether this is the tokenizer.json of a wordpiece tokenizer.
 bool is_wordpiece_json(const nlohmann::json& root);
 
 /// `name` is used in messages. Throws UserError naming what is damaged, or what this trainer
@@ -24,12 +24,12 @@ WordpieceSpec parse_vocab_txt(std::string_view text, const std::string& name);
 /// tokenize_chinese_chars.
 BertWordOptions read_word_options(const nlohmann::json& config);
 
-/// Loaded by Tokenizer.from_file() of Python's `tokenizers`; a pair of [CLS] and [SEP] is put
-/// around a text there.
+/// Loaded by Tokenizer.from_file() of Python's `tokenizers`, which then puts [CLS] and [SEP] around
+/// a text.
 std::string wordpiece_json(const WordpieceSpec& spec);
 std::string vocab_txt(const WordpieceSpec& spec);
 
-/// BERT's special tokens, those that `vocabulary` has, with their ids.
+/// Returns BERT's special tokens in `vocabulary`, with their ids.
 std::vector<AddedToken> special_tokens(const std::vector<std::string>& vocabulary);
 
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
-// BERT's wordpieces: the words of BERT's basic tokenisation, each cut greedily into the longest
-// pieces that the vocabulary has.
+// BERT's wordpieces: the words of BERT's basic tokenisation, each split greedily into the longest
+// pieces in the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace ddp::train {
 
-/// The tokens with a meaning of their own, as BERT's vocabularies name them.
+/// The special tokens, named as in BERT's vocabularies.
 inline constexpr const char* kPadToken = "[PAD]";
 inline constexpr const char* kUnknownToken = "[UNK]";
 inline constexpr const char* kFirstToken = "[CLS]";
@@ -36,12 +36,12 @@ struct WordpieceSpec {
 /// Token for token as `tokenizers`' BertWordPieceTokenizer without [CLS] and [SEP].
 class WordpieceTokenizer : public Tokenizer {
  public:
-  /// Throws UserError when the vocabulary has no unknown token.
+  /// Throws UserError if the vocabulary has no unknown token.
   explicit WordpieceTokenizer(WordpieceSpec spec);
 
   std::string_view kind() const override { return "wordpiece"; }
   int64_t size() const override { return static_cast<int64_t>(spec_.vocabulary.size()); }
-  /// Throws UserError when `text` is not valid UTF-8.
+  /// Throws UserError if `text` is not valid UTF-8.
   std::vector<int32_t> encode(std::string_view text) const override;
   /// Words with a space between; accents and capitals are lost.
   std::string decode(std::span<const int32_t> tokens) const override;
