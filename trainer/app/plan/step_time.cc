@@ -195,9 +195,7 @@ double bus_seconds(double gradient_bytes) {
 
 /// Whether a rank's gradients are complete before the last of its backward passes is over: they are
 /// exchanged in it. Those of several chunks come in several passes, as PipelineExecutor has it.
-bool exchanges_in_last_pass(const DistributedConfig& how) {
-  return how.pipeline_schedule != PipelineSchedule::kZeroBubble && how.pipeline_chunks == 1;
-}
+bool exchanges_in_last_pass(const DistributedConfig& how) { return how.pipeline_chunks == 1; }
 
 /// The passes of all micro-batches. Adds to `time`; returns the seconds of the backward pass in
 /// which gradients are exchanged, 0 if they are exchanged after it.

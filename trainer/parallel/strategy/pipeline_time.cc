@@ -59,14 +59,13 @@ class Player {
     const auto arrival = [&](double sent) { return sent == kNotYet ? kNotYet : sent + message_s_; };
     if (action.kind == Kind::kForward)
       return action.stage == 0 ? 0.0 : arrival(pass(action.stage - 1, action.micro_batch).forward);
-    if (action.kind == Kind::kBackwardWeights || shape_.is_last(action.stage)) return 0.0;
+    if (shape_.is_last(action.stage)) return 0.0;
     return arrival(pass(action.stage + 1, action.micro_batch).backward);
   }
 
   double seconds_of(const PipelineAction& action) const {
     const StageSeconds& stage = stages_[static_cast<std::size_t>(action.stage)];
-    if (action.kind == Kind::kForward) return stage.forward;
-    return action.kind == Kind::kBackward ? stage.backward : stage.backward / 2;
+    return action.kind == Kind::kForward ? stage.forward : stage.backward;
   }
 
   bool perform(Rank& rank) {
@@ -78,9 +77,7 @@ class Player {
     rank.busy += seconds;
     ++rank.done;
     Pass& ended = pass(action.stage, action.micro_batch);
-    if (action.kind == Kind::kForward) ended.forward = rank.free_at;
-    if (action.kind == Kind::kBackward || action.kind == Kind::kBackwardInput)
-      ended.backward = rank.free_at;
+    (action.kind == Kind::kForward ? ended.forward : ended.backward) = rank.free_at;
     return true;
   }
 

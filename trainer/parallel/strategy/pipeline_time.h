@@ -11,7 +11,7 @@ namespace ddp::train {
 /// Of one micro-batch in one stage.
 struct StageSeconds {
   double forward = 0.0;
-  double backward = 0.0;  ///< Both halves of it, which are equal.
+  double backward = 0.0;
 };
 
 struct PipelineTime {
