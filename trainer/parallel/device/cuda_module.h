@@ -23,8 +23,6 @@ class CapturedWork {
   virtual ~CapturedWork() = default;
   /// Queues it on the current stream, with the generators as they are now.
   virtual void replay() = 0;
-  /// Kernels, copies and fills that it consists of.
-  virtual int64_t launches() const = 0;
 };
 
 /// What the module offers. The object lives as long as the process.
