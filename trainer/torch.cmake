@@ -63,8 +63,7 @@ ddp_torch_room(ddp_model
     model/make_causal_model.cc
     model/sampling.cc
     model/blocks/tensor_parallel.cc
-    model/ops/weight_copies.cc
-    model/weight_grad_store.cc)
+    model/ops/weight_copies.cc)
 
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)

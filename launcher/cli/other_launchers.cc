@@ -58,6 +58,7 @@ constexpr std::array kForeignOptions{
     ForeignOption{"ppn", "mpirun", kPerNode},
     ForeignOption{"H", "mpirun", kHosts},
     ForeignOption{"host", "mpirun", kHosts},
+    ForeignOption{"hostfile", "mpirun", "write --hosts=@FILE"},
     ForeignOption{"x", "mpirun", "write --export=NAME,... with --hosts; else all are passed on"},
     ForeignOption{"bind-to", "mpirun", "write --numa-binding=node"},
     ForeignOption{"map-by", "mpirun", "write --numa-binding=node"},

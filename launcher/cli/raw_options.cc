@@ -11,7 +11,6 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/suggest.h"
-#include "launcher/cli/former_options.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/other_launchers.h"
 
@@ -65,11 +64,9 @@ PetOptions options_from(const Environment& environment) {
       pet.hints.push_back(
           fmt::format("{} is ignored; give --{} on the command line", name, option->name));
     } else if (!option || pet_name(*option) != name) {
-      const std::string former = answer_to_former_option(with_dashes(name.substr(4)));
-      const std::string near = former.empty() ? nearest_option(name.substr(4)) : "";
+      const std::string near = nearest_option(name.substr(4));
       const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
-      pet.hints.push_back(fmt::format("{} is ignored: {}{}", name,
-                                      former.empty() ? "no such option" : former,
+      pet.hints.push_back(fmt::format("{} is ignored: no such option{}", name,
                                       meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
     } else if (option->value) {
       pet.options.push_back(fmt::format("--{}={}", option->name, value));
@@ -138,8 +135,6 @@ bool is_of_torchrun(const OptionSpec* option) {
 }
 
 [[noreturn]] void unknown_option(const std::string& name) {
-  if (const std::string answer = answer_to_former_option(with_dashes(name)); !answer.empty())
-    usage_error(answer);
   if (const std::string answer = answer_to_option(name); !answer.empty())
     usage_error(fmt::format("unknown option '--{}'{}", name, answer));
   const std::string near = nearest_option(name);

@@ -72,8 +72,6 @@ DIVIDED = {
     "1f1b": (2, [*FLOAT32, *stages(2)]),
     "interleaved": (2, [*FLOAT32, *stages(2, "interleaved", "distributed_config.pipeline_chunks=2")]),
     "1f1b, bfloat16": (2, [*BY_TORCH, *stages(2)]),
-    "zero_bubble": (2, [*FLOAT32, *stages(2, "zero_bubble")]),
-    "zero_bubble, bfloat16": (2, [*BY_TORCH, *stages(2, "zero_bubble")]),
 }
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws what four ranks do under each pipeline schedule, as docs/pipeline_schedules.svg, to scale: a backward pass takes twice as
-long as a forward pass, its two halves as long as each other, and messages take no time.
+long as a forward pass, and messages take no time.
 
   pipeline_picture.py [--check]     --check: exit 1 if the picture is out of date
 """
@@ -14,8 +14,8 @@ PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pipeline_schedules.svg
 RANKS, MICRO_BATCHES, CHUNKS = 4, 8, 2
 LEFT, UNIT, BAR, STEP, WIDTH = 62, 20, 18, 20, 732
 # Kind of a pass: its colour, and that in a rank's second stage.
-COLOURS = {"F": ("#4f90d9", "#1f5fa8"), "B": ("#5cae69", "#2f7a3b"), "I": ("#5cae69", "#2f7a3b"), "W": ("#c9a13b", "#c9a13b")}
-SECONDS = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}  # I: gradient of the input alone, W: gradients of weights
+COLOURS = {"F": ("#4f90d9", "#1f5fa8"), "B": ("#5cae69", "#2f7a3b")}
+SECONDS = {"F": 1.0, "B": 2.0}
 
 
 def gpipe(rank):
@@ -46,17 +46,8 @@ def interleaved(rank):
     return order
 
 
-def zero_bubble(rank):
-    order = []
-    for kind, stage, i in one_forward_one_backward(rank):
-        order.append(("I" if kind == "B" else kind, stage, i))
-        if kind == "B" and i >= rank:
-            order.append(("W", stage, i - rank))
-    return order + [("W", rank, i) for i in range(max(0, MICRO_BATCHES - rank), MICRO_BATCHES)]
-
-
 SCHEDULES = (("gpipe", gpipe, 1), ("1f1b", one_forward_one_backward, 1),
-             (f"interleaved, {CHUNKS} stages on each rank", interleaved, CHUNKS), ("zero_bubble", zero_bubble, 1))
+             (f"interleaved, {CHUNKS} stages on each rank", interleaved, CHUNKS))
 
 
 def played(schedule, chunks):
@@ -68,14 +59,13 @@ def played(schedule, chunks):
         for order, done in zip(orders, ranks):
             while order:
                 kind, stage, i = order[0]
-                needed = ("F", stage - 1, i) if kind == "F" else ("back", stage + 1, i)
-                free = kind == "W" or stage == (0 if kind == "F" else last)
+                needed = ("F", stage - 1, i) if kind == "F" else ("B", stage + 1, i)
+                free = stage == (0 if kind == "F" else last)
                 if not free and needed not in ended:
                     break
                 begin = max(done[-1][4] if done else 0.0, 0.0 if free else ended[needed])
                 end = begin + SECONDS[kind] / chunks
-                if kind != "W":
-                    ended["F" if kind == "F" else "back", stage, i] = end
+                ended[kind, stage, i] = end
                 done.append((kind, stage, i, begin, end))
                 order.pop(0)
     return ranks
@@ -105,10 +95,10 @@ def picture():
         for rank, passes in enumerate(ranks):
             parts += rank_row(rank, passes, y + 8 + STEP * rank)
         y += 114
-    for x, kind, words in ((8, "F", "forward pass"), (118, "B", "backward pass"), (234, "W", "gradients of weights")):
+    for x, kind, words in ((8, "F", "forward pass"), (118, "B", "backward pass")):
         parts.append(f'<rect x="{x}" y="{y - 10}" width="14" height="12" fill="{COLOURS[kind][0]}"/>'
                      f'<text x="{x + 19}" y="{y}">{words}</text>')
-    parts.append(f'<text x="390" y="{y}">dark: the rank\'s second stage; grey: it waits</text>')
+    parts.append(f'<text x="240" y="{y}">dark: the rank\'s second stage; grey: it waits</text>')
     return "\n".join(parts) + "\n</svg>\n"
 
 

@@ -35,11 +35,8 @@ TEST_CASE(
     "stages whose layers are shared learn bit for bit what ranks that share a whole model do") {
   check_same({4, stages(2) + shared_by(2)}, {2, shared_by(2)}, kUntied + kEvaluated);
   check_same({4, stages(2, "interleaved") + shared_by(2)}, {2, shared_by(2)}, kUntied);
-  check_same({4, stages(2, "zero_bubble") + shared_by(2)}, {2, shared_by(2)}, kUntied);
-  for (const char* schedule : {"gpipe", "zero_bubble"}) {
-    check_same({4, stages(2, schedule) + shared_by(2, true)}, {2, shared_by(2, true)},
-               kUntied + kEvaluated);
-  }
+  check_same({4, stages(2, "gpipe") + shared_by(2, true)}, {2, shared_by(2, true)},
+             kUntied + kEvaluated);
   check_same<LlamaWorkspace>({4, stages(2) + shared_by(2)}, {2, shared_by(2)},
                              {"trainer_config.grad_accumulation_steps=2"});
 }
@@ -58,7 +55,7 @@ TEST_CASE("two copies of such a model learn bit for bit what two copies of share
 TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and learns the same",
           "[long]") {
   for (const Words& model : {kUntied, kTied}) {
-    for (const char* schedule : {"1f1b", "interleaved", "zero_bubble"})
+    for (const char* schedule : {"1f1b", "interleaved"})
       check_same({4, stages(2, schedule) + under("zero1")}, {4, stages(2, schedule)}, model);
   }
   check_same(
@@ -72,7 +69,7 @@ TEST_CASE("zero1 divides the optimizer's state between copies of a pipeline, and
 TEST_CASE("zero1, stages and shared layers together learn what they learn without zero1") {
   const Words both = stages(2) + shared_by(2);
   check_same({8, both + under("zero1")}, {8, both}, kTied + kEvaluated);
-  const Words by_sequence = stages(2, "zero_bubble") + shared_by(2, true);
+  const Words by_sequence = stages(2) + shared_by(2, true);
   check_same({8, by_sequence + under("zero1")}, {8, by_sequence}, kTied);
 }
 

@@ -66,16 +66,6 @@ TEST_CASE("the new run's damaged snapshot leads to its own older one") {
   CHECK(order_of_steps(next.out) == range_of(6, 15));
 }
 
-TEST_CASE("a snapshot of a trainer that knew no runs is gone on from") {
-  const Workspace place;
-  const Unbroken unbroken(0);
-  succeed(alone(place, up_to_step(25, 2)));
-  for (const auto& file : {place.snapshot(), place.older(20)}) rewrite_metadata(file, "run_id", "");
-  fs::remove(place / "snapshot.pt.manifest.json");
-  CHECK(order_of_steps(succeed(alone(place)).out) == range_of(26, 40));
-  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{"run_id"});
-}
-
 TEST_CASE("a snapshot_path that is a link stays one, and its target gets the snapshots") {
   const Workspace place;
   fs::create_directory(place / "disk");

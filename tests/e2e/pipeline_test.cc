@@ -37,15 +37,14 @@ TEST_CASE("a pipeline learns bit for bit what one process learns, with every sch
   const Words options =
       kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
   const auto in_order = [](int ranks) {
-    return std::vector<Divided>{pipeline(ranks), pipeline(ranks, "gpipe"),
-                                pipeline(ranks, "zero_bubble")};
+    return std::vector<Divided>{pipeline(ranks), pipeline(ranks, "gpipe")};
   };
   auto of_two = in_order(2);
   of_two.push_back(pipeline(2, "interleaved"));
   check_like_one_process(of_two, 4, options);
   check_like_one_process(in_order(3), 5, options);
   check_like_one_process(in_order(4), 3, options);
-  check_like_one_process({pipeline(3), pipeline(3, "zero_bubble")}, 1, options);
+  check_like_one_process({pipeline(3)}, 1, options);
 }
 
 TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones",
@@ -60,11 +59,11 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
               "trainer_config.amp_dtype=bf16"},
         Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
               "trainer_config.amp_dtype=fp16", "trainer_config.max_steps=20"}})
-    check_like_one_process({pipeline(2), pipeline(2, "zero_bubble")}, 4, kUntied + option);
+    check_like_one_process({pipeline(2)}, 4, kUntied + option);
 }
 
 TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
-  check_like_one_process<LlamaWorkspace>({pipeline(2), pipeline(3, "zero_bubble")}, 4, {});
+  check_like_one_process<LlamaWorkspace>({pipeline(2), pipeline(3)}, 4, {});
   check_like_one_process<LlamaWorkspace>({pipeline(3, "gpipe")}, 3,
                                          {"llama_config.activation_checkpointing=true"});
 }
@@ -74,8 +73,8 @@ TEST_CASE("through sockets a pipeline learns what one process learns") {
 }
 
 TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
-  check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}, {4, stages(2, "zero_bubble")}},
-                 {2, {}}, kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
+  check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}}, {2, {}},
+                 kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
 }
 
 // The table's gradient is the sum of two stages' parts: another order of summation than in one
@@ -104,7 +103,7 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
   const Workspace unbroken;
   succeed(alone(unbroken, options));
   const std::vector<Divided> places = {
-      {1, {}}, {2, stages(2)}, {4, stages(4, "zero_bubble")}, {2, stages(2, "interleaved")}};
+      {1, {}}, {2, stages(2)}, {4, stages(4)}, {2, stages(2, "interleaved")}};
   for (const Divided& before : places) {
     for (const Divided& after : places) {
       INFO(before.ranks << " ranks, then " << after.ranks);
@@ -125,20 +124,17 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
 }
 
 TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind") {
-  for (const char* schedule : {"1f1b", "zero_bubble"}) {
-    INFO(schedule);
-    const Words options = kTied + stages(2, schedule) + micro_batches(4) +
-                          Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
-    const Workspace unbroken, killed;
-    succeed(launched(unbroken, 2, options));
-    const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
-                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
-    succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
-                     {"--max_restarts=20", "--healthy-after=0.01"}));
-    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-  }
+  const Words options = kTied + stages(2) + micro_batches(4) +
+                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
+  const Workspace unbroken, killed;
+  succeed(launched(unbroken, 2, options));
+  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
+                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
+  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
+                   {"--max_restarts=20", "--healthy-after=0.01"}));
+  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
 }
 
 TEST_CASE("NaN in one stage is a bad step for all stages") {
@@ -197,6 +193,8 @@ TEST_CASE("a pipeline that cannot be is refused in one line that names one that 
       {2, kUntied + stages(2, "interleaved") + micro_batches(3),
        "needs a multiple of pipeline=2 micro-batches for each copy of the model, and there are 3; "
        "set trainer_config.grad_accumulation_steps=4 or pipeline_schedule=1f1b"},
+      {2, kUntied + stages(2, "zero_bubble"),
+       "'zero_bubble' is not one of gpipe | 1f1b | interleaved"},
       {2, kUntied + stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
       {2, kUntied + stages(2) + Words{"distributed_config.pipeline_chunks=2"},
        "1f1b has one stage on each rank"},

@@ -41,7 +41,6 @@
 #include "trainer/snapshot/resume_check.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/task/task.h"
-#include "trainer/task/text_classification.h"
 
 namespace ddp::train {
 namespace {
@@ -104,12 +103,7 @@ void work_in(const std::string& folder) {
 std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
                                 const std::optional<SnapshotMeta>& meta) {
   try {
-    if (!meta) return make_task(config, nullptr);
-    auto metadata = meta->task;
-    // A snapshot of an earlier version does not hold it: the run's seed divided the rows.
-    const int64_t seed = config_from_json(meta->config_json).trainer.seed;
-    metadata.try_emplace(kSplitSeed, fmt::to_string(seed));
-    return make_task(config, &metadata);
+    return make_task(config, meta ? &meta->task : nullptr);
   } catch (const UserError& error) {
     const std::string text = error.what();
     if (!meta || text.find("is not in the vocabulary") == std::string::npos) throw;

@@ -5,7 +5,6 @@
 
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
-#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
 namespace {
@@ -246,7 +245,7 @@ int64_t CausalModel::logits_padding() const {
 
 /// [..., C] -> [..., V], of this rank's tokens.
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
-  const auto all = linear_layer(x, table_PC);
+  const auto all = at::linear(x, table_PC);
   const int64_t own = own_tokens().size();
   return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }

@@ -87,10 +87,6 @@ StageLoad stage_load(const Config& config, const WeightsLayout& layout, const Co
   const auto chunks = static_cast<double>(how.pipeline_chunks);
   load.kept_layers = held * load.layers / chunks;
   load.in_flight = std::min(static_cast<double>(micro_batches), held);
-  // A micro-batch waits for gradients of its weights when it is in flight no more.
-  if (how.pipeline_schedule == PipelineSchedule::kZeroBubble)
-    load.waiting = std::min(static_cast<double>(place.stage),
-                            static_cast<double>(micro_batches) - load.in_flight);
   load.first = part.has_first();
   load.last = part.has_last();
   load.finished = how.pipeline_schedule == PipelineSchedule::kGpipe ? load.in_flight : 1.0;
@@ -107,7 +103,6 @@ int64_t micro_batches_in_flight(const DistributedConfig& config, int64_t rank,
       return std::min(micro_batches * config.pipeline_chunks,
                       2 * (later - 1) + (config.pipeline_chunks - 1) * config.pipeline + 1);
     case PipelineSchedule::k1f1b:
-    case PipelineSchedule::kZeroBubble:
       return std::min(micro_batches, later);
   }
   return micro_batches;

@@ -36,7 +36,6 @@ struct StageLoad {
   double kept_layers = 0.0;  ///< The same, each counted for every micro-batch in flight.
   double in_flight = 1.0;    ///< Micro-batches in flight in its first stage.
   double finished = 1.0;     ///< Micro-batches whose loss it keeps at once.
-  double waiting = 0.0;      ///< Micro-batches whose gradients of weights it computes later.
   bool first = true;         ///< It has the embeddings,
   bool last = true;          ///< it has the output layer.
   bool pipelined = false;

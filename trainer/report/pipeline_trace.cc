@@ -20,8 +20,7 @@ constexpr std::string_view kStep = "ProfilerStep#";
 /// The kind of pass that the trainer traces by that name.
 std::optional<TracedKind> kind_of(std::string_view name) {
   if (name == "forward") return TracedKind::kForward;
-  if (name == "backward" || name == "backward_input") return TracedKind::kBackward;
-  if (name == "backward_weights") return TracedKind::kBackwardWeights;
+  if (name == "backward") return TracedKind::kBackward;
   return std::nullopt;
 }
 

@@ -7,11 +7,7 @@
 
 namespace ddp::train {
 
-enum class TracedKind : uint8_t {
-  kForward,
-  kBackward,         ///< The input's gradient only, if weight gradients are a pass of their own.
-  kBackwardWeights,  ///< zero_bubble
-};
+enum class TracedKind : uint8_t { kForward, kBackward };
 
 /// A pass of one micro-batch in one stage.
 struct TracedPass {

@@ -167,8 +167,7 @@ void MicroBatchGraphs::record(Kind& kind, const std::vector<torch::Tensor>& para
   for (const auto& parameter : parameters)
     if (makes_gradients_) kind.gradients.push_back(parameter.grad());
   if (std::exchange(reported_, true)) return;
-  note_ = Note{fmt::format("CUDA graphs: the {} launches of a micro-batch are replayed as one",
-                           kind.graph->launches())};
+  note_ = Note{"CUDA graphs: the launches of a micro-batch are replayed as one"};
 }
 
 torch::Tensor MicroBatchGraphs::beside(const Batch& inputs, const Passes& passes) {

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <optional>
 
 #include "trainer/metrics/text.h"
-#include "trainer/model/weight_grad_store.h"
 #include "trainer/optim/amp.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/error.h"
@@ -72,15 +70,10 @@ class Trainer::PipelinedStep : public StageCompute {
   PipelinedStep(Trainer& trainer, RunMonitor& monitor, std::vector<Batch> batches)
       : trainer_(trainer), monitor_(monitor), batches_(std::move(batches)) {
     for (const Batch& batch : batches_) losses_.push_back({{}, batch.target_count});
-    if (trainer.config_.distributed.pipeline_schedule == PipelineSchedule::kZeroBubble)
-      weight_gradients_.emplace();
   }
 
   /// After the step.
-  std::vector<MicroBatchLoss> losses() {
-    TORCH_CHECK(!weight_gradients_ || weight_gradients_->empty(), "weight gradients are missing");
-    return std::move(losses_);
-  }
+  std::vector<MicroBatchLoss> losses() { return std::move(losses_); }
 
   std::vector<int64_t> activation_shape(int64_t micro_batch) override {
     return trainer_.task_.stage_model()->activation_shape(batch(micro_batch));
@@ -102,22 +95,10 @@ class Trainer::PipelinedStep : public StageCompute {
   }
 
   void backward(const torch::Tensor& start, bool sync) override {
-    enter_backward(sync);
+    monitor_.enter(Phase::kBackward, sync ? trainer_.sync_->collective_name() : "");
     RECORD_USER_SCOPE("backward");
-    run_backward(start, sync);
-  }
-
-  void backward_input(int64_t micro_batch, const torch::Tensor& start) override {
-    enter_backward(/*sync=*/false);
-    RECORD_USER_SCOPE("backward_input");
-    weight_gradients_->begin(micro_batch);
-    run_backward(start, /*sync=*/false);
-  }
-
-  void backward_weights(int64_t micro_batch) override {
-    enter_backward(/*sync=*/false);
-    RECORD_USER_SCOPE("backward_weights");
-    weight_gradients_->compute(micro_batch);
+    trainer_.sync_->begin_micro_batch(sync);
+    trainer_.sync_->backward(start);
   }
 
   void sync() override {
@@ -129,15 +110,6 @@ class Trainer::PipelinedStep : public StageCompute {
   }
 
  private:
-  void enter_backward(bool sync) {
-    monitor_.enter(Phase::kBackward, sync ? trainer_.sync_->collective_name() : "");
-  }
-
-  void run_backward(const torch::Tensor& start, bool sync) {
-    trainer_.sync_->begin_micro_batch(sync);
-    trainer_.sync_->backward(start);
-  }
-
   const Batch& batch(int64_t micro_batch) const {
     return batches_[static_cast<std::size_t>(micro_batch)];
   }
@@ -153,7 +125,6 @@ class Trainer::PipelinedStep : public StageCompute {
   RunMonitor& monitor_;
   std::vector<Batch> batches_;
   std::vector<MicroBatchLoss> losses_;
-  std::optional<WeightGradStore> weight_gradients_;  // zero_bubble
 };
 
 void Trainer::make_pipeline() {
@@ -178,13 +149,11 @@ void Trainer::make_pipeline() {
 std::string Trainer::pipeline_text() const {
   if (!pipeline_) return "";
   const PipelineShape& shape = pipeline_->shape();
-  const PipelineSchedule schedule = config_.distributed.pipeline_schedule;
-  const double idle = pipeline_bubble(schedule, shape, 1.0, 1.0, 1.0);
-  const double work = 3.0 * static_cast<double>(shape.micro_batches * shape.chunks);
   return fmt::format(
       "{} stages{}, {}, {}; with equal stages a rank waits for {:.0f} % of a step", shape.stages(),
-      shape.chunks > 1 ? fmt::format(" on {} ranks", shape.ranks) : "", name_of(schedule),
-      counted(shape.micro_batches, "micro-batch"), 100.0 * idle / (work + idle));
+      shape.chunks > 1 ? fmt::format(" on {} ranks", shape.ranks) : "",
+      name_of(config_.distributed.pipeline_schedule), counted(shape.micro_batches, "micro-batch"),
+      100.0 * pipeline_idle_share(shape));
 }
 
 std::vector<MicroBatchLoss> Trainer::run_pipeline(DataLoader& loader, RunMonitor& monitor) {

@@ -115,14 +115,9 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   return lines;
 }
 
-// Trainers before 0.3 wrote no basis: what they evaluated on is taken for the same.
 bool keeps_best_evaluation(const SnapshotMeta& meta, const Config& config, const Task& task) {
   const auto& best = meta.best_eval;
   if (!best) return true;
-  if (best->basis.empty()) {
-    return config_from_json(meta.config_json).trainer.metric_for_best_model ==
-           config.trainer.metric_for_best_model;
-  }
   const SampleSource* samples = task.evaluation();
   return samples != nullptr && best->basis == score_basis(*samples, config.trainer);
 }

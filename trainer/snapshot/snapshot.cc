@@ -32,8 +32,7 @@ void keep_model(const Json& config, Json& kept) {
                                                 "activation_checkpointing", "loss_chunk_size"};
   for (const auto& [section, keys] : config.items()) {
     if (!keys.is_object() || others.contains(section)) continue;
-    if (section == "lora" && keys.at("rank") == 0)
-      continue;  // older snapshots have no such section
+    if (section == "lora" && keys.at("rank") == 0) continue;  // its other keys have no effect
     for (const auto& [key, value] : keys.items()) {
       if (!without_effect.contains(key)) kept[section][key] = value;
     }
@@ -58,13 +57,6 @@ Json arithmetic_settings(const std::string& config_json) {
   keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps",
                             "min_lr", "lr_power", "weight_decay", "decay_embeddings", "betas",
                             "eps", "momentum", "nesterov", "param_groups"});
-  // Left out while it is empty: digests of older snapshots have no such key.
-  auto& optimizer = kept["optimizer_config"];
-  if (optimizer.contains("param_groups") && optimizer["param_groups"].empty())
-    optimizer.erase("param_groups");
-  auto& data = kept["data_config"];
-  if (data.contains("mask_documents") && data["mask_documents"] == false)
-    data.erase("mask_documents");
   keep_model(config, kept);
   return kept;
 }

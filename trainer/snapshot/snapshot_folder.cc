@@ -119,9 +119,9 @@ std::optional<std::string> SnapshotFolder::run_of(const Snapshots& others, bool 
   std::set<std::string> ids;
   for (const auto& other : others) ids.insert(other.meta.run_id);
   if (ids.empty()) return std::nullopt;
-  // Without a manifest the newest may be of a later run than older files that know their run.
+  // Without a manifest the newest may be of a later run than the older files.
   const bool in_folder = fs::path(others.front().path).parent_path() == folder_of(path_);
-  const bool told = !listed || manifest || !in_folder || ids.begin()->empty();
+  const bool told = !listed || manifest || !in_folder;
   if (ids.size() == 1 && told) return *ids.begin();
   throw RunError(fmt::format(
       "{}; without {} it is unknown whether the older files next to it belong to the same run; "

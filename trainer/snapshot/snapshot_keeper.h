@@ -82,8 +82,6 @@ class SnapshotKeeper {
   /// Whether save_to_memory() is wanted now: ram_snapshots is on, and, for a GPU (`on_device`),
   /// whose steps do not wait for digests, the last copy is complete.
   bool wants_memory_copy(bool on_device) const;
-  bool copies_to_memory() const { return keeps_memory_; }
-  bool memory_copy_is_running() const { return memory_job_.busy(); }
   /// The same to shared memory.
   void save_to_memory(const TrainingState& state);
 

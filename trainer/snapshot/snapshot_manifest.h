@@ -40,8 +40,8 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
 
 /// The parts of a manifest that other code needs.
 struct Manifest {
-  std::optional<std::string> run_id;  ///< nullopt: written by a trainer without run ids.
-  int64_t attempt = 0;                ///< Number of the last start; 0 if its trainer did not count.
+  std::optional<std::string> run_id;  ///< None: it was damaged, or there is no manifest.
+  int64_t attempt = 0;                ///< Number of the last start.
   RoundFence round;                   ///< Round of the last start by ddp-run.
   std::string best_object;            ///< "" if there is no best one.
   std::string best_file;              ///< Its name here; "" likewise.

@@ -40,7 +40,6 @@ class Reader {
   }
 
   Json json(const char* key) const { return Json::parse(text(key)); }
-  bool has(const char* key) const { return metadata_.contains(key); }
 
  private:
   const Metadata& metadata_;
@@ -66,23 +65,20 @@ Json record_to_json(const std::optional<EvalRecord>& record) {
 
 std::optional<EvalRecord> record_from_json(const Json& json) {
   if (json.is_null()) return std::nullopt;
-  const double loss = number_from_json(json.at("loss"));
-  const double score = json.contains("score") ? number_from_json(json.at("score")) : loss;
-  return EvalRecord{json.at("step").get<int64_t>(), loss, score, json.value("basis", "")};
+  return EvalRecord{json.at("step").get<int64_t>(), number_from_json(json.at("loss")),
+                    number_from_json(json.at("score")), json.at("basis").get<std::string>()};
 }
 
 void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.optimizer_step = read.json("optimizer_step").get<double>();
   meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
-  if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
-  if (read.has("run_id")) meta.run_id = read.text("run_id");
-  if (!read.has("evaluation")) return;
+  meta.step_guard = read.text("step_guard");
+  meta.run_id = read.text("run_id");
   const Json evaluation = read.json("evaluation");
   meta.last_eval = record_from_json(evaluation.at("last"));
   meta.best_eval = record_from_json(evaluation.at("best"));
-  if (meta.best_eval && std::isnan(meta.best_eval->score)) meta.best_eval.reset();
   meta.evaluation_due = evaluation.at("due").get<bool>();
-  meta.early_stopping = evaluation.value("early_stopping", "");
+  meta.early_stopping = evaluation.at("early_stopping").get<std::string>();
 }
 
 /// What the engine writes; all else is the task's, but for the checksums of the file.
@@ -161,7 +157,7 @@ SnapshotMeta SnapshotMeta::from_json(const std::string& text) {
 
 std::string snapshot_task(const SnapshotMeta& meta) {
   const auto name = meta.task.find(kTaskKey);
-  return name == meta.task.end() ? std::string(task_name(TaskKind::kCausalLm)) : name->second;
+  return name == meta.task.end() ? "" : name->second;
 }
 
 void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,

@@ -35,7 +35,7 @@ bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best);
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
-  std::string run_id;         ///< The run that saved; "" if its trainer had no run ids.
+  std::string run_id;         ///< The run that saved.
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
   DataCursor cursor;          ///< Finished epochs, samples consumed in the current one.
   double optimizer_step = 0;  ///< Updates that took effect.
@@ -45,7 +45,7 @@ struct SnapshotMeta {
   std::string data_sha256;                  ///< Fingerprint of the training samples.
   int64_t micro_batches_per_step = 1;       ///< Over all ranks.
   int64_t world_size = 1;
-  std::string step_guard;  ///< StepGuard::state(); empty in version 1.
+  std::string step_guard;  ///< StepGuard::state().
   std::optional<EvalRecord> last_eval;
   std::optional<EvalRecord> best_eval;
   std::string early_stopping;   ///< EarlyStopping::state().
@@ -63,7 +63,7 @@ struct SnapshotMeta {
   static SnapshotMeta from_json(const std::string& text);
 };
 
-/// Returns the name of the trained task; snapshots without one are of language models.
+/// Returns the name of the trained task.
 std::string snapshot_task(const SnapshotMeta& meta);
 
 /// Throws UserError if the snapshot `path` is not of `task`. `fix`: the message's advice.

@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> default_tokenizer(const Config& config) {
 std::string base_settings(const Config& config, const SnapshotMetadata* resumed,
                           const Tokenizer& tokenizer) {
   if (resumed != nullptr && resumed->contains(kBaseSettings)) return resumed->at(kBaseSettings);
-  if (resumed != nullptr) return "";  // of an older version: export looks at the folder itself
+  if (resumed != nullptr) return "";  // its run started from no model
   return base_settings_state(causal_architecture(config).pretrained(config),
                              takes_folders_tokenizer(config) ? nullptr : &tokenizer);
 }

@@ -32,11 +32,9 @@ std::string problem_of(const TableRow& row) {
 
 /// The seed that the evaluation's rows are drawn by: for the whole run the one that it began with.
 uint64_t split_seed_of(const Config& config, const std::map<std::string, std::string>* metadata) {
-  const auto own = static_cast<uint64_t>(config.trainer.seed);
-  if (metadata == nullptr) return own;
+  if (metadata == nullptr) return static_cast<uint64_t>(config.trainer.seed);
   const auto found = metadata->find(kSplitSeed);
-  if (found == metadata->end()) return own;  // of a version that did not keep it
-  const std::string& digits = found->second;
+  const std::string digits = found == metadata->end() ? "" : found->second;
   uint64_t seed = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
   if (error == std::errc{} && end == digits.data() + digits.size()) return seed;

@@ -17,7 +17,6 @@
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/json_depth.h"
 #include "trainer/runtime/files/json_error.h"
-#include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/files/xxh3.h"
 #include "trainer/runtime/log/message.h"
 
@@ -29,7 +28,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t kChecksumDigits = 32;
-constexpr std::size_t kSha256Digits = 64;    // of format version 1
 constexpr std::size_t kMostDimensions = 64;  // as in LibTorch
 using Json = nlohmann::ordered_json;
 
@@ -98,11 +96,11 @@ constexpr std::string_view kChecksumNeedle = "\"checksum\":\"";
 // Position of the checksum's digits in a header that header_text() wrote. Metadata is an ordered
 // map of plain strings at the front; quotes inside values are escaped, so the needle cannot occur
 // earlier as part of a value.
-std::optional<std::size_t> find_checksum(std::string_view header, std::size_t length) {
+std::optional<std::size_t> find_checksum(std::string_view header) {
   const auto at = header.find(kChecksumNeedle);
   if (at == std::string_view::npos) return std::nullopt;
   const auto digits = at + kChecksumNeedle.size();
-  if (digits + length > header.size()) return std::nullopt;
+  if (digits + kChecksumDigits > header.size()) return std::nullopt;
   return digits;
 }
 
@@ -138,7 +136,7 @@ std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>&
   const uint64_t length = header.size();
   std::string front(reinterpret_cast<const char*>(&length), sizeof length);
   front += header;
-  const auto digits = find_checksum(header, kChecksumDigits);
+  const auto digits = find_checksum(header);
   if (!digits) throw std::logic_error("safetensors: no place for the checksum");
   return front.replace(kLengthBytes + *digits, kChecksumDigits,
                        xxh3_hex(front.data(), front.size()));
@@ -281,31 +279,22 @@ const std::string& SafetensorsFile::require_metadata(const std::string& key) con
   return found->second;
 }
 
-std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
+std::string SafetensorsFile::front_without_checksum() const {
   std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
-  const auto at = find_checksum(std::string_view(front).substr(kLengthBytes), digits);
+  const auto at = find_checksum(std::string_view(front).substr(kLengthBytes));
   if (!at) throw RunError(path_ + ": malformed checksum");
-  return front.replace(kLengthBytes + *at, digits, digits, '0');
+  return front.replace(kLengthBytes + *at, kChecksumDigits, kChecksumDigits, '0');
 }
 
 void SafetensorsFile::verify_checksum() const {
   require_readable(size_);
-  const std::string& stored = require_metadata(kChecksumKey);
-  if (stored.size() == kSha256Digits) {  // version 1
-    const std::string front = front_without_checksum(kSha256Digits);
-    Sha256 sum;
-    sum.update(front).update(mapping_ + front.size(), size_ - front.size());
-    if (sum.hex() != stored) throw RunError(path_ + ": checksum mismatch: the file is damaged");
-    return;
-  }
   verify_header();
   verify_digests();
 }
 
 void SafetensorsFile::verify_header() const {
   const std::string& stored = require_metadata(kChecksumKey);
-  if (stored.size() == kSha256Digits) return;
-  const std::string front = front_without_checksum(kChecksumDigits);
+  const std::string front = front_without_checksum();
   if (xxh3_hex(front.data(), front.size()) != stored)
     throw RunError(path_ + ": header checksum mismatch: the file is damaged");
 }

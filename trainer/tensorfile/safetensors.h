@@ -81,11 +81,9 @@ class SafetensorsFile {
   /// Throws RunError with the path and `key` if it is missing.
   const std::string& require_metadata(const std::string& key) const;
 
-  /// Throws RunError naming the tensor if a checksum is missing or does not match. Also checks
-  /// the whole-file SHA-256 of format version 1.
+  /// Throws RunError that names the tensor if a checksum is missing or does not match.
   void verify_checksum() const;
   /// The same for length and header only: metadata() can be trusted, the tensors are not read.
-  /// Version 1 has no such checksum, so nothing is checked.
   void verify_header() const;
 
  private:
@@ -94,7 +92,7 @@ class SafetensorsFile {
   void parse_header();
   void take_metadata(const nlohmann::json& entry);
   void take_tensor(const std::string& name, const nlohmann::json& entry);
-  std::string front_without_checksum(std::size_t digits) const;
+  std::string front_without_checksum() const;
   void verify_digests() const;
 
   std::string path_;

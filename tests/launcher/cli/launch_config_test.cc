@@ -399,20 +399,6 @@ TEST_CASE("events go to a file or to the console") {
   CHECK(parse({"--events=console", "x"}).events_on_console);
 }
 
-TEST_CASE("an option that went gets one line with what replaces it") {
-  CHECK(complaint({"--hostfile=a", "x"}) == "--hostfile is now --hosts=@FILE");
-  CHECK(complaint({"--log_keep", "3", "x"}) ==
-        "--log-keep is now part of --log-max-size=SIZE:KEEP");
-  CHECK(complaint({"--short-help"}) == "--short-help is now -h");
-  for (const char* name :
-       {"--crash-loop", "--devices", "--final-exit-codes", "--print-man", "--restart-delay",
-        "--retry-exit-codes", "--ssh", "--store", "--timestamps"}) {
-    CHECK_THAT(complaint({name, "x"}), Catch::StartsWith(name + std::string(" is ")));
-  }
-  CHECK(parse({"x"}, {{"PET_HOSTFILE", "a"}}).hints ==
-        std::vector<std::string>{"PET_HOSTFILE is ignored: --hostfile is now --hosts=@FILE"});
-}
-
 TEST_CASE("no sequence of short arguments ends in anything but a config or one line") {
   const char* pieces[] = {"",    "-",  "--", "---",       "=", "-m", "--help", "--nproc-per-node",
                           "--=", "-=", "x",  "--m\xff=\n"};

@@ -97,6 +97,8 @@ TEST_CASE("an option of another launcher is answered with what to write here") {
           "unknown option '-np', which is mpirun's; write --nproc-per-node=N, the processes of one "
           "node");
   }
+  CHECK(refusal({"--hostfile=a", "x"}) ==
+        "unknown option '--hostfile', which is mpirun's; write --hosts=@FILE");
   CHECK_THAT(refusal({"-H", "a:2,b:2", "x"}), Catch::Contains("write --hosts=HOST:N,..."));
   CHECK_THAT(refusal({"--ntasks-per-node=8", "x"}), Catch::Contains("ddp-run --scheduler=slurm"));
   CHECK_THAT(refusal({"-u", "train.py"}), Catch::Contains("scripts run unbuffered"));

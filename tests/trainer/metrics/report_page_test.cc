@@ -119,25 +119,6 @@ TEST_CASE("a page draws the passes of a profiled pipeline, and nothing without a
   CHECK(read_pipeline_trace(folder.path(), config).ranks.empty());
 }
 
-TEST_CASE("a page draws the gradients of weights of a profiled pipeline as passes of their own") {
-  const test::TempFolder folder;
-  const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream(folder / name) << text;
-  };
-  write("profile_rank_0.json", trace_of(3, {{"forward", 1000, 1010},
-                                            {"backward_input", 1030, 1040},
-                                            {"backward_weights", 1040, 1050}}));
-  write("profile_rank_1.json", trace_of(3, {{"forward", 1010, 1020},
-                                            {"backward_input", 1020, 1030},
-                                            {"backward_weights", 1030, 1040}}));
-  RunData run = run_with("halves");
-  run.pipeline = read_pipeline_trace(folder.path(), R"({"distributed_config":{"pipeline":2}})");
-  REQUIRE(run.pipeline.ranks.size() == 2);
-  CHECK(idle_share(run.pipeline, 0) == 0.4);
-  CHECK_THAT(report_page({run}, 0.0, "test"),
-             Contains(R"("passes":[[0,0,10],[1,30,40],[2,40,50]])"));
-}
-
 TEST_CASE("of many classes a page holds those with the most mistakes, and stays small") {
   RunData run = run_with("classes");
   ConfusionMatrix matrix;

@@ -29,24 +29,8 @@ PipelineAction other_end(const PipelineAction& send) {
              : PipelineAction{ActionKind::kReceiveGradient, send.stage - 1, send.micro_batch};
 }
 
-struct Costs {
-  double forward, input, weights;
-
-  double of(ActionKind kind) const {
-    switch (kind) {
-      case ActionKind::kForward:
-        return forward;
-      case ActionKind::kBackward:
-        return input + weights;
-      case ActionKind::kBackwardInput:
-        return input;
-      case ActionKind::kBackwardWeights:
-        return weights;
-      default:
-        return 0.0;
-    }
-  }
-};
+constexpr double kForwardSeconds = 1.0;
+constexpr double kBackwardSeconds = 2.0;
 
 /// Whether all actions come to an end if a send waits for its receive, and a receive for its send.
 bool ends_with_rendezvous(const PipelineShape& shape, const std::vector<PipelineOrder>& orders,
@@ -92,12 +76,8 @@ std::vector<Key> needs_of(const PipelineShape& shape, const PipelineAction& acti
       if (stage > 0) needs.emplace_back(ActionKind::kReceiveInput, stage, micro);
       break;
     case ActionKind::kBackward:
-    case ActionKind::kBackwardInput:
       needs.emplace_back(ActionKind::kForward, stage, micro);
       if (!shape.is_last(stage)) needs.emplace_back(ActionKind::kReceiveGradient, stage, micro);
-      break;
-    case ActionKind::kBackwardWeights:
-      needs.emplace_back(ActionKind::kBackwardInput, stage, micro);
       break;
     case ActionKind::kSendOutput:
       needs.emplace_back(ActionKind::kForward, stage, micro);
@@ -108,13 +88,8 @@ std::vector<Key> needs_of(const PipelineShape& shape, const PipelineAction& acti
   return needs;
 }
 
-bool has(const std::set<Key>& done, ActionKind kind, int stage, int64_t micro) {
-  return done.contains({kind, stage, micro});
-}
-
 /// Each rank does everything once, and after what it needs; kinds ascend within a stage.
-bool keeps_dependencies(PipelineSchedule schedule, const PipelineShape& shape,
-                        const std::vector<PipelineOrder>& orders) {
+bool keeps_dependencies(const PipelineShape& shape, const std::vector<PipelineOrder>& orders) {
   std::set<Key> all;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::set<Key> done;
@@ -125,22 +100,20 @@ bool keeps_dependencies(PipelineSchedule schedule, const PipelineShape& shape,
         if (!done.contains(need)) return false;
       }
       if (action.kind == ActionKind::kSendGradient &&
-          !has(done, ActionKind::kBackward, action.stage, action.micro_batch) &&
-          !has(done, ActionKind::kBackwardInput, action.stage, action.micro_batch))
+          !done.contains({ActionKind::kBackward, action.stage, action.micro_batch}))
         return false;
       if (next[{action.kind, action.stage}]++ != action.micro_batch) return false;
       if (!done.insert(key_of(action)).second) return false;
     }
     all.insert(done.begin(), done.end());
   }
-  const bool split = schedule == PipelineSchedule::kZeroBubble;
   const auto m = static_cast<std::size_t>(shape.micro_batches);
   const auto s = static_cast<std::size_t>(shape.stages());
-  return all.size() == m * (s * (split ? 3 : 2) + 4 * (s - 1));
+  return all.size() == m * (s * 2 + 4 * (s - 1));
 }
 
 /// Seconds of a step whose messages take no time and hold up no sender.
-double makespan(const std::vector<PipelineOrder>& orders, const Costs& costs) {
+double makespan(const std::vector<PipelineOrder>& orders) {
   std::vector<std::size_t> at(orders.size(), 0);
   std::vector<double> clock(orders.size(), 0.0);
   std::map<Key, double> sent;      // by the key of the receive
@@ -157,13 +130,13 @@ double makespan(const std::vector<PipelineOrder>& orders, const Costs& costs) {
           if (message == sent.end()) break;
           received[key_of(action)] = message->second;  // is waited for when it is used
         } else {
+          const bool forward = action.kind == ActionKind::kForward;
           for (const ActionKind kind : {ActionKind::kReceiveInput, ActionKind::kReceiveGradient}) {
             const auto message = received.find({kind, action.stage, action.micro_batch});
-            const bool forward = action.kind == ActionKind::kForward;
             if (message != received.end() && forward == (kind == ActionKind::kReceiveInput))
               clock[rank] = std::max(clock[rank], message->second);
           }
-          clock[rank] += costs.of(action.kind);
+          clock[rank] += forward ? kForwardSeconds : kBackwardSeconds;
         }
       }
     }
@@ -176,8 +149,7 @@ std::vector<std::pair<PipelineSchedule, PipelineShape>> all_cases() {
   std::vector<std::pair<PipelineSchedule, PipelineShape>> cases;
   for (int p = 1; p <= 8; ++p) {
     for (const int64_t m : {1, 2, 3, 4, 5, 7, 8, 12, 16, 21, 24, 31, 32}) {
-      for (const auto schedule :
-           {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b, PipelineSchedule::kZeroBubble})
+      for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b})
         cases.push_back({schedule, {p, 1, m}});
     }
     for (int v = 2; v <= 4 && p > 1; ++v) {
@@ -196,7 +168,7 @@ TEST_CASE("pipeline schedules keep every dependency and end with sends that wait
     INFO(name_of(schedule) << ", " << shape.ranks << " ranks, " << shape.chunks << " chunks, "
                            << shape.micro_batches << " micro-batches");
     const auto orders = pipeline_orders(schedule, shape);
-    CHECK(keeps_dependencies(schedule, shape, orders));
+    CHECK(keeps_dependencies(shape, orders));
     for (int run = 0; run < 3; ++run) CHECK(ends_with_rendezvous(shape, orders, random));
   }
 }
@@ -226,7 +198,6 @@ TEST_CASE("a pipeline's ranks hold as many micro-batches as their schedule says"
       const int64_t m = 4 * p;
       CHECK(held(PipelineSchedule::kGpipe, {p, 1, m}, rank) == m);
       CHECK(held(PipelineSchedule::k1f1b, {p, 1, m}, rank) == p - rank);
-      CHECK(held(PipelineSchedule::kZeroBubble, {p, 1, m}, rank) == p - rank);
       CHECK(held(PipelineSchedule::k1f1b, {p, 1, 1}, rank) == 1);
       for (int v = 2; v <= 4; ++v) {
         CHECK(held(PipelineSchedule::kInterleaved, {p, v, m}, rank) ==
@@ -241,10 +212,10 @@ TEST_CASE("a pipeline step is longer than its work by the schedule's bubble") {
     if (shape.micro_batches < shape.ranks) continue;
     INFO(name_of(schedule) << ", " << shape.ranks << " ranks, " << shape.chunks << " chunks, "
                            << shape.micro_batches << " micro-batches");
-    const Costs costs{1.0, 1.0, 1.0};
-    const double work = static_cast<double>(shape.micro_batches * shape.chunks) * 3.0;
-    CHECK(makespan(pipeline_orders(schedule, shape), costs) ==
-          Approx(work + pipeline_bubble(schedule, shape, 1.0, 1.0, 1.0)));
+    const double work = static_cast<double>(shape.micro_batches * shape.chunks) *
+                        (kForwardSeconds + kBackwardSeconds);
+    CHECK(makespan(pipeline_orders(schedule, shape)) ==
+          Approx(work / (1.0 - pipeline_idle_share(shape))));
   }
 }
 

@@ -20,7 +20,6 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/weight_grad_store.h"
 #include "trainer/parallel/mesh/mesh.h"
 #include "trainer/parallel/strategy/pipeline_executor.h"
 #include "trainer/task/tensor_ranks.h"
@@ -48,9 +47,7 @@ struct MicroBatch {
 class StagedRank : public StageCompute {
  public:
   StagedRank(const Config& config, Mesh& mesh, int64_t micro_batches)
-      : micro_batches_(micro_batches),
-        ranks_(mesh.shape().pipeline),
-        splits_(config.distributed.pipeline_schedule == PipelineSchedule::kZeroBubble) {
+      : micro_batches_(micro_batches), ranks_(mesh.shape().pipeline) {
     TensorRanksPtr ranks;
     if (mesh.shape().tensor > 1)
       ranks = make_tensor_ranks(mesh.tensor(), config.distributed.sequence_parallel);
@@ -86,22 +83,7 @@ class StagedRank : public StageCompute {
     return loss / micro_batches_;
   }
   void backward(const torch::Tensor& start, bool /*sync*/) override { start.backward(); }
-  void backward_input(int64_t micro_batch, const torch::Tensor& start) override {
-    WeightGradStore::current()->begin(micro_batch);
-    start.backward();
-  }
-  void backward_weights(int64_t micro_batch) override {
-    WeightGradStore::current()->compute(micro_batch);
-  }
   void sync() override {}
-
-  /// All passes of a step.
-  void run() {
-    std::optional<WeightGradStore> store;
-    if (splits_) store.emplace();
-    executor->run(*this);
-    TORCH_CHECK(!store || store->empty(), "a second half of a backward pass is missing");
-  }
 
   std::shared_ptr<CausalModel> model;
   std::unique_ptr<PipelineExecutor> executor;
@@ -110,7 +92,6 @@ class StagedRank : public StageCompute {
  private:
   int64_t micro_batches_;
   int ranks_;
-  bool splits_;  // its backward passes
   ModelPart part_;
 };
 
@@ -118,9 +99,6 @@ class StagedRank : public StageCompute {
 /// hands it on, forward and backward.
 class TimedStage : public StageCompute {
  public:
-  explicit TimedStage(PipelineSchedule schedule)
-      : backward_(schedule == PipelineSchedule::kZeroBubble ? 1 : 2) {}
-
   std::vector<int64_t> activation_shape(int64_t /*micro_batch*/) override { return {1}; }
   torch::Tensor forward(int /*stage*/, int64_t /*micro_batch*/, const torch::Tensor& x) override {
     const auto from = x.defined() ? x : torch::zeros({1}, torch::kFloat64).requires_grad_();
@@ -128,7 +106,7 @@ class TimedStage : public StageCompute {
     most_held = std::max(most_held, ++held_);
     auto output = from + (clock - from.detach());
     output.register_hook([this](const torch::Tensor& gradient) {
-      pass(gradient.item<double>(), backward_);
+      pass(gradient.item<double>(), 2);
       return torch::full_like(gradient, clock);
     });
     return output;
@@ -137,11 +115,6 @@ class TimedStage : public StageCompute {
     start.backward();
     --held_;
   }
-  void backward_input(int64_t /*micro_batch*/, const torch::Tensor& start) override {
-    start.backward();
-    --held_;
-  }
-  void backward_weights(int64_t /*micro_batch*/) override { pass(clock, 1); }
   void sync() override {}
 
   double clock = 0.0;
@@ -154,7 +127,6 @@ class TimedStage : public StageCompute {
     busy += time;
   }
 
-  const int backward_;
   int held_ = 0;
 };
 
@@ -163,7 +135,7 @@ void run_timed(PipelineSchedule schedule, int chunks, int64_t micro_batches) {
   ProcessGroup group(DistEnv::from_environment(), {}, {});
   PipelineExecutor executor(schedule, {group.size(), chunks, micro_batches}, group,
                             torch::TensorOptions(torch::kFloat64), {});
-  TimedStage stage(schedule);
+  TimedStage stage;
   executor.run(stage);
   const auto clocks = group.gather_doubles(stage.clock);
   const auto busy = group.gather_doubles(stage.busy);
@@ -206,7 +178,7 @@ std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batc
   for (int step = 0; step < 3; ++step) {
     own.model->zero_grad();
     whole->zero_grad();
-    own.run();
+    own.executor->run(own);
     own.model->sum_partial_gradients();
     for (int64_t i = 0; i < micro_batches; ++i) {
       const MicroBatch batch(i);
@@ -233,8 +205,7 @@ std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batc
 }
 
 PipelineSchedule schedule_of(const std::string& name) {
-  for (const auto schedule :
-       {PipelineSchedule::kGpipe, PipelineSchedule::kInterleaved, PipelineSchedule::kZeroBubble}) {
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::kInterleaved}) {
     if (name == name_of(schedule)) return schedule;
   }
   return PipelineSchedule::k1f1b;

@@ -13,7 +13,6 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/sha256.h"
 #include "trainer/snapshot/snapshot_manifest.h"
 
 namespace ddp::train {
@@ -61,17 +60,6 @@ TEST_CASE("an evaluation that gave NaN or Inf is saved and loaded") {
     CHECK(loaded.last_eval->score == -infinity);
     CHECK(std::isinf(loaded.grad_scaler.scale));
   }
-}
-
-TEST_CASE("null for a number, as older trainers wrote NaN, is read as NaN") {
-  auto metadata = sample_meta(1).to_metadata();
-  metadata["evaluation"] =
-      R"({"last":{"step":1,"loss":null,"score":null},"best":{"step":1,"loss":null,"score":null},)"
-      R"("due":false,"early_stopping":""})";
-  const auto meta = SnapshotMeta::from_metadata(metadata, "s.pt");
-  REQUIRE(meta.last_eval.has_value());
-  CHECK(std::isnan(meta.last_eval->score));
-  CHECK_FALSE(meta.best_eval.has_value());
 }
 
 TEST_CASE("a NaN score never becomes the best one, and gives way to any other") {
@@ -240,25 +228,6 @@ TEST_CASE("bytes behind the last tensor are found") {
   save(path, 1);
   dir.write("s.pt", read_file(path) + "x");
   CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after the last tensor"));
-}
-
-// Written by the trainer before format 2.
-TEST_CASE("a snapshot of format 1, with one SHA-256 over the file, is still read") {
-  const TempDir dir;
-  auto metadata = sample_meta(9).to_metadata();
-  metadata["format_version"] = "1";
-  metadata.erase("step_guard");
-  metadata.erase("evaluation");
-  metadata["checksum"] = std::string(64, '0');
-  const auto json = nlohmann::ordered_json{{"__metadata__", metadata}}.dump();
-  const uint64_t length = json.size();
-  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
-  bytes += json;
-  const auto digits = bytes.find("\"checksum\":\"") + 12;
-  bytes.replace(digits, 64, Sha256().update(bytes).hex());
-  CHECK(open_snapshot(dir.write("s.pt", bytes)).meta.step == 9);
-  bytes[bytes.find("\"step\":\"9") + 8] = '8';
-  CHECK_THROWS_AS(open_snapshot(dir.write("s.pt", bytes)), RunError);
 }
 
 TEST_CASE("NaN and Inf are found in any place") {

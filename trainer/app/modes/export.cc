@@ -64,44 +64,31 @@ std::optional<ChatFacts> chat_facts(const ModelBundle& bundle) {
   return ChatFacts{text.source, text.special, end_of_turn(text, *bundle.tokenizer)};
 }
 
-/// Folder or snapshot that the run started from, where it was then; "": none, or it is not known.
-std::string started_from(const ModelBundle& bundle, const std::optional<BaseSettings>& stored) {
-  if (stored) return stored->folder;
-  const Config& config = bundle.config;
-  return config.task == TaskKind::kCausalLm ? causal_architecture(config).pretrained(config)
-                                            : config.bert.init_from;
-}
-
-/// Settings of --base, else the snapshot's; one of an older version has none.
-std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const std::string& folder,
-                                        const ExportArgs& options) {
-  auto stored = base_settings_of(bundle.metadata);
-  if (options.base.empty() && stored) return stored;
-  return base_settings_of({{kBaseSettings, base_settings_state(folder, bundle.tokenizer.get())}});
+/// Those of --base, else what the snapshot holds.
+std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const ExportArgs& options) {
+  if (options.base.empty()) return base_settings_of(bundle.metadata);
+  return base_settings_of(
+      {{kBaseSettings, base_settings_state(options.base, bundle.tokenizer.get())}});
 }
 
 /// What has moved away is named in one line.
 std::optional<BaseSettings> carried_settings(const ModelBundle& bundle, const ExportArgs& options) {
-  std::string folder =
-      options.base.empty() ? started_from(bundle, base_settings_of(bundle.metadata)) : options.base;
   std::error_code ignored;
-  if (!options.base.empty() && !std::filesystem::exists(folder, ignored))
-    throw UserError(fmt::format("--base: {}: no such folder or snapshot", folder));
-  auto settings = settings_of(bundle, folder, options);
-  if (settings && !std::filesystem::is_directory(folder, ignored)) folder = settings->folder;
-  const bool there = folder.empty() || std::filesystem::exists(folder, ignored);
-  std::vector<std::string> missing;
-  if (settings) {
-    missing = take_large_files(*settings, folder, *bundle.tokenizer);
-    std::erase(missing, "tokenizer.json");  // it is written from the snapshot instead
-  } else if (!there) {
-    missing = {"its chat template, special tokens, generation_config.json and config.json"};
-  }
+  if (!options.base.empty() && !std::filesystem::exists(options.base, ignored))
+    throw UserError(fmt::format("--base: {}: no such folder or snapshot", options.base));
+  auto settings = settings_of(bundle, options);
+  if (!settings) return settings;
+  const bool is_folder = std::filesystem::is_directory(options.base, ignored);
+  const std::string folder = is_folder ? options.base : settings->folder;
+  std::vector<std::string> missing = take_large_files(*settings, folder, *bundle.tokenizer);
+  std::erase(missing, "tokenizer.json");  // it is written from the snapshot instead
   if (missing.empty()) return settings;
   fmt::print(stderr,
              "warning: export: {} {}, so that these are not carried along: {}; name the folder of "
              "that model with --base\n",
-             folder, there ? "has another tokenizer than the snapshot" : "is no longer there",
+             folder,
+             std::filesystem::exists(folder, ignored) ? "has another tokenizer than the snapshot"
+                                                      : "is no longer there",
              fmt::join(missing, ", "));
   return settings;
 }

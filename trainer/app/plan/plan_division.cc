@@ -19,7 +19,6 @@ struct StageSchedule {
 };
 constexpr StageSchedule kSchedules[] = {{PipelineSchedule::k1f1b, 1},
                                         {PipelineSchedule::kInterleaved, 2},
-                                        {PipelineSchedule::kZeroBubble, 1},
                                         {PipelineSchedule::kGpipe, 1}};
 
 void add_strategies(std::vector<Division>& all, Division division) {

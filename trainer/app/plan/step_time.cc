@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <numeric>
 #include <vector>
 
 #include "trainer/model/model_division.h"
-#include "trainer/parallel/strategy/pipeline_time.h"
 
 namespace ddp::train {
 namespace {
@@ -19,23 +18,20 @@ double bytes_of(const std::vector<MemoryItem>& items, std::string_view name) {
   return 0.0;
 }
 
-/// The collectives of a step.
-struct Exchange {
-  double passes = 1.0;        ///< Backward passes that gradients are reduced in.
-  double seconds = 0.0;       ///< Of the reduction in each.
-  double last_bucket = 0.0;   ///< Seconds of the part that starts when the pass is over.
-  double gather = 0.0;        ///< Seconds of sending updated weights, before the next forward pass
-  double gather_below = 0.0;  ///< or below it.
-  double bytes = 0.0;
-  double first_unit = 0.0;  ///< Seconds that each forward pass waits for its first weights.
-  double collect = 0.0;     ///< Seconds of collecting all weights for it.
+/// Seconds that the passes of one micro-batch take on a rank: collectives run beside them.
+struct Passes {
+  double forward_s = 0.0;
+  double backward_s = 0.0;
+};
 
-  /// With this much computation in each pass to hide behind.
-  double exposed(double forward_s, double backward_s) const {
-    return passes * (std::max(last_bucket, seconds - backward_s) +
-                     std::max(first_unit, collect - forward_s)) +
-           gather + std::max(0.0, gather_below - forward_s);
-  }
+Passes passes_of(double micro_batch_s) {
+  return {(1.0 - kBackwardShare) * micro_batch_s, kBackwardShare * micro_batch_s};
+}
+
+/// The collectives of a step, between copies of the model.
+struct Exchange {
+  double exposed_s = 0.0;  ///< That no pass hides.
+  double bytes = 0.0;      ///< Sent by each rank.
 };
 
 /// ZeRO's buckets hold parts of parameters.
@@ -51,48 +47,47 @@ double root_bytes(const Config& config, const PlannedTraining& training) {
   return 4.0 * static_cast<double>(training.root) / static_cast<double>(config.distributed.tensor);
 }
 
+/// The last bucket starts when the backward pass is over; weights are sent before the next forward
+/// pass or, those of blocks, below it.
 Exchange exchange_of(const Config& config, double weight_bytes, const PlannedTraining& training,
-                     const Network& network) {
+                     const Network& network, const Passes& hiding) {
   const DistributedConfig& how = config.distributed;
   const bool halved = how.gradient_compression != GradientCompression::kNone;
   const double gradients = weight_bytes * (halved ? 0.5 : 1.0);
+  const double halves = how.strategy == Strategy::kDdp ? 2.0 : 1.0;  // an all-reduce has two
   const double buckets = buckets_of(how, training.matrices, weight_bytes);
-  const double of_gradients = all_gather_seconds(network, gradients / buckets);
-  const double sent = all_gather_bytes(network.ranks, gradients);
-  if (how.strategy == Strategy::kDdp)
-    return {1.0, 2 * buckets * of_gradients, 2 * of_gradients, 0.0, 0.0, 2 * sent};
+  const double bucket_s = halves * all_gather_seconds(network, gradients / buckets);
+  const double sent = halves * all_gather_bytes(network.ranks, gradients);
+  const double reduced = std::max(bucket_s, buckets * bucket_s - hiding.backward_s);
+  if (how.strategy == Strategy::kDdp) return {reduced, sent};
   const double passes =
       how.strategy == Strategy::kZero2
           ? static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks))
           : 1.0;
   const double gather = buckets * all_gather_seconds(network, weight_bytes / buckets);
   const bool unit_by_unit = how.pipeline == 1 && training.units > 0;
-  const double before_forward =
+  const double before =
       unit_by_unit ? std::min(1.0, root_bytes(config, training) / weight_bytes) : 1.0;
-  return {passes,
-          buckets * of_gradients,
-          of_gradients,
-          before_forward * gather,
-          (1.0 - before_forward) * gather,
+  const double below = std::max(0.0, (1.0 - before) * gather - hiding.forward_s);
+  return {passes * reduced + before * gather + below,
           passes * sent + all_gather_bytes(network.ranks, weight_bytes)};
 }
 
 /// ZeRO-3: weights are collected unit by unit for each forward pass and once more for the backward
 /// pass, in which gradients are reduced.
 Exchange exchange_of_units(const Config& config, double weight_bytes,
-                           const PlannedTraining& training, const Network& network) {
+                           const PlannedTraining& training, const Network& network,
+                           const Passes& hiding) {
   const auto units = static_cast<double>(std::max<int64_t>(1, training.units));
   const double root = root_bytes(config, training);
-  const double of_root = all_gather_seconds(network, root);
-  const double of_unit = all_gather_seconds(network, (weight_bytes - root) / units);
-  Exchange exchange;
-  exchange.passes = static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
-  exchange.seconds = 2 * (units * of_unit + of_root);
-  exchange.last_bucket = of_unit + of_root;
-  exchange.first_unit = of_root + of_unit;
-  exchange.collect = of_root + units * of_unit;
-  exchange.bytes = exchange.passes * all_gather_bytes(network.ranks, 3 * weight_bytes);
-  return exchange;
+  const double root_s = all_gather_seconds(network, root);
+  const double unit_s = all_gather_seconds(network, (weight_bytes - root) / units);
+  const double all_s = root_s + units * unit_s;
+  const double alone_s = root_s + unit_s;  // when no pass runs
+  const auto passes = static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
+  return {passes * (std::max(alone_s, 2 * all_s - hiding.backward_s) +
+                    std::max(alone_s, all_s - hiding.forward_s)),
+          passes * all_gather_bytes(network.ranks, 3 * weight_bytes)};
 }
 
 /// Bytes that the update reads and writes on one process: gradients; weights, optimizer and
@@ -120,51 +115,51 @@ Network network_of_layer(const Network& all, int64_t tensor) {
   return network;
 }
 
+/// A micro-batch's hidden state, the rank's rows of it.
+double hidden_bytes(const Config& config, const WeightsLayout& layout, double bytes_of_number) {
+  double width = 0.0;
+  for (const WeightPlace& place : layout)
+    if (place.split == Split::kVocabulary) width = static_cast<double>(place.shape[1]);
+  return bytes_of_number * width *
+         static_cast<double>(config.trainer.batch_size * config.data.block_size);
+}
+
 /// Seconds and bytes that ranks which share layers exchange for one micro-batch.
 struct LayerExchange {
-  double of_layer = 0.0;
-  double outside = 0.0;  ///< Of embedding and output layer.
-  double bytes = 0.0;    ///< Of all layers and of those.
+  double layer_s = 0.0;
+  double end_s = 0.0;  ///< Of the embedding, and of the output layer.
+  double bytes = 0.0;  ///< Of all layers and of those.
 };
 
 /// Two sums forward, two backward; with recomputation the first two again. With sequence_parallel
 /// each is a reduce-scatter and an all-gather.
 LayerExchange layer_exchange(const Config& config, const PlannedTraining& training,
-                             const StageCosts& costs, const Network& network) {
+                             const StageCosts& costs, const Network& all) {
   const int64_t ranks = config.distributed.tensor;
   if (ranks == 1) return {};
-  const double number = config.trainer.use_amp ? 2.0 : 4.0;
-  double width = 0.0;
-  for (const WeightPlace& place : training.layout)
-    if (place.split == Split::kVocabulary) width = static_cast<double>(place.shape[1]);
-  const double row =
-      static_cast<double>(config.trainer.batch_size * config.data.block_size) * width * number;
-  const Network between = network_of_layer(network, ranks);
-  const double sum_s = 2 * all_gather_seconds(between, row);
+  const double row = hidden_bytes(config, training.layout, config.trainer.use_amp ? 2.0 : 4.0);
+  const double sum_s = 2 * all_gather_seconds(network_of_layer(all, ranks), row);
   const double sums = training.recomputes ? 6.0 : 4.0;
-  constexpr double kOutside = 2.0;
-  return {sums * sum_s, kOutside * sum_s,
-          (sums * static_cast<double>(costs.layers) + kOutside) * 2 * all_gather_bytes(ranks, row)};
+  return {sums * sum_s, sum_s,
+          (sums * static_cast<double>(costs.layers) + 2) * 2 * all_gather_bytes(ranks, row)};
 }
 
-/// Seconds of one micro-batch in each stage, including the exchange between ranks that share
-/// layers.
-std::vector<StageSeconds> stage_seconds(const Config& config, const StageCosts& costs,
-                                        const LayerExchange& layers, double micro_batch_s) {
-  const int64_t stages = config.distributed.pipeline * config.distributed.pipeline_chunks;
+/// Seconds that the stages of each rank take for one micro-batch, with what they exchange.
+std::vector<double> rank_seconds(const DistributedConfig& how, const StageCosts& costs,
+                                 const LayerExchange& layers, double micro_batch_s) {
   const double all = static_cast<double>(costs.layers) * costs.layer + costs.head;
-  std::vector<StageSeconds> seconds;
-  for (const LayerRange& range : cut_into_stages(costs, static_cast<int>(stages))) {
+  std::vector<double> ranks(static_cast<std::size_t>(how.pipeline), 0.0);
+  std::size_t stage = 0;
+  for (const LayerRange& range :
+       cut_into_stages(costs, static_cast<int>(how.pipeline * how.pipeline_chunks))) {
     const auto blocks = static_cast<double>(range.end - range.begin);
+    const bool first = range.begin == 0;
     const bool last = range.end == costs.layers;
-    const double computed =
-        micro_batch_s * (blocks * costs.layer + (last ? costs.head : 0.0)) / all;
-    const bool outermost = last || range.begin == 0;
-    const double exchanged = blocks * layers.of_layer + (outermost ? layers.outside / 2 : 0.0);
-    seconds.push_back({(1.0 - kBackwardShare) * computed + exchanged / 2,
-                       kBackwardShare * computed + exchanged / 2});
+    ranks[stage++ % ranks.size()] +=
+        micro_batch_s * (blocks * costs.layer + (last ? costs.head : 0.0)) / all +
+        blocks * layers.layer_s + (first ? layers.end_s : 0.0) + (last ? layers.end_s : 0.0);
   }
-  return seconds;
+  return ranks;
 }
 
 /// From one stage to the next.
@@ -174,18 +169,6 @@ double message_seconds(const Config& config, const Network& network, double byte
   return link.latency_s + bytes / link.bytes_per_s;
 }
 
-double message_bytes_of(const Config& config, const WeightsLayout& layout) {
-  constexpr double kFloat = 4.0;
-  double width = 0.0;
-  for (const WeightPlace& place : layout)
-    if (place.split == Split::kVocabulary) width = static_cast<double>(place.shape[1]);
-  const double rows = config.distributed.sequence_parallel
-                          ? static_cast<double>(config.distributed.tensor)
-                          : 1.0;  // ranks that each hand on a part of them
-  return kFloat * static_cast<double>(config.trainer.batch_size * config.data.block_size) * width /
-         rows;
-}
-
 /// Seconds for gradients to reach host memory and weights to return, while the host updates what
 /// has arrived; assumes a PCIe 4.0 bus.
 double bus_seconds(double gradient_bytes) {
@@ -193,43 +176,35 @@ double bus_seconds(double gradient_bytes) {
   return 2 * gradient_bytes / kBusBytesPerSecond;
 }
 
-/// Whether a rank's gradients are complete before the last of its backward passes is over: they are
-/// exchanged in it. Those of several chunks come in several passes, as PipelineExecutor has it.
-bool exchanges_in_last_pass(const DistributedConfig& how) {
-  return how.pipeline_schedule != PipelineSchedule::kZeroBubble && how.pipeline_chunks == 1;
-}
-
-/// The passes of all micro-batches. Adds to `time`; returns the seconds of the backward pass in
-/// which gradients are exchanged, 0 if they are exchanged after it.
-double add_pipeline(StepTime& time, const Config& config, const PlannedTraining& training,
-                    const Cluster& cluster, double micro_batch_s) {
+/// The passes of all micro-batches; adds to `time`. The slowest rank computes all of the time, but
+/// until the first micro-batch has reached it and after the last one has left it. Returns the
+/// passes beside which gradients are exchanged: with several chunks these are complete after the
+/// last one.
+Passes add_divided_passes(StepTime& time, const Config& config, const PlannedTraining& training,
+                          const Cluster& cluster, double micro_batch_s) {
   const DistributedConfig& how = config.distributed;
   const StageCosts costs = stage_costs(training.layout, config.data.block_size);
   const LayerExchange layers = layer_exchange(config, training, costs, cluster.network);
-  const int64_t micro_batches =
-      micro_batches_of_rank(config.trainer, copies_of_model(how, cluster.network.ranks));
-  const auto passes = static_cast<double>(micro_batches);
-  const auto stages = stage_seconds(config, costs, layers, micro_batch_s);
-  const double bytes = message_bytes_of(config, training.layout);
-  const PipelineShape shape{static_cast<int>(how.pipeline), static_cast<int>(how.pipeline_chunks),
-                            micro_batches};
-  const PipelineTime played = pipeline_time(how.pipeline_schedule, shape, stages,
-                                            message_seconds(config, cluster.network, bytes));
-  std::vector<double> busy(static_cast<std::size_t>(how.pipeline), 0.0);
-  for (std::size_t i = 0; i < stages.size(); ++i)
-    busy[i % busy.size()] += passes * (stages[i].forward + stages[i].backward);
-  const double most = *std::max_element(busy.begin(), busy.end());
-  const double exchanged = passes * (static_cast<double>(costs.layers) /
-                                         static_cast<double>(how.pipeline) * layers.of_layer +
-                                     layers.outside / static_cast<double>(how.pipeline));
-  time.exposed_s = std::min(most, exchanged);
-  time.compute_s = most - time.exposed_s;
-  time.bubble_s = played.seconds - most;
-  time.idle_share = how.pipeline > 1 ? played.idle_share : 0.0;
-  time.sent_bytes = passes * layers.bytes / static_cast<double>(how.pipeline);
-  if (how.pipeline > 1)
-    time.sent_bytes += 2 * passes * bytes * static_cast<double>(how.pipeline_chunks);
-  return exchanges_in_last_pass(how) ? stages.front().backward : 0.0;
+  const auto ranks = rank_seconds(how, costs, layers, micro_batch_s);
+  const auto passes = static_cast<double>(
+      micro_batches_of_rank(config.trainer, copies_of_model(how, cluster.network.ranks)));
+  const auto stages = static_cast<double>(how.pipeline);
+  const auto chunks = static_cast<double>(how.pipeline_chunks);
+  const double most = *std::max_element(ranks.begin(), ranks.end());
+  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0);
+  const double shared = how.sequence_parallel ? static_cast<double>(how.tensor) : 1.0;
+  const double message = hidden_bytes(config, training.layout, sizeof(float)) / shared;
+  const double exchanged =
+      (static_cast<double>(costs.layers) * layers.layer_s + 2 * layers.end_s) / stages;
+  time.exposed_s = passes * std::min(most, exchanged);
+  time.compute_s = passes * most - time.exposed_s;
+  time.bubble_s =
+      (sum - most) / chunks + 2 * (stages - 1) * message_seconds(config, cluster.network, message);
+  time.idle_share =
+      how.pipeline == 1 ? 0.0 : 1.0 - passes * sum / stages / (passes * most + time.bubble_s);
+  time.sent_bytes = passes * layers.bytes / stages;
+  if (how.pipeline > 1) time.sent_bytes += 2 * passes * message * chunks;
+  return how.pipeline_chunks == 1 ? passes_of(ranks.front()) : Passes{};
 }
 
 }  // namespace
@@ -254,21 +229,19 @@ StepTime step_time(const Config& config, const PlannedTraining& training, const 
                                training.flops_per_sample(config) / static_cast<double>(how.tensor) /
                                cluster.flops_per_s;
   const double gradients = bytes_of(whole, "gradients");
-  const Exchange exchange = how.strategy == Strategy::kZero3
-                                ? exchange_of_units(config, gradients, training, network)
-                                : exchange_of(config, gradients, training, network);
   StepTime time;
-  double backward_s = kBackwardShare * micro_batch_s;
+  Passes hiding = passes_of(micro_batch_s);
   if (ranks_of_copy(how) > 1)
-    backward_s = add_pipeline(time, config, training, cluster, micro_batch_s);
+    hiding = add_divided_passes(time, config, training, cluster, micro_batch_s);
   else
     time.compute_s =
         micro_batch_s * static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
+  if (!cluster.cuda) hiding = {};  // the cores that compute also copy
+  const Exchange exchange = how.strategy == Strategy::kZero3
+                                ? exchange_of_units(config, gradients, training, network, hiding)
+                                : exchange_of(config, gradients, training, network, hiding);
   time.sent_bytes += exchange.bytes;
-  // On CPU ranks the cores that compute also copy, so that nothing is hidden.
-  time.exposed_s += cluster.cuda
-                        ? exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, backward_s)
-                        : exchange.exposed(0.0, 0.0);
+  time.exposed_s += exchange.exposed_s;
   const double sharers = how.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(network.ranks);
   const bool offload = cluster.cuda && how.offload == Offload::kOptimizer;
   time.update_s = offload ? bus_seconds(gradients / sharers)

@@ -34,8 +34,7 @@ std::vector<Field> distributed_fields() {
        .meaning = "Order of the stages' work. 1f1b: a stage alternates between forward and "
                   "backward passes and keeps the activations of at most `pipeline` micro-batches; "
                   "gpipe: all forward passes first; interleaved: several stages on each rank; "
-                  "zero_bubble: gradients of weights are computed while a stage would wait; the "
-                  "same numbers."},
+                  "the same numbers."},
       {DDP_KEY(distributed, pipeline_chunks), .range = Range{1, 1e4}, .unit = "stages",
        .tasks = {TaskKind::kCausalLm},
        .meaning = "Stages of each rank with pipeline_schedule: interleaved; more of them wait less "

@@ -6,7 +6,6 @@
 
 #include "trainer/model/blocks/attention.h"
 #include "trainer/model/cost/bert_cost.h"
-#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -62,7 +61,7 @@ torch::Tensor BertSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
   const auto in_heads = [&](nn::Linear& linear) {
-    return linear_layer(x_BTC, linear->weight, linear->bias)
+    return at::linear(x_BTC, linear->weight, linear->bias)
         .view({B, T, n_head_, C / n_head_})
         .transpose(1, 2);
   };
@@ -80,7 +79,7 @@ BertOutputImpl::BertOutputImpl(const BertConfig& config, int64_t inputs) {
 
 torch::Tensor BertOutputImpl::forward(const torch::Tensor& x_BTI,
                                       const torch::Tensor& residual_BTC) {
-  return norm(dropout(linear_layer(x_BTI, dense->weight, dense->bias)) + residual_BTC);
+  return norm(dropout(at::linear(x_BTI, dense->weight, dense->bias)) + residual_BTC);
 }
 
 BertLayerImpl::BertLayerImpl(const BertConfig& config)
@@ -97,7 +96,7 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config)
 torch::Tensor BertLayerImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
     const auto attended_BTC = attention_output(self(x, seen_B11T), x);
-    const auto inner_BTI = linear_layer(attended_BTC, intermediate->weight, intermediate->bias);
+    const auto inner_BTI = at::linear(attended_BTC, intermediate->weight, intermediate->bias);
     return output(at::gelu(inner_BTI), attended_BTC);
   });
 }
@@ -160,7 +159,7 @@ BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab
 
 torch::Tensor BertForMaskedLmImpl::predict(const torch::Tensor& x_XC) {
   return torch::linear(
-      transform_norm(at::gelu(linear_layer(x_XC, transform->weight, transform->bias))),
+      transform_norm(at::gelu(at::linear(x_XC, transform->weight, transform->bias))),
       bert->embeddings->word_embeddings->weight, decoder_bias_V);
 }
 

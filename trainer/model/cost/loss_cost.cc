@@ -58,8 +58,7 @@ double bytes_of_operations(const LossPart& part, const ComputePlace& place) {
   const LossSizes s = padded(part);
   // The gradient of the table has no padding, where a chunk is added to it.
   const double unpadded = in_one_piece(s) && !s.divided ? 0.0 : s.finished * part.padding * s.width;
-  const double bytes =
-      logit_bytes(s) + waiting_logit_bytes(s, part.waiting) - unpadded * kWideBytes;
+  const double bytes = logit_bytes(s) - unpadded * kWideBytes;
   if (s.divided) return bytes;
   if (!place.cuda) return bytes + padded_table_bytes(part);
   const double copy = s.compute < kWideBytes ? s.compute : 0.0;

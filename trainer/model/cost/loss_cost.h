@@ -12,7 +12,6 @@ namespace ddp::train {
 struct LossPart {
   LossSizes sizes;
   double padding = 0.0;      ///< Columns of logits beyond the vocabulary.
-  double waiting = 0.0;      ///< Micro-batches whose output weight's gradient is computed later.
   double activations = 0.0;  ///< Kept for the backward pass, bytes: absent in an evaluation.
   double recomputed = 0.0;   ///< Activations of the block recomputed after the loss.
 };

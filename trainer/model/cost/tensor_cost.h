@@ -28,10 +28,6 @@ inline constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 double rows_of_chunk(const LossSizes& sizes);
 bool in_one_piece(const LossSizes& sizes);
 
-/// What the gradient of the output layer's weight is computed from, of micro-batches that wait for
-/// it; nothing if it is computed with the logits.
-double waiting_logit_bytes(const LossSizes& sizes, double waiting);
-
 /// A pipeline's messages: the output being sent, and an input or gradient that has arrived early.
 /// `row`: elements of a hidden state.
 inline double message_bytes(double row) {

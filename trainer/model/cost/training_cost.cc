@@ -223,11 +223,6 @@ double logit_bytes(const LossSizes& s) {
   return (whole ? s.tokens : chunk) * s.vocab_size * (kFloat + copy) + s.finished * gradients;
 }
 
-double waiting_logit_bytes(const LossSizes& s, double waiting) {
-  if (!in_one_piece(s) || s.divided) return 0.0;
-  return waiting * s.tokens * (s.vocab_size + s.width) * s.compute;
-}
-
 void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
                std::vector<int64_t> sizes, ParameterRole role) {
   const int64_t outputs = sizes.front();

@@ -11,7 +11,6 @@
 #include "trainer/model/blocks/uninitialized_layers.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/ops/fused_ops.h"
-#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -48,8 +47,7 @@ torch::Tensor dropped(const torch::Tensor& x_BSC, nn::Dropout& dropout, const fu
 
 /// This rank's part of a product that ranks add up, without the bias.
 torch::Tensor own_product(const torch::Tensor& x, const AdaptableLinear& linear) {
-  return gpu::takes_product(x) ? gpu::linear(x, linear->weight, {})
-                               : linear_layer(x, linear->weight);
+  return gpu::takes_product(x) ? gpu::linear(x, linear->weight, {}) : at::linear(x, linear->weight);
 }
 
 /// The sum of the ranks' products, of which this one computes its part, and the bias.

@@ -82,13 +82,6 @@ double block_activations(const GptSizes& s, const GptConfig& gpt, bool cuda) {
   return bytes;
 }
 
-/// What gradients of weights are computed from: inputs and output gradients of the layers of a
-/// block, bytes.
-double block_products(const GptSizes& s) {
-  const double row = s.tokens * s.width;
-  return (2 + 2 + (1 + 4 + 3 + 4) / s.shared) * row * s.compute;
-}
-
 /// What exists besides while the last block is computed backward: around the GELU first; then, when
 /// the MLP's part is freed, the gradients of the attention scores.
 double block_workspace(const GptSizes& s, const GptConfig& gpt, bool cuda) {
@@ -109,7 +102,6 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, cons
     bytes = (load.kept_layers + 2) * row * kFloatSize / s.by_rows + block +
             12 * s.width * s.width / s.shared * kFloatSize;
   }
-  bytes += load.waiting * load.layers * block_products(s);
   if (load.last) {  // around the last norm
     bytes += load.finished * (row * kFloatSize / s.by_rows + row * s.compute);
   }
@@ -194,7 +186,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
     const double padding = padding_of(gpt.pad_vocab_to_multiple_of, sizes.vocab_size, place);
     const double recomputed =
         gpt.activation_checkpointing ? block_activations(sizes, gpt, place.cuda) : 0.0;
-    logits = loss_bytes(config, place, {loss, padding, load.waiting, activations, recomputed});
+    logits = loss_bytes(config, place, {loss, padding, activations, recomputed});
   }
   // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);

@@ -125,12 +125,6 @@ double llama_block_activations(const LlamaSizes& s) {
   return bytes;
 }
 
-/// What gradients of weights are computed from: inputs and output gradients of the layers of a
-/// block, bytes.
-double llama_block_products(const LlamaSizes& s) {
-  return (4 * s.row + 2 * s.queries + 2 * s.keys + 3 * s.inner) * s.compute;
-}
-
 double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
   const double block = llama_block_activations(s);
   double bytes = load.kept_layers * block;
@@ -141,7 +135,6 @@ double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
     bytes =
         (load.kept_layers + 2) * s.row * kLlamaFloat / s.by_rows + block + weights * kLlamaFloat;
   }
-  bytes += load.waiting * load.layers * llama_block_products(s);
   // Around the last norm.
   if (load.last) bytes += load.finished * (2 * s.row * kLlamaFloat / s.by_rows + s.row * s.compute);
   return bytes + (load.pipelined ? message_bytes(s.row / s.by_rows) : 0.0);
@@ -206,8 +199,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
         padding_of(sizes.shape.pad_vocab_to_multiple_of, sizes.vocab_size, place);
     const double recomputed =
         sizes.shape.activation_checkpointing ? llama_block_activations(sizes) : 0.0;
-    logits =
-        loss_bytes(config, place, {loss, padding, load.waiting, kept_for_backward, recomputed});
+    logits = loss_bytes(config, place, {loss, padding, kept_for_backward, recomputed});
   }
   // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);

@@ -58,13 +58,6 @@ struct FixedKey {
 std::vector<std::string> differences_from_fixed(const nlohmann::json& config,
                                                 const std::vector<FixedKey>& keys);
 
-/// `there` is the value of the key, `ours` the only one that this model can represent.
-template <class T>
-void expect_value(std::vector<std::string>& differences, const char* key, const T& there,
-                  const T& ours) {
-  if (there != ours) differences.push_back(fmt::format("{} is {}, not {}", key, there, ours));
-}
-
 template <class T>
 void compare_value(std::vector<std::string>& differences, const char* name, const T& there,
                    const T& here) {

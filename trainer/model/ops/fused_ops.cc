@@ -10,7 +10,6 @@
 
 #include "trainer/model/ops/cpu/kernels.h"
 #include "trainer/model/ops/row_blocks.h"
-#include "trainer/model/weight_grad_store.h"
 #include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train::fused {
@@ -50,18 +49,14 @@ std::vector<int64_t> with_last(const torch::Tensor& x, int64_t last) {
 }
 
 /// The gradients of x [.., K] and weight [N, K] from that of their product, dy [M, N]; undefined
-/// where nobody wants them, or later. Inputs 0 and 1 of the function are x and weight.
+/// where nobody wants them. Inputs 0 and 1 of the function are x and weight.
 std::pair<torch::Tensor, torch::Tensor> product_gradients(AutogradContext* context,
                                                           const torch::Tensor& x,
                                                           const torch::Tensor& weight,
                                                           const torch::Tensor& dy) {
   torch::Tensor dx, dweight;
   if (context->needs_input_grad(0)) dx = at::mm(dy, weight).view(x.sizes());
-  if (context->needs_input_grad(1))
-    dweight =
-        weight_gradient(weight, dy, x, [](const torch::Tensor& dy_MN, const torch::Tensor& x_MK) {
-          return at::mm(dy_MN.t(), x_MK);
-        });
+  if (context->needs_input_grad(1)) dweight = at::mm(dy.t(), flat(x));
   return {dx, dweight};
 }
 

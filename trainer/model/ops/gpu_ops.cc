@@ -4,7 +4,6 @@
 
 #include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/model/ops/weight_copies.h"
-#include "trainer/model/weight_grad_store.h"
 
 namespace ddp::train::gpu {
 namespace {
@@ -106,11 +105,7 @@ struct Linear : Function<Linear> {
     variable_list result(3);
     if (context->needs_input_grad(0))
       result[0] = at::mm(dy, bfloat16_copy(saved[1])).view(saved[0].sizes());
-    if (context->needs_input_grad(1))
-      result[1] = weight_gradient(saved[1], dy, saved[0],
-                                  [](const torch::Tensor& dy_MN, const torch::Tensor& x_MK) {
-                                    return at::mm(dy_MN.t(), x_MK, torch::kFloat32);
-                                  });
+    if (context->needs_input_grad(1)) result[1] = at::mm(dy.t(), flat(saved[0]), torch::kFloat32);
     return result;
   }
 };

@@ -52,17 +52,9 @@ class TorchGraph final : public CapturedWork {
       stop_allocating(graph_);
     }
     if (failure) std::rethrow_exception(failure);
-    graph_.instantiate();
   }
 
   void replay() override { graph_.replay(); }
-
-  int64_t launches() const override {
-    const auto get_nodes = of_runtime<decltype(&cudaGraphGetNodes)>("cudaGraphGetNodes");
-    std::size_t nodes = 0;
-    if (get_nodes != nullptr) get_nodes(graph_.raw_cuda_graph(), nullptr, &nodes);
-    return static_cast<int64_t>(nodes);
-  }
 
  private:
   /// Torch 2.11 goes on to do so after a capture that could not be ended.
@@ -76,7 +68,7 @@ class TorchGraph final : public CapturedWork {
     }
   }
 
-  mutable at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // for launches()
+  at::cuda::CUDAGraph graph_;
   c10::MempoolId_t pool_;
 };
 

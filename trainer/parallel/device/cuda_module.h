@@ -23,8 +23,6 @@ class CapturedWork {
   virtual ~CapturedWork() = default;
   /// Queues it on the current stream, using the generators' current states.
   virtual void replay() = 0;
-  /// Number of kernels, copies and fills in it.
-  virtual int64_t launches() const = 0;
 };
 
 /// The module's interface. The object lives as long as the process.

@@ -39,7 +39,7 @@ PipelineExecutor::PipelineExecutor(PipelineSchedule schedule, const PipelineShap
       table_(std::move(table)),
       order_(pipeline_orders(schedule, shape)[static_cast<std::size_t>(group.rank())]),
       last_backward_(*std::find_if(order_.rbegin(), order_.rend(), [](const auto& action) {
-        return action.kind == Kind::kBackward || action.kind == Kind::kBackwardWeights;
+        return action.kind == Kind::kBackward;
       })) {}
 
 void PipelineExecutor::run(StageCompute& compute) {
@@ -49,26 +49,19 @@ void PipelineExecutor::run(StageCompute& compute) {
   for (const PipelineAction& action : order_) perform(compute, action);
   if (table_.copy.defined() && table_.copy.requires_grad())
     sent_.push_back(group_.send(table_.copy.grad(), 0));
-  const bool in_halves = last_backward_.kind == Kind::kBackwardWeights;
-  // Not earlier: both ends of the pipeline finish at the same time, and the first would wait.
-  if (in_halves && table_.trained.defined()) add_gradient_of_copy();
-  if (in_halves || shape_.chunks > 1) compute.sync();
+  if (shape_.chunks > 1) compute.sync();
   for (Message& message : sent_) message.wait();
   sent_.clear();
 }
 
 void PipelineExecutor::perform(StageCompute& compute, const PipelineAction& action) {
   const auto [kind, stage, micro_batch] = action;
-  if (kind == Kind::kBackwardWeights) return compute.backward_weights(micro_batch);
   Pass& pass = passes_[{stage, micro_batch}];
   switch (kind) {
     case Kind::kForward:
       return forward(compute, action);
     case Kind::kBackward:
-    case Kind::kBackwardInput:
       return backward(compute, action);
-    case Kind::kBackwardWeights:
-      return;
     case Kind::kReceiveInput:
       return receive(pass.input, pass.input_message, compute, micro_batch, stage - 1);
     case Kind::kReceiveGradient:
@@ -103,20 +96,16 @@ void PipelineExecutor::forward(StageCompute& compute, const PipelineAction& acti
 void PipelineExecutor::backward(StageCompute& compute, const PipelineAction& action) {
   Pass& pass = passes_[{action.stage, action.micro_batch}];
   pass.gradient_message.wait();
-  if (action.kind == Kind::kBackwardInput) {
-    compute.backward_input(action.micro_batch, pass.start);
-  } else {
-    const bool last = action == last_backward_;
-    if (last && table_.trained.defined()) add_gradient_of_copy();
-    // The last gradients of several chunks come in several passes.
-    compute.backward(pass.start, last && shape_.chunks == 1);
-  }
+  const bool last = action == last_backward_;
+  if (last && table_.trained.defined()) add_gradient_of_copy();
+  // The last gradients of several chunks come in several passes.
+  compute.backward(pass.start, last && shape_.chunks == 1);
   pass.start.reset();
   if (action.stage == 0) passes_.erase({action.stage, action.micro_batch});
 }
 
 // It is the last message between these two ranks in a step: the last backward pass of the first
-// stage, or its first half, is after all of the others.
+// stage is after all of the others.
 void PipelineExecutor::add_gradient_of_copy() {
   if (!table_.trained.requires_grad()) return;
   const torch::NoGradGuard no_grad;

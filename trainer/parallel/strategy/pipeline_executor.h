@@ -29,11 +29,6 @@ class StageCompute {
   /// The backward pass from `start`, a scalar. With `sync` the gradients are those of the step when
   /// it returns: they are averaged over the copies of the model.
   virtual void backward(const torch::Tensor& start, bool sync) = 0;
-  /// The first half of the backward pass of `micro_batch` from `start`: the gradient of the stage's
-  /// input. zero_bubble.
-  virtual void backward_input(int64_t micro_batch, const torch::Tensor& start) = 0;
-  /// The second half: gradients of weights that the first one left.
-  virtual void backward_weights(int64_t micro_batch) = 0;
   /// Once in a step in which no backward pass had `sync`: the gradients, which are complete, are
   /// averaged.
   virtual void sync() = 0;
@@ -54,8 +49,7 @@ class PipelineExecutor {
                    const torch::TensorOptions& options, SharedTable table);
 
   /// All forward and backward passes of one step. Gradients add up in `.grad`; the copy's are added
-  /// to those of the table, before the last backward pass of the first stage, under zero_bubble
-  /// after it. A collective.
+  /// to those of the table before the last backward pass of the first stage. A collective.
   void run(StageCompute& compute);
   /// Gives the last stage the table as the first one has it. A collective of all ranks.
   void share_table();
@@ -89,7 +83,7 @@ class PipelineExecutor {
   torch::TensorOptions options_;
   SharedTable table_;
   PipelineOrder order_;
-  PipelineAction last_backward_;  // of zero_bubble the second half
+  PipelineAction last_backward_;
   std::map<Place, Pass> passes_;
   std::deque<Message> sent_;
   Message sent_table_;

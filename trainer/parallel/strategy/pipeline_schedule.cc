@@ -54,24 +54,6 @@ PipelineOrder interleaved(const PipelineShape& shape, int rank) {
   return order;
 }
 
-// ZB-H1: rank i is i micro-batches late with the gradients of weights, for which it then has time
-// while the last gradients pass through the ranks after it.
-PipelineOrder zero_bubble(const PipelineShape& shape, int rank) {
-  PipelineOrder order;
-  for (const PipelineAction& each : one_forward_one_backward(shape, rank)) {
-    if (each.kind == Kind::kForward) {
-      order.push_back(each);
-      continue;
-    }
-    order.push_back({Kind::kBackwardInput, rank, each.micro_batch});
-    if (each.micro_batch >= rank)
-      order.push_back({Kind::kBackwardWeights, rank, each.micro_batch - rank});
-  }
-  for (int64_t i = std::max<int64_t>(0, shape.micro_batches - rank); i < shape.micro_batches; ++i)
-    order.push_back({Kind::kBackwardWeights, rank, i});
-  return order;
-}
-
 int64_t duration(Kind kind) { return kind == Kind::kBackward ? 2 : 1; }
 
 /// Runs the computations of all ranks as if messages took no time, and adds each message to the
@@ -119,8 +101,7 @@ class Merge {
   std::optional<Key> needed_by(const PipelineAction& action) const {
     if (action.kind == Kind::kForward && action.stage > 0)
       return Key{Kind::kReceiveInput, action.stage, action.micro_batch};
-    const bool backward = action.kind == Kind::kBackward || action.kind == Kind::kBackwardInput;
-    if (backward && !shape_.is_last(action.stage))
+    if (action.kind == Kind::kBackward && !shape_.is_last(action.stage))
       return Key{Kind::kReceiveGradient, action.stage, action.micro_batch};
     return std::nullopt;
   }
@@ -169,7 +150,7 @@ class Merge {
       messages_.push_back({here.free_at,
                            {Kind::kSendOutput, stage, micro_batch},
                            {Kind::kReceiveInput, stage + 1, micro_batch}});
-    if ((kind == Kind::kBackward || kind == Kind::kBackwardInput) && stage > 0)
+    if (kind == Kind::kBackward && stage > 0)
       messages_.push_back({here.free_at,
                            {Kind::kSendGradient, stage, micro_batch},
                            {Kind::kReceiveGradient, stage - 1, micro_batch}});
@@ -197,8 +178,6 @@ PipelineOrder pipeline_computations(PipelineSchedule schedule, const PipelineSha
       return one_forward_one_backward(shape, rank);
     case PipelineSchedule::kInterleaved:
       return interleaved(shape, rank);
-    case PipelineSchedule::kZeroBubble:
-      return zero_bubble(shape, rank);
   }
   return {};
 }
@@ -210,29 +189,13 @@ std::vector<PipelineOrder> pipeline_orders(PipelineSchedule schedule, const Pipe
   return Merge(shape, std::move(computed)).merged();
 }
 
-bool computes(Kind kind) {
-  switch (kind) {
-    case Kind::kForward:
-    case Kind::kBackward:
-    case Kind::kBackwardInput:
-    case Kind::kBackwardWeights:
-      return true;
-    case Kind::kReceiveInput:
-    case Kind::kSendOutput:
-    case Kind::kReceiveGradient:
-    case Kind::kSendGradient:
-      return false;
-  }
-  return false;
-}
+bool computes(Kind kind) { return kind == Kind::kForward || kind == Kind::kBackward; }
 
-double pipeline_bubble(PipelineSchedule schedule, const PipelineShape& shape, double forward,
-                       double backward_input, double backward_weights) {
+// A pass of a rank through all of its stages takes `chunks` times as long as one of a stage; the
+// first waits for ranks - 1 of the latter.
+double pipeline_idle_share(const PipelineShape& shape) {
   const double steps = shape.ranks - 1;
-  // A rank's stages together are one pass; `forward` is that of one stage.
-  if (schedule == PipelineSchedule::kZeroBubble)
-    return steps * (forward + backward_input - backward_weights);
-  return steps * (forward + backward_input + backward_weights);
+  return steps / (static_cast<double>(shape.micro_batches * shape.chunks) + steps);
 }
 
 int64_t in_flight(const PipelineOrder& order) {
@@ -240,7 +203,7 @@ int64_t in_flight(const PipelineOrder& order) {
   int64_t most = 0;
   for (const PipelineAction& action : order) {
     if (action.kind == Kind::kForward) most = std::max(most, ++now);
-    if (action.kind == Kind::kBackward || action.kind == Kind::kBackwardInput) --now;
+    if (action.kind == Kind::kBackward) --now;
   }
   return most;
 }

@@ -23,9 +23,7 @@ struct PipelineShape {
 struct PipelineAction {
   enum class Kind : uint8_t {
     kForward,
-    kBackward,         ///< Gradients of the stage's input and of its weights.
-    kBackwardInput,    ///< Of the input alone; zero_bubble.
-    kBackwardWeights,  ///< The rest of it, any time later.
+    kBackward,
     kReceiveInput,     ///< The output of stage - 1.
     kSendOutput,       ///< To stage + 1.
     kReceiveGradient,  ///< Of this stage's output, from stage + 1.
@@ -64,10 +62,8 @@ PipelineOrder pipeline_computations(PipelineSchedule schedule, const PipelineSha
 /// Whether `action` computes, rather than sends or receives.
 bool computes(PipelineAction::Kind kind);
 
-/// Seconds for which a rank waits in a step, by the schedule's formula, if every stage takes
-/// `forward`, `backward_input` and `backward_weights` for a micro-batch and messages take no time.
-double pipeline_bubble(PipelineSchedule schedule, const PipelineShape& shape, double forward,
-                       double backward_input, double backward_weights);
+/// Share of a step for which a rank waits if all stages are equal and messages take no time.
+double pipeline_idle_share(const PipelineShape& shape);
 
 /// The most micro-batches, counted in each of the rank's stages, that have passed forward and not
 /// yet backward.

@@ -13,11 +13,10 @@ inline nlohmann::json json_number(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-/// Reads what json_number() wrote. null is NaN: nlohmann::json writes it for every number that is
-/// not finite. Throws nlohmann::json::exception on anything else.
+/// Reads what json_number() wrote. Throws nlohmann::json::exception on anything else.
 inline double number_from_json(const nlohmann::json& json) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (json.is_null() || json == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (json == "inf") return kInfinity;
   return json == "-inf" ? -kInfinity : json.get<double>();
 }
