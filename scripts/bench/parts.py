@@ -1,4 +1,4 @@
-"""Rows of the standing benchmark that are not steps of training: loader, all-reduce, evaluation, restarts with spares."""
+"""Rows of the regular benchmark that are not steps of training: loader, all-reduce, evaluation, restarts with spares."""
 
 import json
 import os

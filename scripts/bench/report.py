@@ -1,4 +1,4 @@
-"""Figures of the standing benchmark as JSON, as a table for people, and as rows of docs/benchmarks.md."""
+"""Figures of the regular benchmark as JSON, as a table for people, and as rows of docs/benchmarks.md."""
 
 import dataclasses
 import re

@@ -19,12 +19,11 @@
 
 namespace ddp::train {
 
-/// The local path for this snapshot_path: itself, its link target or, for s3://bucket/key,
+/// Local path for this snapshot_path: itself, its link target or, for s3://bucket/key,
 /// <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
-/// Whether `path` is a run's folder, with the list of its snapshots. Throws UserError if it cannot
-/// be read.
+/// Whether `path` is a run's folder, with a list of snapshots. Throws UserError if unreadable.
 bool is_run_folder(const std::string& path);
 
 /// A temporary local copy of `path`; for a local path the file itself, links resolved. For a run's

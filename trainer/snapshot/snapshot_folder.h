@@ -130,8 +130,7 @@ class SnapshotFolder {
   std::optional<int64_t> step_there(const std::string& run_id) const;
   void check_round(const RoundFence& newest) const;
   void check_not_superseded(const std::string& run_id, int64_t step) const;
-  /// The common part of both publish()es; `write` creates path_, keeping the current file as
-  /// `kept`.
+  /// Common part of both publish()es; `write` creates path_, keeping the current file as `kept`.
   void publish_by(const SnapshotMeta& meta,
                   const std::function<void(const std::string& kept, const PublishCheck&)>& write);
   std::vector<std::string> shard_files() const;

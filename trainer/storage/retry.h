@@ -19,9 +19,9 @@ struct RetrySchedule {
   std::chrono::milliseconds wait(int failures, uint64_t random) const;
 };
 
-/// Calls `call` until it returns, at least once; waits between by `schedule`. What it throws is
-/// rethrown unless it is a RemoteError of kind kAway, or if `stop` is requested, or if the next
-/// attempt would start after `limit` from now.
+/// Calls `call` until it returns, at least once; waits between by `schedule`. Rethrows its
+/// exception unless that is a RemoteError of kind kAway; also if `stop` is requested, or if the
+/// next attempt would start after `limit` from now.
 void retry(const RetrySchedule& schedule, std::chrono::milliseconds limit,
            const std::stop_token& stop, const std::function<void()>& call);
 

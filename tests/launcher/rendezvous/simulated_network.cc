@@ -73,7 +73,8 @@ int connect_as(int fd, int node, const sockaddr_in& where) {
   sockaddr_in own{};
   own.sin_family = AF_INET;
   own.sin_addr.s_addr = htonl((127U << 24U) + static_cast<unsigned>(node) + 1);
-  const int yes = 1;  // the port is found by connect(): faster with thousands of old ones
+  const int yes =
+      1;  // the port is found by connect(), which takes less time with thousands of old ones
   ::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
   __real_bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own);
   state().ends[fd] = {node, node_of(where)};

@@ -23,16 +23,15 @@ class BrokenImage : public std::runtime_error {
 };
 
 /// Decodes a file, recognized by its first bytes; `channels` 0 keeps those of the file. Colour
-/// becomes gray by ITU-R BT.601's weights; transparent parts are blended with black. Throws
-/// BrokenImage.
+/// becomes gray by ITU-R BT.601's weights; transparent parts lie over black. Throws BrokenImage.
 Image read_image(const std::string& path, int64_t channels);
 
 /// Gray from colour and back, as read_image() does.
 Image with_channels(Image image, int64_t channels);
 
-/// Resizes an image: each pixel is the mean of source pixels under a triangle around it, which is
-/// bilinear interpolation where the image grows and an average where it shrinks (Pillow's BILINEAR,
-/// within 1 of 255).
+/// Resizes: each pixel is the mean of source pixels under a triangle around it, i.e. bilinear
+/// interpolation where the image grows and an average where it shrinks (Pillow's BILINEAR, within 1
+/// of 255).
 Image resized(const Image& image, int64_t height, int64_t width);
 
 }  // namespace ddp::train
