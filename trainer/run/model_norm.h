@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/model/parameter_cut.h"
+#include "trainer/layout/tensor_layout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
 
@@ -20,7 +20,7 @@ class ModelNorm {
  public:
   /// `parameters`: those that this rank updates, or pieces of them, each with a cut. `group`: the
   /// ranks that together update each element of the model once. A collective over it.
-  ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
+  ModelNorm(const std::vector<Parameter>& parameters, const TensorLayouts& layouts,
             ProcessGroup& group);
 
   /// The norm of the parameters' gradients, in order: a float32 scalar on their device, equal on
