@@ -68,7 +68,7 @@ ddp_torch_room(ddp_model
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)
 ddp_torch_room(ddp_optim
-  PUBLIC ddp::torch ddp_config
+  PUBLIC ddp::torch ddp_config ddp_layout
   PRIVATE ddp_cpu_kernels
   SOURCES ${optim_sources})
 
@@ -178,12 +178,10 @@ ddp_torch_room(ddp_run
     run/partial_gradients.cc
     run/offloaded_optimizer.cc
     run/state/replica_check.cc
-    run/state/cut_state.cc
+    run/state/distributed_state.cc
     run/divided_model.cc
-    run/state/row_cut.cc
-    run/state/shard_cut.cc
+    run/state/row_moves.cc
     run/state/shared_snapshot.cc
-    run/state/sharded_state.cc
     run/run_account.cc
     run/run_end.cc
     run/step_guard.cc

@@ -15,7 +15,7 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 ROOMS = {
     "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "hang": 2, "rendezvous": 2, "process": 3, "etcd": 3, "cluster": 4, "cli": 5, "plan": 6,
                  "agent": 7, "start_with_torch": 7},
-    "trainer": {"runtime": 0, "hydra": 1, "config": 2, "storage": 2, "tensorfile": 2, "tokenizer": 2, "data": 3, "model": 3, "optim": 3, "parallel": 3,
+    "trainer": {"runtime": 0, "layout": 0, "hydra": 1, "config": 2, "storage": 2, "tensorfile": 2, "tokenizer": 2, "data": 3, "model": 3, "optim": 3, "parallel": 3,
                 "metrics": 3, "health": 3, "interop": 4, "report": 4, "task": 5, "snapshot": 6, "run": 7, "app": 8},
 }
 MAIN_RANK = 9  # files outside the rooms: main and what it calls directly

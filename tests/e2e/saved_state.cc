@@ -25,9 +25,9 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-/// One shard's part: the boxes are rows of the first dimension.
-struct Rows {
-  int64_t first = 0;
+/// A box of one shard.
+struct Box {
+  std::vector<int64_t> offsets, sizes;
   std::string bytes;
 };
 
@@ -39,19 +39,35 @@ std::string bytes_of(const TensorBytes& tensor) {
   return {reinterpret_cast<const char*>(tensor.data), tensor.size};
 }
 
-std::map<std::string, std::vector<Rows>> rows_of_shards(const std::string& index) {
-  std::map<std::string, std::vector<Rows>> rows;
+/// Copies a box to its place, one run of the last dimension at a time.
+void place(const Box& box, std::size_t element, Whole& whole) {
+  const std::size_t last = box.sizes.empty() ? 0 : box.sizes.size() - 1;
+  const auto run = static_cast<std::size_t>(box.sizes.empty() ? 1 : box.sizes[last]) * element;
+  for (std::size_t from = 0; from < box.bytes.size(); from += run) {
+    auto number = static_cast<int64_t>(from / run);  // of the run, in the box
+    int64_t at = 0, step = 1;
+    for (std::size_t d = box.sizes.size(); d-- > 0; step *= whole.shape[d]) {
+      const int64_t inside = d == last ? 0 : number % box.sizes[d];
+      if (d != last) number /= box.sizes[d];
+      at += (box.offsets[d] + inside) * step;
+    }
+    whole.bytes.replace(static_cast<std::size_t>(at) * element, run, box.bytes, from, run);
+  }
+}
+
+std::map<std::string, std::vector<Box>> boxes_of_shards(const std::string& index) {
+  std::map<std::string, std::vector<Box>> boxes;
   for (const auto& path : shards_of(index)) {
     const SafetensorsFile shard(path);
     shard.verify_checksum();
     const auto places = json_of(shard, "DCP_SHARDING_INFO");
     for (const auto& tensor : shard.tensors()) {
       const auto at = places.at(tensor.name).at("saved_offsets").get<std::vector<int64_t>>();
-      for (std::size_t i = 1; i < at.size(); ++i) REQUIRE(at[i] == 0);
-      rows[tensor.name].push_back({at.empty() ? 0 : at.front(), bytes_of(tensor)});
+      boxes[tensor.name.substr(0, tensor.name.find('#'))].push_back(
+          {at, tensor.shape, bytes_of(tensor)});
     }
   }
-  return rows;
+  return boxes;
 }
 
 std::map<std::string, Whole> tensors_of(const std::string& snapshot) {
@@ -61,14 +77,16 @@ std::map<std::string, Whole> tensors_of(const std::string& snapshot) {
   for (const auto& tensor : file.tensors())
     tensors[tensor.name] = {tensor.dtype, tensor.shape, bytes_of(tensor)};
   if (shards_of(snapshot).empty()) return tensors;
-  auto rows = rows_of_shards(snapshot);
+  const auto boxes = boxes_of_shards(snapshot);
   for (const auto& entry : json_of(file, "tensors")) {
     auto& tensor = tensors[entry.at("name")];
     tensor = {entry.at("dtype"), entry.at("shape").get<std::vector<int64_t>>(), ""};
-    auto& pieces = rows[entry.at("name")];
-    std::sort(pieces.begin(), pieces.end(),
-              [](const Rows& one, const Rows& two) { return one.first < two.first; });
-    for (const Rows& piece : pieces) tensor.bytes += piece.bytes;
+    std::size_t elements = 1, bytes = 0;
+    for (const int64_t size : tensor.shape) elements *= static_cast<std::size_t>(size);
+    for (const Box& box : boxes.at(entry.at("name"))) bytes += box.bytes.size();
+    if (bytes == 0) continue;
+    tensor.bytes.resize(bytes);
+    for (const Box& box : boxes.at(entry.at("name"))) place(box, bytes / elements, tensor);
   }
   return tensors;
 }
@@ -128,6 +146,15 @@ Words shards_of(const std::string& snapshot) {
   for (const auto& shard : json_of(file, "shards"))
     paths.push_back((folder / shard.at("file").get<std::string>()).string());
   return paths;
+}
+
+void copy_snapshot(const std::string& from, const std::string& to) {
+  namespace fs = std::filesystem;
+  for (const auto& file : joined(shards_of(from), {from})) {
+    const std::string name =
+        file == from ? fs::path(to).filename().string() : fs::path(file).filename().string();
+    fs::copy_file(file, fs::path(to).parent_path() / name, fs::copy_options::overwrite_existing);
+  }
 }
 
 Words differences(const std::string& snapshot, const std::string& other) {

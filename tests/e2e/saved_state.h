@@ -20,6 +20,9 @@ Words changed_tensors(const std::string& snapshot, const std::string& other);
 /// The files of the shards that a snapshot's index names; none for a single file.
 Words shards_of(const std::string& snapshot);
 
+/// Copies a snapshot with its shards.
+void copy_snapshot(const std::string& from, const std::string& to);
+
 /// The largest distance between two values of a parameter (tensors named model.*).
 double largest_parameter_distance(const std::string& snapshot, const std::string& other);
 

@@ -27,14 +27,6 @@ Words faults_of(const Words& faults) {
   return {"trainer_config.fault_plan=" + nlohmann::json(faults).dump()};
 }
 
-/// The snapshot with its shards.
-void copy_snapshot(const Workspace& from, const Workspace& to) {
-  for (const auto& file : shards_of(from.snapshot()) + Words{from.snapshot()}) {
-    fs::copy_file(file, to / fs::path(file).filename().string(),
-                  fs::copy_options::overwrite_existing);
-  }
-}
-
 /// Files of shards in the folder.
 std::set<std::string> shard_files(const Workspace& place) {
   std::set<std::string> names;
@@ -61,26 +53,59 @@ std::set<std::string> needed_shards(const Workspace& place) {
 
 struct Way {
   int ranks;
-  std::string name;
+  Words words;
 };
 
-std::string text_of(const Way& way) { return way.name + " on " + std::to_string(way.ranks); }
-
-const std::vector<Way> kWays = {{1, "ddp"}, {2, "ddp"}, {2, "zero1"}, {3, "zero2"}, {4, "zero3"}};
+std::string text_of(const Way& way) {
+  return nlohmann::json(way.words).dump() + " on " + std::to_string(way.ranks);
+}
 
 Finished run_until(const Workspace& place, const Way& way, int steps, const Words& more = {}) {
   // One global batch for all.
   return succeed(launched(place, way.ranks,
-                          kSavedModel + under(way.name) + more +
+                          kSavedModel + way.words + more +
                               Words{"trainer_config.global_batch_size=16",
                                     "trainer_config.max_steps=" + std::to_string(steps)}));
+}
+
+/// A run is saved under each way, in shards and in one file, and goes on from both under the next
+/// way and on one rank. The shards are read by one process, which needs all of them, and by other
+/// ranks than wrote them.
+void check_ways(const std::vector<Way>& ways) {
+  const Way one{1, {}};
+  std::map<std::string, std::string> ends;  // of runs from one file, by its content and their way
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const Way& before = ways[i];
+    const Workspace sharded, single;
+    run_until(sharded, before, 3, shards("true"));
+    run_until(single, before, 3, shards("false"));
+    const auto content = content_sha256(single);
+    CHECK(shards_of(sharded.snapshot()).size() ==
+          static_cast<std::size_t>(before.ranks == 1 ? 0 : before.ranks));
+    CHECK(content_sha256(sharded) == content);
+    for (const Way& after : {one, ways[(i + 1) % ways.size()]}) {
+      INFO(text_of(before) << ", then " << text_of(after));
+      std::string& end = ends[content + text_of(after)];
+      if (end.empty()) {
+        const Workspace from_file;
+        copy_snapshot(single.snapshot(), from_file.snapshot());
+        run_until(from_file, after, 5);
+        end = content_sha256(from_file);
+      }
+      const Workspace from_shards;
+      copy_snapshot(sharded.snapshot(), from_shards.snapshot());
+      const auto run = run_until(from_shards, after, 5);
+      CHECK(order_of_steps(run.out) == range_of(4, 5));
+      CHECK(content_sha256(from_shards) == end);
+    }
+  }
 }
 
 }  // namespace
 
 TEST_CASE("ranks that hold shards save them, and each file has an equal part of the state") {
   const Workspace place, one;
-  const auto run = run_until(place, {3, "zero1"}, 3);
+  const auto run = run_until(place, {3, under("zero1")}, 3);
   CHECK_THAT(run.out, Contains("Snapshot saved at epoch 1, step 3"));
   CHECK(shard_files(place) == std::set<std::string>{"snapshot.pt.step-3.0-of-3",
                                                     "snapshot.pt.step-3.1-of-3",
@@ -95,7 +120,7 @@ TEST_CASE("ranks that hold shards save them, and each file has an equal part of 
   }
   CHECK(report.at("shards").size() == 3);
   CHECK(fs::file_size(place.snapshot()) < least / 4);
-  run_until(one, {3, "zero1"}, 3, shards("false"));
+  run_until(one, {3, under("zero1")}, 3, shards("false"));
   CHECK(shard_files(one).empty());
   CHECK(inspect(one, one.snapshot()).at("shards").empty());
   CHECK(differences(place.snapshot(), one.snapshot()) == Words{});
@@ -103,35 +128,13 @@ TEST_CASE("ranks that hold shards save them, and each file has an equal part of 
   CHECK(inspect(one, one.snapshot()).at("tensors") == report.at("tensors"));
 }
 
-// The shards of each are read by one process, which needs all of them, and by other ranks than
-// wrote them.
 TEST_CASE("a run that is saved under any strategy goes on under any other as from one file") {
-  std::map<std::string, std::string> ends;  // of runs from one file, by its content and their way
-  for (std::size_t i = 0; i < kWays.size(); ++i) {
-    const Way& before = kWays[i];
-    const Workspace sharded, single;
-    run_until(sharded, before, 3, shards("true"));
-    run_until(single, before, 3, shards("false"));
-    const auto content = content_sha256(single);
-    CHECK(shards_of(sharded.snapshot()).size() ==
-          static_cast<std::size_t>(before.ranks == 1 ? 0 : before.ranks));
-    CHECK(content_sha256(sharded) == content);
-    for (const Way& after : {kWays.front(), kWays[(i + 1) % kWays.size()]}) {
-      INFO(text_of(before) << ", then " << text_of(after));
-      std::string& end = ends[content + text_of(after)];
-      if (end.empty()) {
-        const Workspace from_file;
-        copy_snapshot(single, from_file);
-        run_until(from_file, after, 5);
-        end = content_sha256(from_file);
-      }
-      const Workspace from_shards;
-      copy_snapshot(sharded, from_shards);
-      const auto run = run_until(from_shards, after, 5);
-      CHECK(order_of_steps(run.out) == range_of(4, 5));
-      CHECK(content_sha256(from_shards) == end);
-    }
-  }
+  check_ways({{1, {}}, {2, {}}, {2, under("zero1")}, {3, under("zero2")}, {4, under("zero3")}});
+}
+
+TEST_CASE("a model that is divided is saved in parts, and goes on from them under any division") {
+  const Words tensor{"distributed_config.tensor=2"};
+  check_ways({{2, tensor}, {2, stages(2)}, {4, tensor + stages(2)}, {4, tensor + under("zero3")}});
 }
 
 TEST_CASE("under ddp every rank writes a part if that is wanted, without any rank's whole copy") {
@@ -208,7 +211,7 @@ TEST_CASE("a full disk on one rank costs one snapshot and is named, and nothing 
 TEST_CASE("a shard that is damaged or missing is named, and the run resumes from the one before") {
   for (const bool missing : {true, false}) {
     const Workspace place;
-    run_until(place, {2, "zero1"}, 6);
+    run_until(place, {2, under("zero1")}, 6);
     const std::string shard = place / "snapshot.pt.step-6.1-of-2";
     if (missing)
       fs::remove(shard);
@@ -219,7 +222,7 @@ TEST_CASE("a shard that is damaged or missing is named, and the run resumes from
     CHECK(errors_of(refused.err).size() == 1);
     CHECK_THAT(refused.err, Contains("snapshot.pt.step-6.1-of-2") &&
                                 Contains(missing ? "is missing" : "truncated"));
-    const auto run = run_until(place, {2, "zero1"}, 6);
+    const auto run = run_until(place, {2, under("zero1")}, 6);
     CHECK_THAT(run.err, Contains("damaged snapshot: ") && Contains("falling back to the previous"));
     CHECK_THAT(run.out, Contains("at epoch 1, step 3"));
     CHECK(shards_of(place.snapshot()).size() == 2);
@@ -268,8 +271,8 @@ TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at
 
 TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any other") {
   const Workspace sharded, single;
-  run_until(sharded, {2, "zero1"}, 3);
-  run_until(single, {2, "zero1"}, 3, shards("false"));
+  run_until(sharded, {2, under("zero1")}, 3);
+  run_until(single, {2, under("zero1")}, 3, shards("false"));
   const auto said = [](const Workspace& place, const Words& words) {
     return succeed(trainer(place, words)).out;
   };

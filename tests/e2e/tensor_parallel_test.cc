@@ -69,10 +69,6 @@ void check_like_one(const std::vector<Way>& ways, const Words& overrides, double
   }
 }
 
-void copy_snapshot(const Workspace& from, const Workspace& to) {
-  fs::copy_file(from.snapshot(), to.snapshot());
-}
-
 }  // namespace
 
 TEST_CASE("ranks that share layers learn what one process learns, with its dropout masks") {
@@ -117,7 +113,7 @@ TEST_CASE("in 16 bits ranks that share layers learn about what one process learn
   }
 }
 
-// A snapshot is one file, the same whatever divided the model: if one process and another division
+// A snapshot is the same whatever divided the model: if one process and another division
 // read what is saved under each, any division reads it.
 TEST_CASE("a run that is saved under any division of the model goes on under any other", "[long]") {
   const std::vector<Way> ways = {{1, 1}, {2, 1}, {2, 2}, {4, 2}, {4, 4}, {4, 2, true}};
@@ -132,7 +128,7 @@ TEST_CASE("a run that is saved under any division of the model goes on under any
     for (const Way& after : {ways.front(), ways[(i + 1) % ways.size()]}) {
       INFO(text_of(before) << ", then " << text_of(after));
       const Workspace place;
-      copy_snapshot(saved, place);
+      copy_snapshot(saved.snapshot(), place.snapshot());
       // A step without an update leaves the state as it was loaded.
       const auto same = run(place, after,
                             options + Words{"trainer_config.max_steps=4",

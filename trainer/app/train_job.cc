@@ -177,11 +177,6 @@ bool saves_shards(const Config& config, bool divided, const SnapshotFolder& fold
                   ProcessGroup& group, Log& log) {
   const AutoSwitch wanted = config.trainer.snapshot_shards;
   const bool automatic = wanted == AutoSwitch::kAuto;
-  if (wanted == AutoSwitch::kTrue && config.distributed.pipeline * config.distributed.tensor > 1) {
-    throw UserError(
-        "trainer_config.snapshot_shards=true: a model divided by distributed_config.pipeline or "
-        "tensor is gathered by rank 0 in one file; remove snapshot_shards");
-  }
   if (group.size() == 1 || wanted == AutoSwitch::kFalse || (automatic && !divided)) return false;
   const auto blind = rank_without_folder(folder.path(), group);
   if (!blind) return true;
@@ -315,7 +310,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
       resume.snapshot = open_as_rank_zero(std::move(resume.snapshot), group);
     if (group.is_main())
       folder.begin_run(config_to_json(config), samples, RoundFence::of_environment());
-    const bool sharded = saves_shards(config, divided && !mesh.divides_model(), folder, group, log);
+    const bool sharded = saves_shards(config, divided, folder, group, log);
     if (sharded) follow_rank_zero(folder, group);
     if (sharded && several_nodes) leave_out_copies(config.trainer, env, log);
     monitor.started("snapshot and data");

@@ -25,28 +25,29 @@ const WeightPlace& CausalModel::place_of(const std::string& weight) const {
   return *place;
 }
 
-ParameterCut CausalModel::cut_of(const std::string& weight) const {
-  return ddp::train::cut_of(place_of(weight), options_.ranks->rank(), options_.ranks->size());
+TensorLayout CausalModel::layout_of(const std::string& weight) const {
+  return ddp::train::layout_of(place_of(weight), options_.ranks->rank(), options_.ranks->size());
 }
 
-ParameterCuts CausalModel::parameter_cuts() const {
-  ParameterCuts cuts;
-  if (!options_.ranks && !part_) return cuts;
+TensorLayouts CausalModel::parameter_layouts() const {
+  TensorLayouts layouts;
+  if (!options_.ranks && !part_) return layouts;
   for (const auto& [name, tensor, role] : model_parameters()) {
-    ParameterCut cut = options_.ranks ? cut_of(name) : ParameterCut::whole(tensor.sizes().vec());
-    if (part_) cut.place = place_in_order(name);
-    cuts.emplace(name, std::move(cut));
+    TensorLayout layout =
+        options_.ranks ? layout_of(name) : TensorLayout::whole(tensor.sizes().vec());
+    layout.place = part_ ? place_in_order(name) : static_cast<int64_t>(layouts.size());
+    layouts.emplace(name, std::move(layout));
   }
-  return cuts;
+  return layouts;
 }
 
 void CausalModel::draw(const std::string& name, torch::Tensor& weight,
                        const std::function<void(torch::Tensor&)>& fill) {
   if (!options_.ranks) return fill(weight);
-  const ParameterCut cut = cut_of(name);
-  auto whole = torch::empty(cut.shape, weight.options().requires_grad(false));
+  const TensorLayout layout = layout_of(name);
+  auto whole = torch::empty(layout.shape, weight.options().requires_grad(false));
   fill(whole);
-  weight.set_data(own_part(whole, cut));
+  weight.set_data(own_part(whole, layout));
 }
 
 void CausalModel::set_weight(const std::string& name, const torch::Tensor& values) {
@@ -55,7 +56,7 @@ void CausalModel::set_weight(const std::string& name, const torch::Tensor& value
   if (weight == nullptr) return;
   const torch::NoGradGuard no_grad;
   if (options_.ranks)
-    weight->set_data(own_part(values, cut_of(name)));
+    weight->set_data(own_part(values, layout_of(name)));
   else
     weight->copy_(values);
 }
@@ -64,9 +65,9 @@ void CausalModel::keep_own_parts() {
   if (!options_.ranks) return;
   const torch::NoGradGuard no_grad;
   for (auto& item : named_parameters()) {
-    const ParameterCut cut = cut_of(item.key());
+    const TensorLayout layout = layout_of(item.key());
     torch::Tensor& weight = item.value();
-    if (weight.sizes() != shape_of(cut)) weight.set_data(own_part(weight, cut));
+    if (weight.sizes() != layout.local_shape()) weight.set_data(own_part(weight, layout));
   }
 }
 
@@ -103,7 +104,7 @@ void CausalModel::sum_partial_gradients() {
   }
 }
 
-CutRange CausalModel::own_tokens() const {
+IndexRange CausalModel::own_tokens() const {
   if (!options_.ranks) return {0, vocab_size()};
   const int64_t rank = options_.ranks->rank(), ranks = options_.ranks->size();
   return {vocab_size() * rank / ranks, vocab_size() * (rank + 1) / ranks};

@@ -78,7 +78,7 @@ class CausalModel : public torch::nn::Module {
   /// The ranks that share this model's layers; null: it is whole.
   const TensorRanksPtr& tensor_ranks() const { return options_.ranks; }
   /// What the parameters that this rank trains are of the whole model's; empty: all of it.
-  ParameterCuts parameter_cuts() const;
+  TensorLayouts parameter_layouts() const;
   /// Parameters of which each of the ranks has the gradients of its own heads or rows.
   std::vector<std::string> partial_gradients() const;
   /// After the backward passes of a step: sums them over the ranks.
@@ -128,7 +128,7 @@ class CausalModel : public torch::nn::Module {
   void draw(const std::string& name, torch::Tensor& weight,
             const std::function<void(torch::Tensor&)>& fill);
   /// The tokens whose rows of the embedding and the output layer this rank holds.
-  CutRange own_tokens() const;
+  IndexRange own_tokens() const;
 
   /// Removes the modules that `part` lacks. The last stage keeps a tied table.
   virtual void keep(const ModelPart& /*part*/) {}
@@ -142,7 +142,7 @@ class CausalModel : public torch::nn::Module {
 
  private:
   /// This rank's part of a parameter.
-  ParameterCut cut_of(const std::string& weight) const;
+  TensorLayout layout_of(const std::string& weight) const;
   const WeightPlace& place_of(const std::string& weight) const;
   /// A parameter's place among all parameters of the whole model, in the order of registration.
   int64_t place_in_order(const std::string& parameter) const;

@@ -43,8 +43,8 @@ std::vector<NamedTensor> Adam::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < exp_avgs_.size(); ++i) {
     const Parameter& p = parameters()[i];
-    result.push_back({p.name + ".exp_avg", exp_avgs_[i], p.piece});
-    result.push_back({p.name + ".exp_avg_sq", exp_avg_sqs_[i], p.piece});
+    result.push_back({p.name + ".exp_avg", exp_avgs_[i], p.layout});
+    result.push_back({p.name + ".exp_avg_sq", exp_avg_sqs_[i], p.layout});
   }
   return result;
 }
@@ -98,7 +98,7 @@ std::vector<NamedTensor> Sgd::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     result.push_back(
-        {parameters()[i].name + ".momentum_buffer", buffers_[i], parameters()[i].piece});
+        {parameters()[i].name + ".momentum_buffer", buffers_[i], parameters()[i].layout});
   return result;
 }
 

@@ -53,7 +53,7 @@ std::vector<NamedTensor> Muon::state() const {
   std::map<std::string, std::vector<NamedTensor>> of_parameter;
   for (const auto& [parameter, options, buffer] : matrices_)
     of_parameter[parameter.name].push_back(
-        {parameter.name + ".momentum_buffer", buffer, parameter.piece});
+        {parameter.name + ".momentum_buffer", buffer, parameter.layout});
   for (auto& state : rest_ ? rest_->state() : std::vector<NamedTensor>{})
     of_parameter[state.name.substr(0, state.name.rfind('.'))].push_back(std::move(state));
   std::vector<NamedTensor> result;

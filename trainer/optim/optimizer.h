@@ -11,22 +11,16 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
+#include "trainer/layout/tensor_layout.h"
 
 namespace ddp::train {
 
-/// The place of a rank's elements in a tensor that is divided among ranks.
-struct Piece {
-  std::size_t parameter = 0;   ///< Its place among those that are trained.
-  std::vector<int64_t> shape;  ///< Shape of the whole tensor.
-  int64_t begin = 0;           ///< The first one's place in the whole, by rows.
-};
-
-/// One parameter of a model, or a piece of one, as the optimizer and the snapshot see it.
+/// One parameter of a model, or a shard of one, as the optimizer and the snapshot see it.
 struct Parameter {
   std::string name;
   torch::Tensor tensor;
   ParameterRole role = ParameterRole::kOther;
-  std::optional<Piece> piece = std::nullopt;
+  std::optional<TensorLayout> layout = std::nullopt;  ///< Of a shard.
 };
 
 /// The parameters of a model that are trained, in the model's order, each of them in one group.
@@ -38,7 +32,7 @@ struct TrainedParameters {
 struct NamedTensor {
   std::string name;
   torch::Tensor tensor;
-  std::optional<Piece> piece = std::nullopt;  ///< As its parameter's.
+  std::optional<TensorLayout> layout = std::nullopt;  ///< As its parameter's.
 };
 
 /// Returns the bfloat16 copy of a weight, which an update is to write along with the weight;

@@ -19,11 +19,11 @@ void WeightAverage::update(const torch::Tensor& found_inf) {
     averages_[i].lerp_(parameters_[i].tensor, share);
 }
 
-// A piece is a view of its parameter, which has to stay one.
+// A shard is a view of its parameter, which has to stay one.
 void WeightAverage::swap() {
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < averages_.size(); ++i) {
-    if (parameters_[i].piece) {
+    if (parameters_[i].layout) {
       const auto average = averages_[i].clone();
       averages_[i].copy_(parameters_[i].tensor);
       parameters_[i].tensor.copy_(average);
@@ -38,7 +38,7 @@ void WeightAverage::swap() {
 std::vector<NamedTensor> WeightAverage::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < averages_.size(); ++i)
-    result.push_back({parameters_[i].name, averages_[i], parameters_[i].piece});
+    result.push_back({parameters_[i].name, averages_[i], parameters_[i].layout});
   return result;
 }
 

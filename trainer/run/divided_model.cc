@@ -1,11 +1,12 @@
 #include "trainer/run/divided_model.h"
 
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "trainer/model/blocks/model_unit.h"
-#include "trainer/run/state/sharded_state.h"
 
 namespace ddp::train {
 namespace {
@@ -18,7 +19,68 @@ std::vector<ModelUnit*> units_of(torch::nn::Module& model) {
   return units;
 }
 
+// Muon orthogonalises whole matrices.
+std::set<std::string> whole_matrices(const TrainedParameters& trained) {
+  std::set<std::string> matrices;
+  for (const auto& group : trained.groups) {
+    if (group.options.optimizer != OptimizerName::kMuon) continue;
+    for (const std::size_t i : group.members) matrices.insert(trained.parameters[i].name);
+  }
+  return matrices;
+}
+
 }  // namespace
+
+std::unique_ptr<ZeroDataParallel> make_shards(const TrainedParameters& trained, ProcessGroup& group,
+                                              const DistributedConfig& config, int averaged_over,
+                                              FirstValues values) {
+  if (!divides_state(config.strategy) || group.size() == 1) return nullptr;
+  const auto matrices = whole_matrices(trained);
+  std::vector<ShardedDataParallel::Parameter> parameters;
+  for (const auto& p : trained.parameters)
+    parameters.push_back({p.name, p.tensor, matrices.contains(p.name)});
+  const ZeroDataParallel::Options options{config.strategy == Strategy::kZero2, averaged_over,
+                                          config.bucket_cap_mb};
+  return std::make_unique<ZeroDataParallel>(std::move(parameters), group, options, values);
+}
+
+TrainedParameters shards_of(const TrainedParameters& trained, const ShardedDataParallel& shards,
+                            const TensorLayouts& layouts) {
+  TrainedParameters pieces;
+  std::map<std::string, const Parameter*> by_name;
+  for (const Parameter& p : trained.parameters) by_name.emplace(p.name, &p);
+  std::map<std::string, std::vector<std::size_t>> of_parameter;
+  for (const OwnShard& own : shards.own()) {
+    if (!own.gradient.defined()) continue;  // frozen
+    const Parameter& whole = *by_name.at(shards.parameters()[own.shard.parameter].name);
+    of_parameter[whole.name].push_back(pieces.parameters.size());
+    torch::Tensor value = own.value;
+    value.mutable_grad() = own.gradient;
+    pieces.parameters.push_back(
+        {whole.name, value, whole.role, layout_of_shard(shards, own.shard, layouts)});
+  }
+  for (const auto& group : trained.groups) {
+    ParameterGroup own = group;
+    own.members.clear();
+    for (const std::size_t i : group.members) {
+      const auto& members = of_parameter[trained.parameters[i].name];
+      own.members.insert(own.members.end(), members.begin(), members.end());
+    }
+    if (!own.members.empty()) pieces.groups.push_back(std::move(own));
+  }
+  return pieces;
+}
+
+TensorLayout layout_of_shard(const ShardedDataParallel& shards, const Shard& shard,
+                             const TensorLayouts& layouts) {
+  const auto& parameter = shards.parameters()[shard.parameter];
+  const auto found = layouts.find(parameter.name);
+  const TensorLayout all =
+      found != layouts.end() ? found->second
+                             : TensorLayout::whole(parameter.tensor.sizes().vec(), /*counted=*/true,
+                                                   static_cast<int64_t>(shard.parameter));
+  return all.slice(shard.begin, shard.end);
+}
 
 std::unique_ptr<FullyShardedDataParallel> divide_model(Task& task, const TrainedParameters& trained,
                                                        ProcessGroup& group, int averaged_over,

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "trainer/config/config.h"
+#include "trainer/layout/tensor_layout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/strategy/fully_sharded.h"
@@ -10,6 +12,21 @@
 #include "trainer/task/task.h"
 
 namespace ddp::train {
+
+/// Divides `trained` between the ranks as distributed_config.strategy says; null for ddp, and on
+/// one rank, which has nothing to divide. `averaged_over` as in ShardedDataParallel::Options.
+std::unique_ptr<ZeroDataParallel> make_shards(const TrainedParameters& trained, ProcessGroup& group,
+                                              const DistributedConfig& config, int averaged_over,
+                                              FirstValues values);
+
+/// Which elements of its logical tensor a shard holds. `layouts`: of the parameters, where ranks
+/// divide the model as well.
+TensorLayout layout_of_shard(const ShardedDataParallel& shards, const Shard& shard,
+                             const TensorLayouts& layouts);
+
+/// The shards of `trained` that this rank updates, in the groups of their parameters.
+TrainedParameters shards_of(const TrainedParameters& trained, const ShardedDataParallel& shards,
+                            const TensorLayouts& layouts);
 
 /// For distributed_config.strategy=zero3: every rank keeps only shards of the model. Divides the
 /// parameters of the task's model and gathers those of each ModelUnit for each use:

@@ -34,16 +34,16 @@ std::vector<CountedParameter> counted_by_all(const std::string& own, ProcessGrou
 
 }  // namespace
 
-ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
+ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const TensorLayouts& layouts,
                      ProcessGroup& group)
     : group_(group) {
   std::string own;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterCut& cut = cuts.at(parameters[i].name);
-    if (!cut.counted) continue;
+    const TensorLayout& layout = layouts.at(parameters[i].name);
+    if (!layout.counted) continue;
     counted_.push_back(i);
-    own += fmt::format("{} {} {}\n", cut.place, parameters[i].name,
-                       norm_blocks(c10::multiply_integers(cut.shape)));
+    own += fmt::format("{} {} {}\n", layout.place, parameters[i].name,
+                       norm_blocks(elements_in(layout.shape)));
   }
   std::map<std::string, int64_t> first_of;
   for (const auto& [place, name, blocks] : counted_by_all(own, group_)) {
@@ -51,8 +51,8 @@ ModelNorm::ModelNorm(const std::vector<Parameter>& parameters, const ParameterCu
   }
   std::vector<int64_t> places;
   for (const std::size_t i : counted_) {
-    const auto& piece = parameters[i].piece;
-    const int64_t first = first_of.at(parameters[i].name) + (piece ? piece->begin / kNormBlock : 0);
+    const auto& shard = parameters[i].layout;
+    const int64_t first = first_of.at(parameters[i].name) + (shard ? shard->first / kNormBlock : 0);
     for (int64_t k = 0; k < norm_blocks(parameters[i].tensor.numel()); ++k)
       places.push_back(first + k);
   }

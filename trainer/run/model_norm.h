@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/model/parameter_cut.h"
+#include "trainer/layout/tensor_layout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
 
@@ -18,9 +18,9 @@ namespace ddp::train {
 /// several ranks hold parts of a parameter, each rank has blocks of its own part.
 class ModelNorm {
  public:
-  /// `parameters`: those that this rank updates, or pieces of them, each with a cut. `group`: the
+  /// `parameters`: those that this rank updates, or shards of them, each with a layout. `group`: the
   /// ranks that together update each element of the model once. A collective over `group`.
-  ModelNorm(const std::vector<Parameter>& parameters, const ParameterCuts& cuts,
+  ModelNorm(const std::vector<Parameter>& parameters, const TensorLayouts& layouts,
             ProcessGroup& group);
 
   /// Returns the norm for the parameters' gradients, given in order: a float32 scalar on their

@@ -97,6 +97,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
                                        meta ? FirstValues::kKeep : FirstValues::kOfRankZero),
                                 config)),
+      state_layout_(task.parameter_layouts(), mesh, shards_, plan.device),
       graphs_(config.trainer.cuda_graphs, plan.device,
               why_no_cuda_graphs(config, plan.device, world_.size(), !task.buffers().empty()),
               own_micro_batches_),
@@ -110,9 +111,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
   if (mesh.divides_model()) {
-    const ParameterCuts cuts = task.parameter_cuts();
-    cut_state_ = std::make_unique<CutState>(cuts, mesh);
-    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), cuts,
+    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), task.parameter_layouts(),
                                               shards_ == nullptr ? mesh.model() : world_);
     if (shards_ != nullptr) {
       partial_gradients_ =
@@ -131,7 +130,6 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                                  return task_.smallest_loss();
                                });
   }
-  if (meta) share_state(snapshot);
   share_table();
   optimizer_->refresh_masters();
 }
@@ -145,16 +143,14 @@ TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values)
     shards = std::move(zero);
   }
   if (!shards) return trained;
-  auto pieces = pieces_of(trained, *shards);
+  auto pieces = shards_of(trained, *shards, task_.parameter_layouts());
   shards_ = shards.get();
-  sharded_state_ = std::make_unique<ShardedState>(*shards, data_);
   sync_ = std::move(shards);
   return pieces;
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   load(meta, snapshot);
-  share_state(snapshot);
   share_table();
   weight_copies_.forget();
   graphs_.forget();
@@ -278,7 +274,7 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
 }
 
 bool Trainer::divides_weights() const {
-  return cut_state_ != nullptr || (shards_ != nullptr && shards_->divides_weights());
+  return mesh_.divides_model() || (shards_ != nullptr && shards_->divides_weights());
 }
 
 // Every pass of the model is a collective.

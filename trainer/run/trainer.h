@@ -28,9 +28,8 @@
 #include "trainer/run/micro_batch_graphs.h"
 #include "trainer/run/model_norm.h"
 #include "trainer/run/partial_gradients.h"
-#include "trainer/run/state/cut_state.h"
+#include "trainer/run/state/distributed_state.h"
 #include "trainer/run/state/replica_check.h"
-#include "trainer/run/state/sharded_state.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -94,7 +93,7 @@ class Trainer {
 
   /// Whether ranks hold different parts of the training state: capture(), sample() and gradients()
   /// are collectives then.
-  bool holds_shards() const { return shards_ != nullptr || cut_state_ != nullptr; }
+  bool holds_shards() const { return state_layout_.is_divided(); }
   /// "2 stages, 1f1b, 8 micro-batches; ..."; empty without stages.
   std::string pipeline_text() const;
   /// Elements of the trained parameters that this rank updates.
@@ -156,25 +155,16 @@ class Trainer {
   std::function<bool()> agreed(const std::function<bool()>& go_on);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
-  /// The same as a snapshot has it: on rank 0, and where nothing is divided.
-  std::vector<NamedTensor> whole_state() const;
-  /// The state of this rank's part of the model: on data rank 0, and where nothing is sharded.
-  std::vector<NamedTensor> state_of_data_ranks() const;
   SnapshotMeta capture_meta() const;
   NamedTensor generator_state() const;
-  /// state() without what is divided, or only that.
-  std::vector<NamedTensor> state_where(bool divided) const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   /// `before`: the configuration of the snapshot's run. Whether its snapshots need not have this
   /// tensor of the training state.
   bool is_optional(const Config& before, const std::string& tensor) const;
-  void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
+  /// Model, optimizer and averages as the snapshot has them: each rank's part. A collective.
+  void load_tensors(const Config& before, const OpenedSnapshot* snapshot);
   /// The averages are the weights from here on.
   void restart_averages();
-  /// Gives this rank its part of rank 0's snapshot.
-  void deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before);
-  /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.
-  void share_state(const OpenedSnapshot* snapshot);
   /// Divides the parameters between the ranks if the strategy does. Returns those that this
   /// rank updates.
   TrainedParameters divide(TrainedParameters trained, FirstValues values);
@@ -222,11 +212,10 @@ class Trainer {
   std::optional<torch::ScalarType> amp_dtype_;
   WeightCopies weight_copies_;
   std::unique_ptr<GradientSync> sync_;
-  ShardedDataParallel* shards_ = nullptr;        // sync_, where ranks hold shards
-  std::unique_ptr<ShardedState> sharded_state_;  // likewise
+  ShardedDataParallel* shards_ = nullptr;  // sync_, where ranks hold shards
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<CutState> cut_state_;  // these two: where a model is divided between ranks
-  std::unique_ptr<ModelNorm> model_norm_;
+  mutable DistributedState state_layout_;
+  std::unique_ptr<ModelNorm> model_norm_;                // where a model is divided between ranks
   std::unique_ptr<PartialGradients> partial_gradients_;  // where ranks also hold shards
   std::unique_ptr<StageLinks> stage_links_;              // these two: where it is cut into stages
   std::unique_ptr<PipelineExecutor> pipeline_;

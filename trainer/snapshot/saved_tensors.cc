@@ -148,11 +148,12 @@ void SavedTensors::place_boxes() const {
     const auto of_shard = boxes_of(*files_[i], path);
     for (std::size_t t = 0; t < of_shard.size(); ++t) {
       const TensorBytes& bytes = files_[i]->tensors()[t];
-      const LogicalTensor* whole = find(bytes.name);
+      const std::string name = name_of_key(bytes.name);
+      const LogicalTensor* whole = find(name);
       if (whole == nullptr || whole->dtype != bytes.dtype)
         throw RunError(fmt::format("{}: {} does not belong into the snapshot", path, bytes.name));
-      boxes[bytes.name].push_back(of_shard[t]);
-      boxes_[bytes.name].push_back({of_shard[t], &bytes});
+      boxes[name].push_back(of_shard[t]);
+      boxes_[name].push_back({of_shard[t], &bytes});
     }
   }
   const std::string error = cover_error(tensors_, boxes);

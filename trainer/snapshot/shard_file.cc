@@ -55,7 +55,7 @@ std::optional<std::string> stem_of_shard(const std::string& name) {
 
 Metadata shard_metadata(const ShardId& id, const std::vector<StatePiece>& pieces) {
   OrderedJson places = OrderedJson::object();
-  for (const auto& piece : pieces) places[piece.name] = {{kOffsetsKey, piece.box.offsets}};
+  for (const auto& piece : pieces) places[piece.key()] = {{kOffsetsKey, piece.box.offsets}};
   const OrderedJson shard = {{"run", id.run_id},
                              {"attempt", id.attempt},
                              {"step", id.step},

@@ -64,11 +64,11 @@ Json arithmetic_settings(const std::string& config_json) {
 }  // namespace
 
 void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& target) const {
-  load_part_into(name, target.sizes().vec(), 0, target);
+  load_into(name, TensorLayout::whole(target.sizes().vec()), target);
 }
 
-void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<int64_t>& shape,
-                                    int64_t begin, const torch::Tensor& target) const {
+void OpenedSnapshot::load_into(const std::string& name, const TensorLayout& layout,
+                               const torch::Tensor& target) const {
   const LogicalTensor* stored = file->find(name);
   if (stored == nullptr) {
     throw UserError(
@@ -76,26 +76,32 @@ void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<i
                     "trainer_config.snapshot_path to a new file to start from scratch",
                     path, name));
   }
-  if (stored->shape != shape || stored->dtype != dtype_name(target.scalar_type())) {
+  if (stored->shape != layout.shape || stored->dtype != dtype_name(target.scalar_type())) {
     throw UserError(
         fmt::format("{}: tensor {} is {} [{}], this model needs {} [{}]; set "
                     "trainer_config.snapshot_path to a new file to start from scratch",
                     path, name, stored->dtype, fmt::join(stored->shape, ", "),
-                    dtype_name(target.scalar_type()), fmt::join(shape, ", ")));
+                    dtype_name(target.scalar_type()), fmt::join(layout.shape, ", ")));
   }
-  const std::size_t skipped = static_cast<std::size_t>(begin) * target.element_size();
-  const std::size_t size = bytes_of(*stored);
-  if (skipped > size || size - skipped < target.nbytes())
-    throw std::logic_error("snapshot: a part beyond the end of " + name);
+  if (layout.elements() > target.numel())
+    throw std::logic_error("snapshot: a part that is larger than what holds " + name);
   const torch::NoGradGuard no_grad;
   const bool direct = target.is_cpu() && target.is_contiguous();
   const auto staged =
       direct ? target : torch::empty(target.sizes(), target.options().device(torch::kCPU));
+  if (layout.elements() < target.numel()) staged.zero_();
+  const auto element = static_cast<int64_t>(target.element_size());
   auto* to = static_cast<std::byte*>(staged.mutable_data_ptr());
-  file->read(*stored, skipped, staged.nbytes(), [&to](const std::byte* from, std::size_t bytes) {
+  const auto take = [&to](const std::byte* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
     to += bytes;
-  });
+  };
+  for (const Box& box : layout.boxes) {
+    for_each_run(box, layout.shape, [&](int64_t first, int64_t count) {
+      file->read(*stored, static_cast<std::size_t>(first * element),
+                 static_cast<std::size_t>(count * element), take);
+    });
+  }
   if (!direct) target.copy_(staged);
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/layout/tensor_layout.h"
 #include "trainer/snapshot/saved_tensors.h"
 #include "trainer/snapshot/snapshot_meta.h"
 #include "trainer/tensorfile/safetensors.h"
@@ -29,10 +30,10 @@ struct OpenedSnapshot {
   /// Copies a stored tensor into `target` (any device). Throws UserError if it is missing or has
   /// another shape or dtype, as with a snapshot of another model.
   void load_into(const std::string& name, const torch::Tensor& target) const;
-  /// The same for part of a stored tensor of `shape`: its elements from `begin` on, in row-major
-  /// order, until `target` is full.
-  void load_part_into(const std::string& name, const std::vector<int64_t>& shape, int64_t begin,
-                      const torch::Tensor& target) const;
+  /// The same for the part of a stored tensor that `layout` describes; only that part is read.
+  /// Padding becomes 0.
+  void load_into(const std::string& name, const TensorLayout& layout,
+                 const torch::Tensor& target) const;
 };
 
 /// Opens exactly `path` and verifies its checksums. Throws RunError (damaged), UserError (missing,

@@ -143,7 +143,7 @@ void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,
     shards.push_back({base_name(path), fs::file_size(path), file->require_metadata(kChecksumKey)});
     const auto of_shard = boxes_of(*file, path);
     for (std::size_t i = 0; i < of_shard.size(); ++i)
-      boxes[file->tensors()[i].name].push_back(of_shard[i]);
+      boxes[name_of_key(file->tensors()[i].name)].push_back(of_shard[i]);
   }
   if (const auto error = cover_error(tensors, boxes); !error.empty())
     throw std::logic_error(fmt::format("the shards of step {}: {}", id.step, error));

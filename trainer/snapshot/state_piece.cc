@@ -3,18 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 
 namespace ddp::train {
 namespace {
-
-int64_t product(const std::vector<int64_t>& sizes, std::size_t from = 0) {
-  return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, sizes.size())),
-                         sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 bool lies_in(const Box& box, const std::vector<int64_t>& shape) {
   if (box.offsets.size() != shape.size() || box.sizes.size() != shape.size()) return false;
@@ -59,31 +52,20 @@ std::string cover_error(const LogicalTensor& tensor, std::vector<Box> boxes) {
   std::sort(boxes.begin(), boxes.end(),
             [](const Box& a, const Box& b) { return a.offsets < b.offsets; });
   if (any_overlap(boxes)) return fmt::format("elements of {} are there twice", tensor.name);
-  if (elements != product(tensor.shape))
-    return fmt::format("{} of {} elements of {} are missing", product(tensor.shape) - elements,
-                       product(tensor.shape), tensor.name);
+  if (elements != elements_in(tensor.shape))
+    return fmt::format("{} of {} elements of {} are missing", elements_in(tensor.shape) - elements,
+                       elements_in(tensor.shape), tensor.name);
   return "";
 }
 
 }  // namespace
 
-Box Box::whole(const std::vector<int64_t>& shape) {
-  return {std::vector<int64_t>(shape.size(), 0), shape};
+// No parameter has a '#' in its name.
+std::string StatePiece::key() const {
+  return number == 0 ? name : fmt::format("{}#{}", name, number);
 }
 
-Box Box::rows(const std::vector<int64_t>& shape, int64_t begin, int64_t end) {
-  Box box = whole(shape);
-  if (shape.empty()) return box;
-  box.offsets.front() = begin;
-  box.sizes.front() = end - begin;
-  return box;
-}
-
-int64_t Box::elements() const { return product(sizes); }
-
-int64_t rows_in(const std::vector<int64_t>& shape) { return shape.empty() ? 1 : shape.front(); }
-
-int64_t row_elements(const std::vector<int64_t>& shape) { return product(shape, 1); }
+std::string name_of_key(const std::string& key) { return key.substr(0, key.find('#')); }
 
 std::vector<StatePiece> own_share(const std::vector<NamedTensor>& tensors, int rank, int ranks) {
   int64_t total = 0;
@@ -139,6 +121,7 @@ std::vector<TensorBytes> bytes_of_pieces(const std::vector<StatePiece>& pieces,
   std::size_t next = 0;
   for (const auto& piece : pieces) {
     TensorBytes bytes = parts.at(next);
+    bytes.name = piece.key();
     bytes.shape = piece.box.sizes;
     bytes.size = 0;
     for (std::size_t i = 0; i < piece.parts.size(); ++i) bytes.size += parts.at(next++).size;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/layout/box.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/snapshot/state_buffer.h"
 
@@ -23,22 +24,6 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
-/// Part of a logical tensor: [offset, offset + size) in each dimension. A scalar has none.
-struct Box {
-  std::vector<int64_t> offsets;
-  std::vector<int64_t> sizes;
-
-  static Box whole(const std::vector<int64_t>& shape);
-  /// Rows [begin, end) of the first dimension.
-  static Box rows(const std::vector<int64_t>& shape, int64_t begin, int64_t end);
-  int64_t elements() const;
-  bool operator==(const Box&) const = default;
-};
-
-/// Number of rows along the first dimension, and elements per row; a scalar is one row.
-int64_t rows_in(const std::vector<int64_t>& shape);
-int64_t row_elements(const std::vector<int64_t>& shape);
-
 /// A box that this rank saves.
 struct StatePiece {
   std::string name;            ///< The logical tensor's.
@@ -47,7 +32,13 @@ struct StatePiece {
   /// The box's elements in row-major order: the first tensor's, then the next one's. On any device,
   /// all of one dtype. Several if part of a row came from another rank.
   std::vector<torch::Tensor> parts;
+  int number = 0;  ///< Among this rank's boxes of the tensor.
+
+  /// The tensor's name in the rank's file: names are unique there.
+  std::string key() const;
 };
+/// The name of the logical tensor that a file has under `key`.
+std::string name_of_key(const std::string& key);
 
 /// Divides tensors that every rank holds whole: all elements in the given order are divided into
 /// `ranks` equal spans of bytes, and a row goes to the rank in whose span it begins. Returns the

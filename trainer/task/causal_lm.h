@@ -39,7 +39,7 @@ class CausalLm : public Task, private StageModel {
     return model_->partial_gradients();
   }
   void complete_gradients() override { model_->sum_partial_gradients(); }
-  ParameterCuts parameter_cuts() const override { return model_->parameter_cuts(); }
+  TensorLayouts parameter_layouts() const override { return model_->parameter_layouts(); }
   std::vector<ParameterShape> whole_shapes() const override {
     return part_ ? model_->whole_shapes() : Task::whole_shapes();
   }

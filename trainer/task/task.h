@@ -17,8 +17,8 @@
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/layout/tensor_layout.h"
 #include "trainer/metrics/confusion_matrix.h"
-#include "trainer/model/parameter_cut.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/mesh/mesh.h"
 #include "trainer/task/stage_model.h"
@@ -58,8 +58,8 @@ class Task : public TaskCost, public TaskReport {
   /// `mesh` must outlive the task. Throws UserError if it cannot be divided like that.
   virtual void divide(Mesh& mesh);
   void check_division(const Config& config) const override;
-  /// This rank's parts of the whole model's parameters; empty: it has the whole model.
-  virtual ParameterCuts parameter_cuts() const { return {}; }
+  /// The parts of the whole model's parameters that this rank holds; empty: it has all of them.
+  virtual TensorLayouts parameter_layouts() const { return {}; }
   /// The whole model's parameters(), the same on all ranks.
   virtual std::vector<ParameterShape> whole_shapes() const;
   /// The model that build_model() has built, as a pipeline runs it; null if it is not divided into

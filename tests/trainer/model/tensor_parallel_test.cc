@@ -119,7 +119,7 @@ Compared compare(const Case& each, torch::ScalarType type) {
     compared.evaluation =
         std::max(compared.evaluation, difference(own.evaluation, whole.evaluation));
     for (const WeightPlace& place : layout) {
-      const auto part = cut_of(place, static_cast<int64_t>(rank), each.ranks);
+      const auto part = layout_of(place, static_cast<int64_t>(rank), each.ranks);
       const double off =
           difference(own.gradients.at(place.name), own_part(whole.gradients.at(place.name), part));
       if (off > compared.gradients) compared.worst = place.name;
@@ -217,7 +217,8 @@ TEST_CASE("initial weights of ranks that share layers are parts of those of one 
       later->named_parameters()[place.name].set_data(whole[place.name].detach().clone());
     later->keep_own_parts();
     for (const WeightPlace& place : layout) {
-      const auto expected = own_part(whole[place.name], cut_of(place, ranks->rank(), each.ranks));
+      const auto expected =
+          own_part(whole[place.name], layout_of(place, ranks->rank(), each.ranks));
       CHECK(torch::equal(model->named_parameters()[place.name], expected));
       CHECK(torch::equal(later->named_parameters()[place.name], expected));
       elements[place.name] += expected.numel();

@@ -269,6 +269,15 @@ int saved_cut_state(const DistEnv& env, const std::string& folder) {
   return 0;
 }
 
+/// Rank 0 prints whether all ranks get by with their parts and a tensor.
+int parts_in_memory(const DistEnv& env, const std::string& folder) {
+  ProcessGroup world(env, {}, {});
+  Mesh mesh(world, {1, 1, world.size()}, env, {}, {});
+  const double parts = test::parts_in_memory(mesh, folder);
+  if (world.is_main()) std::printf(parts < 1.25 ? "own parts\n" : "%.2f parts\n", parts);
+  return 0;
+}
+
 /// Whether each group's sum over the numbers 10^rank has exactly its ranks, in memory and
 /// by sockets, and the place of this rank in it is right.
 std::string wrong_in_mesh(const DistEnv& env, const std::string& shape_text,
@@ -332,6 +341,7 @@ int run(const std::string& what, const std::string& argument) {
   }
   if (what == "model_norm") return model_norm(env);
   if (what == "saved_cut_state") return saved_cut_state(env, argument);
+  if (what == "parts_in_memory") return parts_in_memory(env, argument);
   if (what == "divided") return divided_layers(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);

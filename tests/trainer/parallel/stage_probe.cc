@@ -190,10 +190,10 @@ std::string wrong_in_stages(const Config& config, Mesh& mesh, int64_t micro_batc
       (loss / micro_batches).backward();
     }
     const auto all = whole->named_parameters();
-    const auto cuts = own.model->parameter_cuts();
+    const auto layouts = own.model->parameter_layouts();
     const torch::NoGradGuard no_grad;
     for (const auto& [name, weight, role] : own.model->model_parameters()) {
-      const auto expected = own_part(all[name].grad(), cuts.at(name));
+      const auto expected = own_part(all[name].grad(), layouts.at(name));
       if (relative_difference(weight.grad(), expected) > 1e-12) wrong += name + "; ";
       weight.sub_(weight.grad(), 0.1);
     }

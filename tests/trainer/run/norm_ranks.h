@@ -29,16 +29,16 @@ inline std::string wrong_in_model_norm(ProcessGroup& group) {
   const auto all = order_showing_gradients();
   std::vector<Parameter> parameters;
   std::vector<torch::Tensor> gradients;
-  ParameterCuts cuts;
+  TensorLayouts layouts;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto place = static_cast<int64_t>(i);
     if (place % group.size() != group.size() - 1 - group.rank()) continue;
     const std::string name = std::to_string(i);
     parameters.push_back({name, torch::zeros_like(all[i])});
-    cuts[name] = ParameterCut::whole(all[i].sizes().vec(), /*counted=*/true, place);
+    layouts[name] = TensorLayout::whole(all[i].sizes().vec(), /*counted=*/true, place);
     gradients.push_back(all[i]);
   }
-  const float norm = ModelNorm(parameters, cuts, group)(gradients).item<float>();
+  const float norm = ModelNorm(parameters, layouts, group)(gradients).item<float>();
   if (norm != gradient_norm(all).item<float>()) return "another norm than one process has";
   const std::vector<torch::Tensor> turned(all.rbegin(), all.rend());
   return norm != gradient_norm(turned).item<float>() ? "" : "the order makes no difference";

@@ -252,13 +252,22 @@ void check_strategy(const Config& config, const Given& given) {
                              "are: remove it",
                              name));
   }
-  if (config.trainer.ram_snapshots && config.trainer.snapshot_shards == AutoSwitch::kFalse) {
-    given.refuse(
-        "trainer_config.ram_snapshots",
-        fmt::format("needs each rank to copy its part with distributed_config.strategy={}; "
-                    "remove trainer_config.snapshot_shards=false",
-                    name));
-  }
+}
+
+void check_memory_copies(const Config& config, const Given& given) {
+  const DistributedConfig& how = config.distributed;
+  const std::string divided = how.tensor > 1     ? fmt::format("tensor={}", how.tensor)
+                              : how.pipeline > 1 ? fmt::format("pipeline={}", how.pipeline)
+                              : divides_state(how.strategy)
+                                  ? fmt::format("strategy={}", name_of(how.strategy))
+                                  : "";
+  if (divided.empty() || !config.trainer.ram_snapshots ||
+      config.trainer.snapshot_shards != AutoSwitch::kFalse)
+    return;
+  given.refuse("trainer_config.ram_snapshots",
+               fmt::format("needs each rank to copy its part with distributed_config.{}; remove "
+                           "trainer_config.snapshot_shards=false",
+                           divided));
 }
 
 void check_offload(const DistributedConfig& config, const Given& given) {
@@ -287,11 +296,6 @@ void check_tensor(const Config& config, const Given& given) {
         fmt::format("{} ranks hold parts of matrices, and optimizer_config.name=muon needs "
                     "whole ones; use name=adamw",
                     ranks));
-  }
-  if (config.trainer.ram_snapshots) {
-    refuse(
-        "gathers snapshots on rank 0, and trainer_config.ram_snapshots needs a part of each "
-        "rank; remove ram_snapshots");
   }
 }
 
@@ -322,11 +326,6 @@ void check_pipeline(const Config& config, const Given& given) {
                     "stages after it; use strategy=zero1, or ddp, whose stages hold 1/{} of the "
                     "model",
                     name_of(distributed.strategy), distributed.pipeline));
-  }
-  if (config.trainer.ram_snapshots) {
-    refuse(
-        "gathers snapshots on rank 0, and trainer_config.ram_snapshots needs a part of each rank; "
-        "remove ram_snapshots");
   }
   if (config.lora.enabled())
     refuse("adapters (lora.rank) are trained on whole models; use strategy=zero3 to divide one");
@@ -377,6 +376,7 @@ void Given::refuse(const std::string& key, const std::string& what) const {
 
 void check_parallelism(const Config& config, const Given& given) {
   check_strategy(config, given);
+  check_memory_copies(config, given);
   check_offload(config.distributed, given);
   check_tensor(config, given);
   check_pipeline(config, given);

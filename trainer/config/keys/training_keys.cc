@@ -49,8 +49,8 @@ std::vector<Field> trainer_fields() {
            "What to do when a snapshot is due while the previous one is still being written."},
       {DDP_KEY(trainer, snapshot_shards),
        .meaning = "Whether each rank writes its part of a snapshot to a file of its own, which all "
-                  "ranks need a shared folder for. auto: where ranks hold shards of the state "
-                  "(strategy=zero1, zero2) and share the folder."},
+                  "ranks need a shared folder for. auto: where ranks hold parts of the state "
+                  "(strategy=zero1 to zero3, tensor, pipeline) and share the folder."},
       {DDP_KEY(trainer, save_total_limit), .range = kUpTo1e4, .unit = "files",
        .meaning = "Snapshots to keep, including the newest; older ones are deleted. The best by "
                   "metric_for_best_model is kept in addition."},

@@ -96,7 +96,7 @@ struct ScatterSequence : Function<ScatterSequence> {
 
 /// Where in this rank's rows a token is, int64, and whether it is there at all.
 struct OwnIndex {
-  OwnIndex(const torch::Tensor& tokens, const CutRange& own)
+  OwnIndex(const torch::Tensor& tokens, const IndexRange& own)
       : is_own(tokens.ge(own.begin).logical_and(tokens.lt(own.end))),
         index((tokens - own.begin).masked_fill(is_own.logical_not(), 0)) {}
   torch::Tensor is_own;
@@ -139,16 +139,19 @@ torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& r
 }
 
 torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,
-                         const CutRange& tokens) {
+                         const IndexRange& tokens) {
   const OwnIndex own(idx_BT, tokens);
   return at::embedding(own_rows, own.index) * own.is_own.unsqueeze(-1);
 }
 
-torch::Tensor own_part(const torch::Tensor& whole, const ParameterCut& cut) {
-  std::vector<torch::Tensor> ranges;
-  for (const CutRange& range : cut.ranges)
-    ranges.push_back(whole.narrow(cut.dim, range.begin, range.size()));
-  return at::cat(ranges, cut.dim);
+torch::Tensor own_part(const torch::Tensor& whole, const TensorLayout& layout) {
+  std::vector<torch::Tensor> boxes;
+  for (const Box& box : layout.boxes) {
+    auto& part = boxes.emplace_back(whole);
+    for (std::size_t d = 0; d < box.sizes.size(); ++d)
+      part = part.narrow(static_cast<int64_t>(d), box.offsets[d], box.sizes[d]);
+  }
+  return at::cat(boxes);
 }
 
 torch::Tensor divided_cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets_n,

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "trainer/model/parameter_cut.h"
+#include "trainer/layout/tensor_layout.h"
 
 namespace ddp::train {
 
@@ -63,15 +63,15 @@ torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& r
 /// Rows [tokens.begin, tokens.end) of a table that is divided by tokens: [B, T] -> [B, T, C], zeros
 /// for the tokens of other ranks. Its sum over the ranks is the embedding.
 torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,
-                         const CutRange& tokens);
+                         const IndexRange& tokens);
 
 /// A rank's part of `whole`, in memory of its own.
-torch::Tensor own_part(const torch::Tensor& whole, const ParameterCut& cut);
+torch::Tensor own_part(const torch::Tensor& whole, const TensorLayout& layout);
 
 /// A vocabulary that is divided between ranks, in the loss.
 struct VocabularyShare {
   TensorRanksPtr ranks;
-  CutRange tokens;  ///< This rank's.
+  IndexRange tokens;  ///< This rank's.
 };
 
 /// Returns the negative log-likelihoods of `targets_n`, 0 where a target is negative, and turns

@@ -126,7 +126,7 @@ double table_copy_bytes(const Config& config, const WeightsLayout& layout,
   if (place.stage + 1 < config.distributed.pipeline) return 0.0;
   for (const WeightPlace& weight : layout) {
     if (weight.split != Split::kVocabulary) continue;
-    const auto sizes = shape_of(cut_of(weight, 0, config.distributed.tensor));
+    const auto sizes = layout_of(weight, 0, config.distributed.tensor).local_shape();
     return 2 * kFloat * static_cast<double>(ParameterShape{weight.name, sizes, {}}.count());
   }
   return 0.0;
@@ -184,7 +184,7 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
     own.push_back(parameter);
     own.back().sizes = cut && !is_in(part, place)
                            ? std::vector<int64_t>{0}
-                           : shape_of(cut_of(place, 0, config.distributed.tensor));
+                           : layout_of(place, 0, config.distributed.tensor).local_shape();
   }
   return own;
 }
@@ -251,10 +251,11 @@ std::vector<MemoryItem> rank_items(const Config& config,
   const double ranks = sharded ? static_cast<double>(copies) : 1.0;  // that share it
   const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
   const Collected of_units = units ? collected(unit_counts(config, own), place.cuda) : Collected{};
-  // Rank 0 copies all that a snapshot has, or every rank its part.
+  // For a snapshot every rank copies its part, or rank 0 everything.
   const AutoSwitch shards = config.trainer.snapshot_shards;
-  const bool parts = !alone && !divided &&
-                     (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));
+  const bool parts =
+      place.world_size > 1 &&
+      (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && (sharded || divided)));
   const bool saves = parts || place.stage == 0;
   const double state = saves ? kFloat * (whole.all + whole.states + whole.averages) /
                                    (parts ? static_cast<double>(place.world_size) : 1.0)

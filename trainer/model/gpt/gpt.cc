@@ -243,7 +243,7 @@ fused::Places TransformerImpl::rows_in_pass(int64_t length, const TokenContext& 
 }
 
 torch::Tensor TransformerImpl::embed(const torch::Tensor& idx_BT, const TokenContext& context,
-                                     const CutRange& tokens, const fused::Places& rows) {
+                                     const IndexRange& tokens, const fused::Places& rows) {
   const bool divided = are_divided(rows);
   auto positions = context.positions(idx_BT);
   if (divided) positions = positions.narrow(-1, rows.first, rows.here);
@@ -256,7 +256,7 @@ torch::Tensor TransformerImpl::embed(const torch::Tensor& idx_BT, const TokenCon
 
 torch::Tensor TransformerImpl::stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                                      const torch::Tensor& idx_BT, const TokenContext& context,
-                                     const CutRange& tokens) {
+                                     const IndexRange& tokens) {
   LayerSeeds seeds(idx_BT.device(), is_training() && drops_);
   const auto rows = rows_in_pass(idx_BT.size(1), context);
   const auto mask = context.mask(idx_BT);

@@ -114,7 +114,7 @@ class TransformerImpl : public torch::nn::Module {
   /// See CausalModel::stage(). `tokens`: those in this rank's rows of wte.
   torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                       const torch::Tensor& idx_BT, const TokenContext& context,
-                      const CutRange& tokens);
+                      const IndexRange& tokens);
   void keep(const ModelPart& part, bool with_table);
 
   torch::nn::Embedding wte{nullptr};
@@ -122,7 +122,7 @@ class TransformerImpl : public torch::nn::Module {
  private:
   fused::Places rows_in_pass(int64_t length, const TokenContext& context) const;
   torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
-                      const CutRange& tokens, const fused::Places& rows);
+                      const IndexRange& tokens, const fused::Places& rows);
   gpu::Stream through_block(int64_t index, const gpu::Stream& stream, const TokenContext& context,
                             const torch::Tensor& mask, const fused::Places& rows);
 

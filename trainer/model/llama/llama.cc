@@ -212,7 +212,7 @@ LlamaPass LlamaStackImpl::pass_of(const torch::Tensor& idx_BT, const TokenContex
 
 torch::Tensor LlamaStackImpl::stage(const torch::Tensor& x_BTC, const LayerRange& range,
                                     const torch::Tensor& idx_BT, const TokenContext& context,
-                                    const CutRange& tokens) {
+                                    const IndexRange& tokens) {
   const auto pass = pass_of(idx_BT, context);
   gpu::Stream stream{x_BTC};
   if (range.begin == 0) {

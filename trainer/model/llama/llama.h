@@ -106,7 +106,7 @@ class LlamaStackImpl : public torch::nn::Module {
   /// See CausalModel::stage(). `tokens`: those in this rank's rows of embed_tokens.
   torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& range,
                       const torch::Tensor& idx_BT, const TokenContext& context,
-                      const CutRange& tokens);
+                      const IndexRange& tokens);
   void keep(const ModelPart& part, bool with_table);
 
   torch::nn::Embedding embed_tokens{nullptr};

@@ -5,25 +5,17 @@
 
 namespace ddp::train {
 
-ParameterCut cut_of(const WeightPlace& place, int64_t rank, int64_t ranks) {
+TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks) {
   const std::size_t dim = place.split == Split::kRows ? 1 : 0;
   const bool divided = place.split != Split::kNone && place.split != Split::kInEachPart;
-  if (!divided || ranks == 1) return ParameterCut::whole(place.shape, /*counted=*/rank == 0);
+  if (!divided || ranks == 1) return TensorLayout::whole(place.shape, /*counted=*/rank == 0);
   const int64_t range = place.shape[dim] / place.ranges;
   const int64_t unit = range / place.units;
-  const CutRange own{place.units * rank / ranks * unit, place.units * (rank + 1) / ranks * unit};
-  ParameterCut cut{place.shape, static_cast<int64_t>(dim), {}};
+  const IndexRange own{place.units * rank / ranks * unit, place.units * (rank + 1) / ranks * unit};
+  std::vector<IndexRange> ranges;
   for (int64_t i = 0; i < place.ranges; ++i)
-    cut.ranges.push_back({i * range + own.begin, i * range + own.end});
-  return cut;
-}
-
-std::vector<int64_t> shape_of(const ParameterCut& cut) {
-  auto shape = cut.shape;
-  int64_t& size = shape[static_cast<std::size_t>(cut.dim)];
-  size = 0;
-  for (const CutRange& range : cut.ranges) size += range.size();
-  return shape;
+    ranges.push_back({i * range + own.begin, i * range + own.end});
+  return TensorLayout::cut(place.shape, static_cast<int64_t>(dim), ranges);
 }
 
 int64_t elements_of(const WeightsLayout& layout) {

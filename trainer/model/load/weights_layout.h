@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/model/parameter_cut.h"
+#include "trainer/layout/tensor_layout.h"
 
 namespace ddp::train {
 
@@ -40,9 +40,7 @@ using WeightsLayout = std::vector<WeightPlace>;
 /// What rank `rank` of those that share a layer holds of a weight. Units go to the ranks in order,
 /// as evenly as they divide; of a weight that is not divided each rank has all, and rank 0's
 /// counts.
-ParameterCut cut_of(const WeightPlace& place, int64_t rank, int64_t ranks);
-/// The shape of such a part.
-std::vector<int64_t> shape_of(const ParameterCut& cut);
+TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks);
 /// Elements of all weights, each once.
 int64_t elements_of(const WeightsLayout& layout);
 

@@ -2,14 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <iterator>
-#include <string_view>
+#include <functional>
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
-#include "trainer/run/state/cut_state.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -29,49 +26,15 @@ torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
 
 constexpr const char* kModel = "model.";
 
-/// The elements of a piece in the tensor that it is a piece of.
-torch::Tensor piece_in(const torch::Tensor& tensor, const NamedTensor& piece) {
-  return tensor.view(-1)
-      .narrow(0, piece.piece->begin, piece.tensor.numel())
-      .view(piece.tensor.sizes());
-}
-
-/// Where a tensor is a piece, the one that it is a piece of, on the host, with this piece's values.
-std::vector<NamedTensor> with_whole_tensors(std::vector<NamedTensor> tensors) {
-  for (NamedTensor& each : tensors) {
-    if (!each.piece) continue;
-    const auto whole = torch::zeros(each.piece->shape, each.tensor.scalar_type());
-    piece_in(whole, each).copy_(each.tensor);
-    each = {each.name, whole};
-  }
-  return tensors;
-}
-
-/// Rank 0's values on all ranks of a group whose tensors are on `device`.
-void share_through_device(const torch::Tensor& tensor, torch::Device device, ProcessGroup& group) {
-  const auto copy = tensor.to(device);
-  group.broadcast({copy});
-  tensor.copy_(copy);
-}
-
-/// The place of a tensor's section in the order of Trainer::state().
-std::size_t section_of(std::string_view tensor) {
-  constexpr std::array<std::string_view, 4> kSections = {"model.", "optimizer.", "buffer.", "ema."};
-  const auto found =
-      std::find_if(kSections.begin(), kSections.end(),
-                   [&](std::string_view section) { return tensor.starts_with(section); });
-  return static_cast<std::size_t>(found - kSections.begin());
-}
-
 }  // namespace
 
 std::vector<NamedTensor> Trainer::state() const {
   std::vector<NamedTensor> result = weights();
-  for (const auto& [name, tensor, piece] : optimizer_->state())
-    result.push_back({"optimizer." + name, tensor, piece});
+  for (const auto& [name, tensor, layout] : optimizer_->state())
+    result.push_back({"optimizer." + name, tensor, layout});
   for (const auto& each : task_.buffers()) result.push_back({"buffer." + each.name, each.tensor});
-  for (const auto& [name, tensor, piece] : average_.state())
-    result.push_back({"ema." + name, tensor, piece});
+  for (const auto& [name, tensor, layout] : average_.state())
+    result.push_back({"ema." + name, tensor, layout});
   return result;
 }
 
@@ -82,35 +45,22 @@ std::vector<NamedTensor> Trainer::weights() const {
     for (const auto& p : task_.parameters()) result.push_back({kModel + p.name, p.tensor.detach()});
     return result;
   }
+  const TensorLayouts layouts = task_.parameter_layouts();
   const std::size_t in_snapshots = task_.parameters().size();
   for (const OwnShard& own : shards_->own()) {
     if (own.shard.parameter >= in_snapshots) continue;
-    const auto& [name, tensor, whole] = shards_->parameters()[own.shard.parameter];
-    result.push_back({kModel + name, own.value,
-                      Piece{own.shard.parameter, tensor.sizes().vec(), own.shard.begin}});
+    result.push_back({kModel + shards_->parameters()[own.shard.parameter].name, own.value,
+                      layout_of_shard(*shards_, own.shard, layouts)});
   }
   return result;
 }
 
-std::vector<NamedTensor> Trainer::whole_weights() const {
-  auto own = weights();
-  if (shards_ != nullptr && shards_->divides_weights()) own = sharded_state_->gather(own);
-  return cut_state_ ? cut_state_->gather(std::move(own)) : own;
-}
-
-std::vector<NamedTensor> Trainer::state_where(bool divided) const {
-  auto tensors = state();
-  std::erase_if(tensors, [&](const auto& each) { return each.piece.has_value() != divided; });
-  return tensors;
-}
+std::vector<NamedTensor> Trainer::whole_weights() const { return state_layout_.gather(weights()); }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   const Config before = config_from_json(meta.config_json);
   without_state_ = parameters_without_state(before, config_, task_.whole_shapes());
-  if (cut_state_)
-    deal_out_cuts(snapshot, before);
-  else if (snapshot != nullptr)
-    load_tensors(before, *snapshot);
+  load_tensors(before, snapshot);
   const torch::NoGradGuard no_grad;
   optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
@@ -141,87 +91,27 @@ bool Trainer::is_optional(const Config& before, const std::string& tensor) const
 
 // Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
 // another optimizer, starts at 0; so does momentum that is new.
-void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
-  const auto load = [&](const NamedTensor& each) {
-    if (!each.piece)
-      snapshot.load_into(each.name, each.tensor);
-    else if (each.tensor.numel() > 0)
-      snapshot.load_part_into(each.name, each.piece->shape, each.piece->begin, each.tensor);
+void Trainer::load_tensors(const Config& before, const OpenedSnapshot* snapshot) {
+  const auto optional = [&](const std::string& name) { return is_optional(before, name); };
+  const auto of_training = [](const NamedTensor& each) {
+    return each.name.starts_with("optimizer.") || each.name.starts_with("ema.");
   };
-  std::vector<NamedTensor> of_training;
-  for (auto& each : state()) {
-    if (each.name.starts_with("optimizer.") || each.name.starts_with("ema."))
-      of_training.push_back(each);
-    else
-      load(each);
-  }
-  restart_averages();
-  for (const auto& each : of_training) {
-    if (!is_optional(before, each.name) || snapshot.file->find(each.name) != nullptr) load(each);
-  }
-}
-
-void Trainer::deal_out_cuts(const OpenedSnapshot* snapshot, const Config& before) {
-  const auto load_local_parts = [&](const std::vector<NamedTensor>& own) {
-    const auto held = with_whole_tensors(own);
-    cut_state_->load_local_parts(
-        snapshot, held, [&](const std::string& name) { return is_optional(before, name); });
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (own[i].piece) own[i].tensor.copy_(piece_in(held[i].tensor, own[i]));
-    }
+  const auto load_by = [&](const auto& load) {
+    auto first = state();
+    auto later = first;
+    std::erase_if(first, of_training);
+    std::erase_if(later, std::not_fn(of_training));
+    load(first);
+    restart_averages();
+    load(later);
   };
-  const torch::NoGradGuard no_grad;
-  load_local_parts(weights());
-  restart_averages();
-  auto of_training = state();
-  std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
-  load_local_parts(of_training);
-}
-
-// A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
-void Trainer::share_state(const OpenedSnapshot* snapshot) {
-  if (data_.size() == 1 || cut_state_) return;
-  const auto readers = data_.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
-  const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
-  if (all && !compare_replicas()) return;
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> on_device;
-  for (const auto& each : state_where(/*divided=*/false)) {
-    if (each.tensor.device() == plan_.device)
-      on_device.push_back(each.tensor);
-    else
-      share_through_device(each.tensor, plan_.device, data_);
-  }
-  data_.broadcast(on_device);
-  if (shards_ == nullptr) return;
-  const Config before =
-      snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
-  const auto load_local_parts = [&](const std::vector<NamedTensor>& pieces) {
-    sharded_state_->load_local_parts(
-        snapshot, pieces, [&](const std::string& name) { return is_optional(before, name); });
-  };
-  if (shards_->divides_weights()) load_local_parts(weights());
-  restart_averages();
-  auto of_training = state_where(/*divided=*/true);
-  std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
-  load_local_parts(of_training);
-}
-
-// In the order of state().
-std::vector<NamedTensor> Trainer::whole_state() const {
-  auto own = state_of_data_ranks();
-  return cut_state_ ? cut_state_->gather(std::move(own)) : own;
-}
-
-std::vector<NamedTensor> Trainer::state_of_data_ranks() const {
-  if (shards_ == nullptr) return state();
-  auto tensors = state_where(/*divided=*/false);
-  auto gathered = sharded_state_->gather(state_where(/*divided=*/true));
-  std::move(gathered.begin(), gathered.end(), std::back_inserter(tensors));
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return section_of(a.name) < section_of(b.name);
+  bool each_has_read = true;
+  load_by([&](const auto& held) {
+    each_has_read = state_layout_.load(snapshot, held, optional) && each_has_read;
   });
-  return tensors;
+  // A rank that has read a file has it from its own mapping: what counts is what the ranks hold.
+  if (!each_has_read || world_.size() == 1 || !compare_replicas()) return;
+  load_by([&](const auto& held) { state_layout_.load_from_rank_zero(snapshot, held, optional); });
 }
 
 SnapshotMeta Trainer::capture_meta() const {
@@ -256,8 +146,9 @@ NamedTensor Trainer::generator_state() const {
 
 TrainingState Trainer::capture() const {
   TrainingState state{capture_meta(), {}, {}};
-  state.is_copy = cut_state_ != nullptr;
-  for (auto& each : whole_state()) state.tensors.emplace_back(each.name, each.tensor);
+  state.is_copy = state_layout_.is_divided();
+  for (auto& each : state_layout_.gather(this->state()))
+    state.tensors.emplace_back(each.name, each.tensor);
   const auto generator = generator_state();
   state.tensors.emplace_back(generator.name, generator.tensor);
   state.ready = record_ready(plan_.device);
@@ -268,17 +159,9 @@ TrainingState Trainer::capture_shard() const {
   TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
   ShardToSave& shard = *state.shard;
   shard.id = {"", 0, step_, world_.rank(), world_.size()};
-  auto whole = state_where(/*divided=*/false);
-  whole.push_back(generator_state());
-  shard.tensors = logical_tensors(whole);
-  shard.pieces = own_share(whole, world_.rank(), world_.size());
-  if (shards_ != nullptr) {
-    auto own = sharded_state_->own_pieces(state_where(/*divided=*/true), shard.tensors);
-    std::move(own.begin(), own.end(), std::back_inserter(shard.pieces));
-    std::stable_sort(shard.tensors.begin(), shard.tensors.end(), [](const auto& a, const auto& b) {
-      return section_of(a.name) < section_of(b.name);
-    });
-  }
+  auto held = this->state();
+  held.push_back(generator_state());
+  shard.pieces = state_layout_.own_pieces(held, shard.tensors);
   state.tensors = parts_of(shard.pieces);
   state.ready = record_ready(plan_.device);
   return state;
@@ -286,13 +169,14 @@ TrainingState Trainer::capture_shard() const {
 
 std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
-  auto held = state_where(/*divided=*/false);
+  auto held = state();
+  std::erase_if(held, [](const auto& each) { return each.layout.has_value(); });
   auto own = find_difference(held, data_, before_wait);
   if (!mesh_.divides_model()) return own;
   MeshPlace place = mesh_.place();
   if (own) place.data = own->rank;
   // The ranks that share layers all have their norms.
-  std::erase_if(held, [&](const auto& each) { return !cut_state_->holds_whole(each.name); });
+  std::erase_if(held, [&](const auto& each) { return !state_layout_.layout_of(each).is_whole(); });
   const auto of_shared_layers = find_difference(held, mesh_.tensor(), before_wait);
   if (!own && of_shared_layers) {
     own = of_shared_layers;
@@ -311,11 +195,8 @@ std::optional<ReplicaDifference> Trainer::compare_replicas(
 std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())
-    gradients.push_back({p.name, p.tensor.grad(), p.piece});
-  if (shards_ != nullptr) gradients = sharded_state_->gather(gradients);
-  if (!cut_state_) return gradients;
-  for (auto& each : gradients) each.name.insert(0, kModel);
-  gradients = cut_state_->gather(std::move(gradients));
+    gradients.push_back({kModel + p.name, p.tensor.grad(), p.layout});
+  gradients = state_layout_.gather(std::move(gradients));
   for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
   return gradients;
 }

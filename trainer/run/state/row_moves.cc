@@ -1,4 +1,4 @@
-#include "trainer/run/state/row_cut.h"
+#include "trainer/run/state/row_moves.h"
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@ struct Placed {
 };
 
 /// Elements [begin, end) of what this rank holds, as one dense tensor.
-torch::Tensor own_part(const RowCut& cut, int64_t begin, int64_t end) {
+torch::Tensor own_part(const DividedTensor& cut, int64_t begin, int64_t end) {
   for (const auto& [first, values] : cut.own) {
     if (begin < first || end > first + values.numel()) continue;
     if (begin == first && end == first + values.numel()) return values;
@@ -25,9 +25,9 @@ torch::Tensor own_part(const RowCut& cut, int64_t begin, int64_t end) {
 
 class Mover {
  public:
-  Mover(const std::vector<RowCut>& cuts, int rank, int ranks) : rank_(rank) {
+  Mover(const std::vector<DividedTensor>& cuts, int rank, int ranks) : rank_(rank) {
     std::vector<int64_t> sent(static_cast<std::size_t>(ranks), 0);
-    for (const RowCut& cut : cuts) {
+    for (const DividedTensor& cut : cuts) {
       auto& placed = placed_.emplace_back();
       for (const Move& move : moves_between(cut.held, cut.saved)) {
         auto& at = sent[static_cast<std::size_t>(move.from)];
@@ -38,7 +38,7 @@ class Mover {
     longest_ = *std::max_element(sent.begin(), sent.end());
   }
 
-  void exchange(const std::vector<RowCut>& cuts, RowCollectives& rows, torch::Device device,
+  void exchange(const std::vector<DividedTensor>& cuts, RowCollectives& rows, torch::Device device,
                 int ranks) {
     if (longest_ == 0) return;
     const torch::NoGradGuard no_grad;
@@ -54,10 +54,10 @@ class Mover {
   }
 
   /// What this rank saves of cut `i`, from `begin` to `end`.
-  std::vector<torch::Tensor> parts(const RowCut& cut, std::size_t i, int64_t begin,
+  std::vector<torch::Tensor> parts(const DividedTensor& cut, std::size_t i, int64_t begin,
                                    int64_t end) const {
     std::map<int64_t, torch::Tensor> parts;
-    for (const HeldRange& range : cut.held) {
+    for (const ElementRange& range : cut.held) {
       const int64_t first = std::max(range.begin, begin);
       const int64_t last = std::min(range.end, end);
       if (range.rank == rank_ && first < last) parts[first] = own_part(cut, first, last);
@@ -81,14 +81,14 @@ class Mover {
 
 }  // namespace
 
-std::vector<StatePiece> pieces_by_rows(const std::vector<RowCut>& cuts, RowCollectives& rows,
+std::vector<StatePiece> pieces_by_rows(const std::vector<DividedTensor>& cuts, RowCollectives& rows,
                                        torch::Device device, int rank, int ranks) {
   Mover mover(cuts, rank, ranks);
   mover.exchange(cuts, rows, device, ranks);
   std::vector<StatePiece> pieces;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
-    const RowCut& cut = cuts[i];
-    for (const HeldRange& saved : cut.saved) {
+    const DividedTensor& cut = cuts[i];
+    for (const ElementRange& saved : cut.saved) {
       if (saved.rank != rank) continue;
       const int64_t row = row_elements(cut.shape);
       pieces.push_back({cut.name, cut.shape,

@@ -24,7 +24,12 @@ TEST_CASE("the norm adds the blocks of all ranks in the order of the model, not 
   }
 }
 
-TEST_CASE("a divided state that is saved is in memory once: no copy of what was gathered") {
+TEST_CASE("ranks that save and load their parts never hold more than these and one tensor") {
+  const test::TempDir dir;
+  CHECK(test::probe(4, "parts_in_memory " + dir.path()) == "own parts\n");
+}
+
+TEST_CASE("a divided state that is gathered is in memory once: no copy of what was gathered") {
   const test::TempDir dir;
   CHECK(test::probe(2, "saved_cut_state " + dir.path()) == "1.0\n");
 }

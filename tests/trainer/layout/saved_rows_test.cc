@@ -1,4 +1,4 @@
-#include "trainer/run/state/shard_cut.h"
+#include "trainer/layout/saved_rows.h"
 
 #include <algorithm>
 #include <random>
@@ -8,7 +8,7 @@
 namespace ddp::train {
 
 // For messages; next to the types, where lists of them look.
-inline std::ostream& operator<<(std::ostream& out, const HeldRange& range) {
+inline std::ostream& operator<<(std::ostream& out, const ElementRange& range) {
   return out << "{" << range.rank << ", " << range.begin << ", " << range.end << "}";
 }
 inline std::ostream& operator<<(std::ostream& out, const Move& move) {
@@ -18,12 +18,12 @@ inline std::ostream& operator<<(std::ostream& out, const Move& move) {
 
 namespace {
 
-using Ranges = std::vector<HeldRange>;
+using Ranges = std::vector<ElementRange>;
 
 /// Every element from 0 to `elements` is in one range, in order.
 bool covers(const Ranges& ranges, int64_t elements) {
   int64_t next = 0;
-  for (const HeldRange& range : ranges) {
+  for (const ElementRange& range : ranges) {
     if (range.begin != next || range.end <= range.begin) return false;
     next = range.end;
   }
@@ -82,14 +82,14 @@ TEST_CASE("however a tensor is divided, each element is saved once and comes fro
     INFO("round " << round);
     CHECK(covers(saved, elements));
     std::vector<int> savers(static_cast<std::size_t>(ranks), 0);
-    for (const HeldRange& range : saved) {
+    for (const ElementRange& range : saved) {
       CHECK(range.begin % row == 0);
       CHECK(++savers[static_cast<std::size_t>(range.rank)] == 1);
     }
     int64_t there = 0;  // held by the rank that saves them, or moved to it
     for (const Move& move : moves_between(held, saved)) there += move.end - move.begin;
-    for (const HeldRange& range : held) {
-      for (const HeldRange& target : saved) {
+    for (const ElementRange& range : held) {
+      for (const ElementRange& target : saved) {
         if (range.rank == target.rank)
           there += std::max<int64_t>(
               0, std::min(range.end, target.end) - std::max(range.begin, target.begin));
