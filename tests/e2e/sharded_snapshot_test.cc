@@ -68,7 +68,7 @@ Finished run_until(const Workspace& place, const Way& way, int steps, const Word
                                     "trainer_config.max_steps=" + std::to_string(steps)}));
 }
 
-/// A run is saved under each way, in shards and in one file, and goes on from both under the next
+/// A run is saved under each way, in shards and in one file, and resumes from both under the next
 /// way and on one rank. The shards are read by one process, which needs all of them, and by other
 /// ranks than wrote them.
 void check_ways(const std::vector<Way>& ways) {

@@ -22,7 +22,7 @@ struct IndexRange {
 };
 
 struct TensorLayout {
-  std::vector<int64_t> shape;  ///< Of the logical tensor, which one process would hold.
+  std::vector<int64_t> shape;  ///< The logical tensor's, which one process would hold.
   /// This rank's elements in the order of its own tensor, which holds those of the first box by
   /// rows, then those of the next; what it has beyond them is padding.
   std::vector<Box> boxes;

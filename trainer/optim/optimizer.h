@@ -20,7 +20,7 @@ struct Parameter {
   std::string name;
   torch::Tensor tensor;
   ParameterRole role = ParameterRole::kOther;
-  std::optional<TensorLayout> layout = std::nullopt;  ///< Of a shard.
+  std::optional<TensorLayout> layout = std::nullopt;  ///< A shard's.
 };
 
 /// The parameters of a model that are trained, in the model's order, each of them in one group.

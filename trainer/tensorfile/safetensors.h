@@ -81,7 +81,7 @@ class SafetensorsFile {
   /// Throws RunError with the path and `key` if it is missing.
   const std::string& require_metadata(const std::string& key) const;
 
-  /// Throws RunError that names the tensor if a checksum is missing or does not match.
+  /// Throws RunError naming the tensor if a checksum is missing or does not match.
   void verify_checksum() const;
   /// The same for length and header only: metadata() can be trusted, the tensors are not read.
   void verify_header() const;

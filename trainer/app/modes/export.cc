@@ -64,7 +64,7 @@ std::optional<ChatFacts> chat_facts(const ModelBundle& bundle) {
   return ChatFacts{text.source, text.special, end_of_turn(text, *bundle.tokenizer)};
 }
 
-/// Those of --base, else what the snapshot holds.
+/// The settings of --base, else those in the snapshot.
 std::optional<BaseSettings> settings_of(const ModelBundle& bundle, const ExportArgs& options) {
   if (options.base.empty()) return base_settings_of(bundle.metadata);
   return base_settings_of(

@@ -196,7 +196,7 @@ void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
 struct MoreRanks {
   std::optional<ParallelPlan> fitting;  ///< On the fewest ranks.
   std::optional<Variant> leanest;       ///< If none fits.
-  int64_t ranks = 0;                    ///< Of the leanest.
+  int64_t ranks = 0;                    ///< The leanest variant's.
   int64_t bytes = 0;
 };
 

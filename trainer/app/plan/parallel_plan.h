@@ -35,7 +35,7 @@ struct ParallelPlan {
   std::string name() const;
 };
 
-/// Two times whose ratio is nearer to 1 than this do not tell which plan is faster.
+/// Two times whose ratio is closer to 1 than this are within the model's error.
 inline constexpr double kClearlyFaster = 0.95;
 
 /// Every plan with the batch and the model as they are configured, the simplest first.

@@ -1,4 +1,4 @@
-// What the planner is told: a training and the ranks that it is for. No LibTorch in it.
+// The planner's input: a training and the ranks it is planned for. No LibTorch in it.
 #pragma once
 
 #include <cstdint>

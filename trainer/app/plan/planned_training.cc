@@ -19,7 +19,7 @@ double recomputed_share(const Config& config) {
 /// What the planner has to know of a model's layers.
 struct LayerFacts {
   int64_t largest = 0;   ///< Parameters.
-  int64_t matrices = 0;  ///< Of weights.
+  int64_t matrices = 0;  ///< Weight matrices.
   int64_t units = 0;     ///< Blocks.
   int64_t root = 0;      ///< Parameters outside of them.
 };

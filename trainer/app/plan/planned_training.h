@@ -5,8 +5,8 @@
 
 namespace ddp::train {
 
-/// What the planner has to know of a training. Refers to `task`. Throws UserError for a model that
-/// does not say what memory it needs.
+/// The planner's view of a training. Refers to `task`. Throws UserError for a model that does not
+/// declare the memory it needs.
 PlannedTraining planned_training(const Config& config, const TaskCost& task);
 
 }  // namespace ddp::train

@@ -18,7 +18,7 @@ double bytes_of(const std::vector<MemoryItem>& items, std::string_view name) {
   return 0.0;
 }
 
-/// Seconds that the passes of one micro-batch take on a rank: collectives run beside them.
+/// Seconds that the passes of one micro-batch take on a rank: collectives overlap with them.
 struct Passes {
   double forward_s = 0.0;
   double backward_s = 0.0;
@@ -127,8 +127,8 @@ double hidden_bytes(const Config& config, const WeightsLayout& layout, double by
 /// Seconds and bytes that ranks which share layers exchange for one micro-batch.
 struct LayerExchange {
   double layer_s = 0.0;
-  double end_s = 0.0;  ///< Of the embedding, and of the output layer.
-  double bytes = 0.0;  ///< Of all layers and of those.
+  double end_s = 0.0;  ///< For the embedding, and for the output layer.
+  double bytes = 0.0;  ///< For all layers and these two.
 };
 
 /// Two sums forward, two backward; with recomputation the first two again. With sequence_parallel
@@ -178,8 +178,8 @@ double bus_seconds(double gradient_bytes) {
 
 /// The passes of all micro-batches; adds to `time`. The slowest rank computes all of the time, but
 /// until the first micro-batch has reached it and after the last one has left it. Returns the
-/// passes beside which gradients are exchanged: with several chunks these are complete after the
-/// last one.
+/// passes that the exchange of gradients overlaps with: with several chunks gradients are complete
+/// after the last one.
 Passes add_divided_passes(StepTime& time, const Config& config, const PlannedTraining& training,
                           const Cluster& cluster, double micro_batch_s) {
   const DistributedConfig& how = config.distributed;

@@ -22,7 +22,7 @@ struct StrategyChoice {
 StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const PlannedTraining& training,
                             const Cluster& cluster);
 
-/// What the run of `meta` has used, if it goes on with as many ranks: memory that happens to be
+/// What the run of `meta` has used, if it resumes with as many ranks: memory that happens to be
 /// free today decides nothing then. Otherwise what `trainer plan` would choose for the group's
 /// machines: the smallest memory of any rank counts. Changes nothing of batches and the model. A
 /// collective; rank 0's choice is that of all.

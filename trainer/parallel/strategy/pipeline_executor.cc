@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A scalar whose backward pass goes on with a gradient that arrives later. It keeps the graph of
+/// A scalar whose backward pass continues with a gradient that arrives later. It keeps the graph of
 /// `output`, not the tensor.
 template <class Gradient>
 struct FromGradient : torch::autograd::Function<FromGradient<Gradient>> {

@@ -106,7 +106,7 @@ class Merge {
     return std::nullopt;
   }
 
-  // Of equal times messages come first: they are there when the computation begins.
+  // At equal times messages come first: they have arrived when the computation begins.
   std::optional<Event> next_event() const {
     std::optional<Event> next;
     for (std::size_t i = 0; i < messages_.size(); ++i) {

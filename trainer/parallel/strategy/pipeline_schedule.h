@@ -26,8 +26,8 @@ struct PipelineAction {
     kBackward,
     kReceiveInput,     ///< The output of stage - 1.
     kSendOutput,       ///< To stage + 1.
-    kReceiveGradient,  ///< Of this stage's output, from stage + 1.
-    kSendGradient,     ///< Of this stage's input, to stage - 1.
+    kReceiveGradient,  ///< That of this stage's output, from stage + 1.
+    kSendGradient,     ///< That of this stage's input, to stage - 1.
   };
   Kind kind;
   int stage;
@@ -44,7 +44,7 @@ using PipelineOrder = std::vector<PipelineAction>;
 ///
 /// All computations and messages of all ranks have one order that keeps to every dependency, of
 /// which each rank has its part: even if each send waits until its receive has begun, and all
-/// messages between two ranks go through one queue, no rank waits for ever. A receive may come long
+/// messages between two ranks go through one queue, no rank waits forever. A receive may come long
 /// before its message is used.
 ///
 /// interleaved needs 2 or more chunks and as many micro-batches as the ranks divide; the others one

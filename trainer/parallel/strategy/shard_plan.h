@@ -34,8 +34,8 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-/// Shards that travel together, as a table with one row for each rank. The shards of a rank lie in
-/// its row one after the other, each at a multiple of kNormBlock elements.
+/// Shards that travel together, as a table with one row for each rank. A row holds the shards of
+/// its rank in sequence, each at a multiple of kNormBlock elements.
 struct ShardBucket {
   std::vector<std::vector<Shard>> of_rank;
   int64_t row = 0;  ///< Elements of a row; shorter ones are padded.
@@ -52,8 +52,8 @@ int64_t padded_size(const Shard& shard);
 std::vector<ShardBucket> plan_shards(const std::vector<ShardedSize>& parameters, int ranks,
                                      int64_t bucket_elements, int64_t first_bucket_elements);
 
-/// All of the `members` among `parameters` in one bucket, in whose table each lies in one piece: it
-/// can be used there. Rows are equal but for the end of the last ones. If a member is whole, all of
+/// All of the `members` among `parameters` in one bucket, in whose table each is contiguous: it can
+/// be used there. Rows are equal but for the end of the last ones. If a member is whole, all of
 /// them are treated as such, and shared out by size.
 ShardBucket plan_unit(const std::vector<ShardedSize>& parameters,
                       const std::vector<std::size_t>& members, int ranks);

@@ -16,8 +16,8 @@ namespace ddp::train {
 std::optional<OpenedSnapshot> open_as_rank_zero(std::optional<OpenedSnapshot> own,
                                                 ProcessGroup& group);
 
-/// Which of the tensors `names` rank 0 can load from its `snapshot`: not those that it has not, if
-/// `is_optional` says that it need not. The same on every rank; a collective.
+/// Which of the tensors `names` rank 0 loads from its `snapshot`: all but those that it lacks and
+/// that are optional. The same on every rank; a collective.
 std::vector<bool> loadable_by_rank_zero(const OpenedSnapshot* snapshot,
                                         const std::vector<std::string>& names,
                                         const std::function<bool(const std::string&)>& is_optional,
