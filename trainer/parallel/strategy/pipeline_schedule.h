@@ -26,8 +26,8 @@ struct PipelineAction {
     kBackward,
     kReceiveInput,     ///< The output of stage - 1.
     kSendOutput,       ///< To stage + 1.
-    kReceiveGradient,  ///< That of this stage's output, from stage + 1.
-    kSendGradient,     ///< That of this stage's input, to stage - 1.
+    kReceiveGradient,  ///< For this stage's output, from stage + 1.
+    kSendGradient,     ///< For this stage's input, to stage - 1.
   };
   Kind kind;
   int stage;
