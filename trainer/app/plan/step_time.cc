@@ -176,10 +176,24 @@ double bus_seconds(double gradient_bytes) {
   return 2 * gradient_bytes / kBusBytesPerSecond;
 }
 
-/// The passes of all micro-batches; adds to `time`. The slowest rank computes all of the time, but
-/// until the first micro-batch has reached it and after the last one has left it. Returns the
-/// passes that the exchange of gradients overlaps with: with several chunks gradients are complete
-/// after the last one.
+/// Seconds for which the slowest rank waits, if the stages of each rank take `ranks` for a
+/// micro-batch: until the first one has reached it and after the last one has left it, and, unless
+/// all passes forward come first, for messages that those in flight do not cover.
+double bubble_seconds(const DistributedConfig& how, const std::vector<double>& ranks,
+                      double micro_batches, double message_s) {
+  const auto count = static_cast<double>(ranks.size());
+  const auto chunks = static_cast<double>(how.pipeline_chunks);
+  const double most = *std::max_element(ranks.begin(), ranks.end());
+  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0);
+  const double at_the_ends = (sum - most) / chunks + 2 * (count - 1) * chunks * message_s;
+  if (how.pipeline_schedule == PipelineSchedule::kGpipe) return at_the_ends;
+  const double in_flight = how.pipeline_chunks == 1 ? count : 2 * count - 1 / chunks;
+  const double period = (sum + 2 * (count * chunks - 1) * message_s) / in_flight;
+  return at_the_ends + std::max(0.0, micro_batches - count / 2) * std::max(0.0, period - most);
+}
+
+/// The passes of all micro-batches; adds to `time`. Returns the passes that the exchange of
+/// gradients overlaps with: with several chunks gradients are complete after the last one.
 Passes add_divided_passes(StepTime& time, const Config& config, const PlannedTraining& training,
                           const Cluster& cluster, double micro_batch_s) {
   const DistributedConfig& how = config.distributed;
@@ -189,21 +203,21 @@ Passes add_divided_passes(StepTime& time, const Config& config, const PlannedTra
   const auto passes = static_cast<double>(
       micro_batches_of_rank(config.trainer, copies_of_model(how, cluster.network.ranks)));
   const auto stages = static_cast<double>(how.pipeline);
-  const auto chunks = static_cast<double>(how.pipeline_chunks);
   const double most = *std::max_element(ranks.begin(), ranks.end());
-  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0);
   const double shared = how.sequence_parallel ? static_cast<double>(how.tensor) : 1.0;
   const double message = hidden_bytes(config, training.layout, sizeof(float)) / shared;
   const double exchanged =
       (static_cast<double>(costs.layers) * layers.layer_s + 2 * layers.end_s) / stages;
   time.exposed_s = passes * std::min(most, exchanged);
   time.compute_s = passes * most - time.exposed_s;
-  time.bubble_s =
-      (sum - most) / chunks + 2 * (stages - 1) * message_seconds(config, cluster.network, message);
-  time.idle_share =
-      how.pipeline == 1 ? 0.0 : 1.0 - passes * sum / stages / (passes * most + time.bubble_s);
   time.sent_bytes = passes * layers.bytes / stages;
-  if (how.pipeline > 1) time.sent_bytes += 2 * passes * message * chunks;
+  if (how.pipeline > 1) {
+    time.bubble_s =
+        bubble_seconds(how, ranks, passes, message_seconds(config, cluster.network, message));
+    const double busy = passes * std::accumulate(ranks.begin(), ranks.end(), 0.0) / stages;
+    time.idle_share = 1.0 - busy / (passes * most + time.bubble_s);
+    time.sent_bytes += 2 * passes * message * static_cast<double>(how.pipeline_chunks);
+  }
   return how.pipeline_chunks == 1 ? passes_of(ranks.front()) : Passes{};
 }
 
