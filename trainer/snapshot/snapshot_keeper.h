@@ -59,11 +59,11 @@ class SnapshotKeeper {
 
   /// All references outlive it. `remote` may be null. `shard`: which one this rank writes, if it
   /// does. `flush_records`: what the run has recorded up to a snapshot is in its files; on
-  /// the thread that publishes it, before.
+  /// the thread that publishes it, before. `published`: on the same thread, after; throws nothing.
   SnapshotKeeper(
       const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
       RunMonitor& monitor, Log& log, Resumed resumed, const std::optional<ShardRank>& shard = {},
-      std::function<void()> flush_records = [] {});
+      std::function<void()> flush_records = [] {}, std::function<void()> published = [] {});
   /// Finishes what is being written.
   ~SnapshotKeeper();
   SnapshotKeeper(const SnapshotKeeper&) = delete;
@@ -164,6 +164,7 @@ class SnapshotKeeper {
   Resumed resumed_;
   std::optional<ShardRank> shard_rank_;
   std::function<void()> flush_records_;
+  std::function<void()> published_;
   std::atomic<bool> keeps_memory_;
 
   std::shared_ptr<StateBuffer> buffer_;  // of states that are no copies
