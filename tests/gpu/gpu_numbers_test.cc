@@ -286,12 +286,11 @@ TEST_CASE("a job of a sweep that leaves trainer's kernels out has none of the jo
   if (!gpus_are_faked()) return;
   const Words words = joined(kInBfloat16, {"trainer_config.cuda_graphs=false"});
   const Workspace swept, single;
-  const auto sweep = succeed(
+  succeed(
       on_gpus(swept, 1,
               alone(swept, joined({"--multirun", "trainer_config.fused_gpu_kernels=true,false,true",
                                    "hydra.sweep.dir=sweep"},
                                   words))));
-  CHECK_THAT(sweep.err, !Contains("Overriding a previously registered kernel"));
   succeed(
       on_gpus(single, 1, alone(single, joined(words, {"trainer_config.fused_gpu_kernels=false"}))));
   CHECK(differences(swept / "sweep/1/snapshot.pt", single.snapshot()) == Words{});
