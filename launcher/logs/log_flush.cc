@@ -1,9 +1,12 @@
-// LogPump at the end of the job: waits for slow consoles and disks, within limits.
+// LogPump where consoles and disks are slow: reports that workers wait for them, and at the end of
+// the job waits itself, within limits.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "launcher/logs/log_pump.h"
 
@@ -44,6 +47,29 @@ bool LogPump::flush(Patience patience, const std::vector<int>& interrupts,
     }
   }
   return complete;
+}
+
+// Workers whose pipes are not read stop at their next line, which looks like a hang of theirs.
+void LogPump::note_backlog() {
+  const auto now = Clock::now();
+  if (!files_.is_long()) {
+    backlog_since_.reset();
+    if (std::exchange(backlog_noted_, false))
+      note("the log files are written again, and what the workers print is read");
+    return;
+  }
+  if (!backlog_since_) backlog_since_ = now;
+  if (backlog_noted_ || now < *backlog_since_ + kNotableBacklog) return;
+  const auto ranks = held_up();
+  backlog_noted_ = !ranks.empty();
+  if (!backlog_noted_) {
+    backlog_since_ = now;
+    return;
+  }
+  note(fmt::format(
+      "waiting for '{}': {} bytes of the log files are not written yet, and local "
+      "rank{} {}, whose output is not read meanwhile, must wait as well",
+      files_.current(), files_.waiting(), ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
 }
 
 bool LogPump::is_flushed() const {

@@ -189,6 +189,7 @@ bool LogPump::needs_turn() const {
 std::optional<LogPump::Time> LogPump::deadline() const {
   if (needs_turn()) return Time::clock::now();
   std::optional<Time> first;
+  if (backlog_since_ && !backlog_noted_) first = *backlog_since_ + kNotableBacklog;
   for (const auto& folding : folding_) {
     const auto due = folding ? folding->deadline() : std::nullopt;
     if (due && (!first || *due < *first)) first = due;
@@ -217,6 +218,7 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
 void LogPump::settle() {
   for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] = writers()[i]->progress();
   note_failures();
+  note_backlog();
   write_consoles();
   for (auto& shown : shown_) show_more(shown);
   for (const auto& folding : folding_) {
@@ -369,11 +371,16 @@ Clock::time_point LogPump::last_output(int local_rank) const {
   return found == last_output_.end() ? Clock::time_point{} : found->second;
 }
 
+std::set<int> LogPump::held_up() const {
+  std::set<int> ranks;
+  for (const Source& source : sources_) {
+    if (source.held && source.fd >= 0 && has_unread(source.fd)) ranks.insert(source.local_rank);
+  }
+  return ranks;
+}
+
 Clock::time_point LogPump::held_up_until() const {
-  const bool now = std::any_of(sources_.begin(), sources_.end(), [](const Source& source) {
-    return source.held && source.fd >= 0 && has_unread(source.fd);
-  });
-  return now ? Clock::now() : held_up_until_;
+  return held_up().empty() ? held_up_until_ : Clock::now();
 }
 
 int LogPump::console_error() const {

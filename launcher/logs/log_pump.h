@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,9 @@ class LogPump {
   void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress);
   void settle();
   void note_failures();
+  void note_backlog();
+  /// Local ranks that have printed what is not read now.
+  std::set<int> held_up() const;
   bool is_flushed() const;
   void note_wait();
   void give_up_files();
@@ -106,10 +110,14 @@ class LogPump {
   void write_consoles();
   bool is_console_waiting() const;
 
+  static constexpr std::chrono::seconds kNotableBacklog{5};
+
   FileWriter files_;
   FileWriter console_files_[2];  // of stdout and of stderr: each disk may block alone
   bool files_given_up_ = false;
   bool console_given_up_ = false;
+  std::optional<Clock::time_point> backlog_since_;  // workers wait for the disk of the log files
+  bool backlog_noted_ = false;
   std::array<std::uint64_t, 3> seen_{};  // progress() of writers() before the last settle()
   long skipped_lines_ = 0;               // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;

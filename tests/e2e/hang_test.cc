@@ -102,6 +102,18 @@ TEST_CASE("a rank that hangs before it meets the others is found, not the one th
   CHECK(run.err.find("rank 1 (local rank 1") < run.err.find("rank 0 (local rank 0"));
 }
 
+// hang_timeout_s is auto.
+TEST_CASE("a rank that stands still in its first step is found after a minute", "[waits]") {
+  const Workspace place;
+  auto options = launched(place, 2,
+                          {plan_of({"rank=1 step=1 phase=forward kind=hang"}),
+                           "trainer_config.max_steps=3", "distributed_config.timeout_s=120"},
+                          kTwentyRestarts);
+  options.set["PATH"] = place.path();
+  const auto run = succeed(options);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hung: silent for 6"));
+}
+
 TEST_CASE("a rank that has evaluated its part waits for the slower one and is not taken for hung") {
   const Workspace place;
   const auto run =

@@ -263,8 +263,9 @@ class SilentListener {
   LoopbackSocket socket_ = bound_loopback_socket();
 };
 
-// Whoever waits for the others to join has nothing to save.
+// Whoever waits for the others to join has nothing to save. SIGUSR1 announces a preemption.
 TEST_CASE("a signal ends a rank that still waits for the others") {
+  const int signal = GENERATE(SIGTERM, SIGUSR1);
   const Workspace place;
   const SilentListener rank_0;
   auto options = alone(place);
@@ -275,9 +276,22 @@ TEST_CASE("a signal ends a rank that still waits for the others") {
                       {"MASTER_PORT", std::to_string(rank_0.port())}});
   ChildProgram rank_1(options);
   REQUIRE(rank_0.wait_for_a_caller(kPatience));
-  rank_1.signal(SIGTERM);
+  rank_1.signal(signal);
   const int exit = rank_1.wait_exit();
-  CHECK((exit == -SIGTERM || exit == 128 + SIGTERM));
+  if (signal == SIGUSR1) {
+    CHECK(exit == 75);
+  } else {
+    CHECK((exit == -SIGTERM || exit == 128 + SIGTERM));
+  }
+}
+
+TEST_CASE("SIGUSR1 to ddp-run ends a job that has not begun to train as preempted") {
+  const Workspace place;
+  ChildProgram job(launched(place, 2, {plan_of({"rank=1 phase=start kind=hang"})}));
+  job.wait_for("FAULT INJECTION", 1, kPatience);
+  job.signal(SIGUSR1);
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK(errors_of(job.err()) == Words{});
 }
 
 TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been") {

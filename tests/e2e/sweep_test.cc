@@ -1,4 +1,5 @@
 // --multirun: jobs in turn, each as if it were alone; and the folder of a run.
+#include <csignal>
 #include <filesystem>
 #include "tests/support/catch.h"
 
@@ -57,6 +58,27 @@ TEST_CASE("a kill in a sweep restarts the group at once, and the sweep goes on")
   CHECK(sweep.wait_exit(kPatience) == 0);
   CHECK(sweep.err().find("restart 1 of 1") != std::string::npos);
   CHECK(fs::exists(place / "sweep/1/snapshot.pt"));
+}
+
+// The save of step 10 has waited for that of step 5.
+TEST_CASE("a job of a sweep that died is counted in the account of the one that continues it") {
+  const Workspace place;
+  const Words words = {"--multirun", "trainer_config.seed=1,2", "trainer_config.max_steps=13",
+                       "trainer_config.save_every_steps=5", "hydra.sweep.dir=sweep"};
+  const auto summary = [&](const std::string& job) {
+    return nlohmann::json::parse(read_bytes(place / ("sweep/" + job + "/run_summary.json")));
+  };
+  const Finished killed = finish(
+      alone(place, joined(words, {R"(+trainer_config.fault_plan=["rank=0 step=12 kind=kill"])"})));
+  CHECK(killed.exit == -SIGKILL);
+  const auto before = summary("0");
+  CHECK(before.at("outcome") == "unfinished");
+  succeed(alone(place, words));
+  const auto after = summary("0");
+  CHECK(after.at("outcome") == "finished");
+  CHECK(after.at("earlier_jobs").at("jobs") == 1);
+  CHECK(after.at("earlier_jobs").at("seconds") == before.at("wall_seconds"));
+  CHECK_FALSE(summary("1").contains("earlier_jobs"));
 }
 
 TEST_CASE("two jobs of a sweep with the same snapshot are refused before the first one trains") {

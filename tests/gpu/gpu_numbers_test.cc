@@ -278,6 +278,26 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
   CHECK_FALSE(ledgers_of(ours).at(1).at("counters").contains("nvrtc:compile"));
 }
 
+// The kernels stay in the process.
+TEST_CASE("a job of a sweep that leaves trainer's kernels out has none of the job before it") {
+  if (!gpus_are_faked()) return;
+  const Words words = joined(kInBfloat16, {"trainer_config.cuda_graphs=false"});
+  const Workspace swept, single;
+  succeed(
+      on_gpus(swept, 1,
+              alone(swept, joined({"--multirun", "trainer_config.fused_gpu_kernels=true,false,true",
+                                   "hydra.sweep.dir=sweep"},
+                                  words))));
+  succeed(
+      on_gpus(single, 1, alone(single, joined(words, {"trainer_config.fused_gpu_kernels=false"}))));
+  CHECK(differences(swept / "sweep/1/snapshot.pt", single.snapshot()) == Words{});
+  CHECK(differences(swept / "sweep/2/snapshot.pt", swept / "sweep/0/snapshot.pt") == Words{});
+  const auto kernels = ledgers_of(swept).at(0).at("kernels");
+  constexpr int kSteps = 16, kGroups = 2, kJobs = 2;
+  CHECK(kernels.at("ddp_adam") == kJobs * kSteps * kGroups);
+  CHECK(kernels.at("ddp_sums_of_squares") == kJobs * kSteps);
+}
+
 TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   if (!gpus_are_faked()) return;
   const Words words = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16",

@@ -90,6 +90,23 @@ TEST_CASE("while the log files' disk blocks, output is shown and signals are ans
   CHECK_THAT(blocked.log(), Contains("got SIGUSR1\ngot SIGTERM\n"));
 }
 
+TEST_CASE("workers whose output waits for a blocked disk are named, and when they go on",
+          "[waits]") {
+  BlockedJob blocked;
+  auto& steps = blocked.options.argv;
+  steps.erase(steps.end() - 4, steps.end());
+  steps.insert(steps.end(), {"parent", "print=waiting ", "hold=USR1", "err-for-ever"});
+  if (!blocked.block()) return say_no_trace();
+  blocked.job->signal(SIGUSR1);
+  const std::string line = blocked.job->wait_for("must wait as well");
+  CHECK_THAT(line, Catch::StartsWith("ddp-run: waiting for '" + blocked.logs.path()) &&
+                       Contains(" bytes of the log files are not written yet, and local rank 0, "));
+  blocked.resume();
+  blocked.job->wait_for("ddp-run: the log files are written again");
+  blocked.job->signal(SIGKILL);
+  blocked.job->wait_all_gone();
+}
+
 TEST_CASE("a disk that stays blocked ends with a second signal, and what is lost is said",
           "[waits]") {
   BlockedJob blocked;

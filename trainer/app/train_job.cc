@@ -23,6 +23,7 @@
 #include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/collectives/abort_on_failure.h"
+#include "trainer/parallel/device/collective_wait.h"
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/device/device_share.h"
 #include "trainer/parallel/mesh/mesh.h"
@@ -251,7 +252,7 @@ void check_cuda_graphs(const TrainerConfig& config, const DevicePlan& plan) {
 void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& log) {
   const bool wanted = plan.device.is_cuda() && config.fused_gpu_kernels && config.use_amp &&
                       config.amp_dtype == AmpDtype::kBFloat16;
-  if (!wanted) return;
+  if (!wanted) return gpu::leave_out_kernels();
   if (const std::string why = gpu::load_kernels(); !why.empty())
     log.warning("trainer_config.fused_gpu_kernels: torch's slower operations are used: " + why);
 }
@@ -373,8 +374,8 @@ std::string prepare_folders(const RunConfig& run) {
   }
 }
 
-/// Ends the process as the signal would have done, had it not been caught. `silent_rank`: this one
-/// for its device.
+/// Ends the process as the signal would have done, had it not been caught, or as preempted.
+/// `silent_rank`: this one for its device.
 [[noreturn]] void leave_peers(int silent_rank, ProcessGroup& group, Log& log) {
   const int signal = StopSignal::pending();
   const std::string silent =
@@ -387,7 +388,7 @@ std::string prepare_folders(const RunConfig& run) {
       group.rank(), signal, silent));
   log.flush();
   group.abort();  // a kernel that spins may hold up the end of the process
-  std::_Exit(launch::kExitSignalBase + signal);
+  std::_Exit(signal == SIGUSR1 ? launch::kExitPreempted : launch::kExitSignalBase + signal);
 }
 
 /// A build without CUDA trains on the CPU of any machine; a GPU that CUDA does not show is a fault,
@@ -424,7 +425,8 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   check_reason_for_cpu(plan, log);
   check_offload(config.distributed, plan);
   apply_numerics(config.trainer, plan.device);
-  RunMonitor monitor(config, env.rank, env.world_size, plan.device.is_cuda(), start);
+  RunMonitor monitor(config, env.rank, env.world_size, plan.device.is_cuda(), start,
+                     CollectiveWait::current);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
   if (!monitor.faults().empty()) log.flush();  // the first may kill at once
   monitor.joining();

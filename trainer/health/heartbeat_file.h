@@ -7,11 +7,9 @@
 
 namespace ddp::train {
 
-/// Seconds until the group is formed: for the program, and again for the connections. Longer with
-/// `gpu`, as gigabytes of libraries have to be loaded.
+/// Seconds for each part of a start: program, connections, snapshot and data, model, first step.
+/// With `gpu`, which has gigabytes of libraries to load and waits that look like work, longer.
 constexpr double promise_of_start(bool gpu) { return gpu ? 300.0 : 60.0; }
-/// Seconds for each later part of a start, which may be large: snapshot, data, model, first step.
-inline constexpr double kPromiseOfLoading = 300.0;
 
 /// Writes the first heartbeat of a process, before anything that may hang: libraries are loaded,
 /// data and other ranks come later. `promise`: seconds until the next one, 0: none is promised.
@@ -26,6 +24,7 @@ class HeartbeatFile {
   HeartbeatFile(const HeartbeatFile&) = delete;
   HeartbeatFile& operator=(const HeartbeatFile&) = delete;
 
+  bool is_open() const { return fd_ >= 0; }
   /// Replaces the line by `words`, at most kLength characters of it.
   void beat(std::string_view words);
 

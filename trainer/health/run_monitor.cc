@@ -30,14 +30,14 @@ double seconds_since(RunMonitor::Clock::time_point start) {
 }  // namespace
 
 double automatic_promise(const StepTimes& times, bool on_gpu) {
-  if (times.count() == 0) return kPromiseOfLoading;
+  if (times.count() == 0) return promise_of_start(on_gpu);
   if (times.count() < kFewSteps)
     return std::max(kPromiseOfFewSteps, kStepsOfPatience * times.longest());
   return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
 }
 
 RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
-                       StartTimes start)
+                       StartTimes start, StartPulse::Waits waits)
     : hang_timeout_(config.distributed.hang_timeout_s),
       alone_(world_size == 1),
       on_gpu_(on_gpu),
@@ -45,7 +45,13 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
               std::atoi(environment(launch::kRestartCount).c_str())),
       file_(environment(launch::kHeartbeatFile)),
       start_(std::move(start)) {
+  if (!on_gpu_) pulse_.emplace(file_, waits);
   beat(Phase::kStart, "", promise_of_start(on_gpu_));
+}
+
+double RunMonitor::promise_of_loading() const {
+  const double promise = promise_of_start(on_gpu_);
+  return hang_timeout_.automatic ? promise : std::max(promise, hang_timeout_.value);
 }
 
 void RunMonitor::joining() {
@@ -57,7 +63,7 @@ void RunMonitor::joining() {
 
 void RunMonitor::started(std::string part) {
   start_.end_of(std::move(part));
-  beat(Phase::kStart, "", kPromiseOfLoading);
+  beat(Phase::kStart, "", promise_of_loading());
 }
 
 RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
@@ -65,7 +71,7 @@ RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
       before_(std::exchange(monitor.least_promise_, std::max(monitor.least_promise_, seconds))) {}
 
 void RunMonitor::starting(bool unlimited) {
-  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfLoading);
+  enter_for(Phase::kStart, unlimited ? 0.0 : promise_of_loading());
 }
 
 double RunMonitor::promise() const {
@@ -80,6 +86,7 @@ void RunMonitor::begin_step(int64_t step) {
 
 void RunMonitor::end_step() {
   if (times_.count() == 0) start_.end_of("first step");
+  pulse_.reset();
   times_.add(seconds_since(step_began_));
   last_own_ = own_;
   least_promise_ = 0.0;
@@ -128,7 +135,8 @@ void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
   // Not before the first step: starting a spare would slow it down.
   if (times_.count() > 0) out = fmt::format_to(out, " {}", launch::kSparesWord);
   fmt::format_to(out, " {}", launch::kEveryRankWord);
-  file_.beat(std::string_view(line.data(), line.size()));
+  const std::string_view text(line.data(), line.size());
+  pulse_ ? pulse_->beat(text, promises) : file_.beat(text);
 }
 
 }  // namespace ddp::train

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "trainer/health/fault_plan.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/health/phase.h"
+#include "trainer/health/start_pulse.h"
 #include "trainer/health/start_times.h"
 #include "trainer/health/step_times.h"
 
@@ -19,7 +21,7 @@ namespace ddp::train {
 
 /// Seconds until the next heartbeat if hang_timeout_s is automatic: max(3 s, 5 median steps),
 /// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
-/// made kPromiseOfLoading, before the fifth max(20 s, 5 of the longest).
+/// made promise_of_start(), before the fifth max(20 s, 5 of the longest).
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
 /// A rank's time in a step without waiting for others, seconds. On a GPU the host's time: it queues
@@ -36,9 +38,10 @@ class RunMonitor {
 
   /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
   /// host runs ahead of the device, so the longest step counts and not the median. `start`: the
-  /// parts of the start that are over.
+  /// parts of the start that are over. `waits`: as StartPulse's, which on CPUs repeats heartbeats
+  /// until the first step is done.
   RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
-             StartTimes start = StartTimes());
+             StartTimes start = StartTimes(), StartPulse::Waits waits = nullptr);
   ~RunMonitor() { withdraw_promise(); }
   RunMonitor(const RunMonitor&) = delete;
   RunMonitor& operator=(const RunMonitor&) = delete;
@@ -46,8 +49,8 @@ class RunMonitor {
   /// Call before the ranks meet for the first time. Promises promise_of_start(), or the user's
   /// limit if set, but at least 30 s.
   void joining();
-  /// Call before the group's first step: snapshot, data. Promises kPromiseOfLoading, or nothing if
-  /// `unlimited`: how long that takes is decided elsewhere.
+  /// Before the group's first step: snapshot, data. promise_of_start(), or the user's limit if that
+  /// is longer, or without a limit where `unlimited`: how long that takes is decided elsewhere.
   void starting(bool unlimited);
   /// Ends a part of the start; the next one has its own promise.
   void started(std::string part);
@@ -93,6 +96,7 @@ class RunMonitor {
 
  private:
   double promise() const;
+  double promise_of_loading() const;
   void change_phase(Phase next);
   void beat(Phase phase, std::string_view waiting, double seconds);
 
@@ -101,6 +105,7 @@ class RunMonitor {
   bool on_gpu_;
   FaultPlan faults_;
   HeartbeatFile file_;
+  std::optional<StartPulse> pulse_;  // until the first step is done
   StepTimes times_;
   StartTimes start_;
   double least_promise_ = 0.0;

@@ -2,6 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "trainer/runtime/own_kernels.h"
+
 namespace ddp::train {
 namespace {
 
@@ -26,7 +28,8 @@ bool like(const torch::Tensor& other, const torch::Tensor& weight) {
 }  // namespace
 
 bool kernel_takes(const AdamTensors& tensors) {
-  if (tensors.weights.empty() || !tensors.weights[0].is_cuda() || !kernel()) return false;
+  if (!own_kernels_in_use || tensors.weights.empty() || !tensors.weights[0].is_cuda() || !kernel())
+    return false;
   for (std::size_t i = 0; i < tensors.weights.size(); ++i) {
     const auto& weight = tensors.weights[i];
     if (!weight.is_non_overlapping_and_dense() || !like(weight, weight) ||

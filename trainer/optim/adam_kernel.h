@@ -19,8 +19,8 @@ struct AdamNumbers {
   bool decoupled;  ///< AdamW; Adam adds the weight decay to the gradient.
 };
 
-/// Whether the kernel is loaded and takes `tensors`: float32 on a GPU, each weight laid out as its
-/// gradient and averages.
+/// Whether this job has the kernel (own_kernels_in_use), and it takes `tensors`: float32 on a GPU,
+/// each weight laid out as its gradient and averages.
 bool kernel_takes(const AdamTensors& tensors);
 
 /// Updates `tensors`, 64 a launch, and writes the new weights to `copies` as well: bfloat16 and

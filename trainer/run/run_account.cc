@@ -99,6 +99,7 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step,
   const std::string file = account_file(snapshot_path);
   if (!file.empty()) fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd_ >= 0) read_earlier_attempts(resumed_step);
+  if (!summary.empty()) remove_stale_temporaries(summary);  // a job was killed while it wrote
   if (totals_.first_step > 0) read_earlier_jobs(summary);
   write_totals();  // an attempt that ends before its first step counts, too
 }
@@ -174,6 +175,7 @@ void RunAccount::read_earlier_jobs(const std::string& summary) {
 }
 
 void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
+  const std::lock_guard lock(mutex_);
   const double now = unix_seconds();
   if (previous_step_at_) {
     times_.add(now - *previous_step_at_);
@@ -263,7 +265,8 @@ std::vector<std::string> RunAccount::text() const {
   return lines;
 }
 
-void RunAccount::write_json(const std::string& path, const RunEnding& ending) const {
+std::string RunAccount::summary_json(const RunEnding& ending) const {
+  const std::lock_guard lock(mutex_);
   OrderedJson json = OrderedJson::parse(totals_json());
   OrderedJson summary = {{"outcome", ending.outcome},
                          {"goodput", to_json(goodput())},
@@ -282,7 +285,11 @@ void RunAccount::write_json(const std::string& path, const RunEnding& ending) co
     summary["peak_memory_bytes"].push_back(static_cast<int64_t>(peak));
   for (const double peak : ending.peak_memory.device)
     summary["peak_device_memory_bytes"].push_back(static_cast<int64_t>(peak));
-  const std::string text = summary.dump(2) + "\n";
+  return summary.dump(2) + "\n";
+}
+
+void RunAccount::write_json(const std::string& path, const RunEnding& ending) const {
+  const std::string text = summary_json(ending);
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();

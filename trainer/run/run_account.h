@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,12 +33,12 @@ struct PeakMemory {
 
 /// Further facts known at the end of a run.
 struct RunEnding {
-  std::string outcome;                                        ///< "finished", "preempted"
-  std::vector<std::pair<std::string, double>> start_parts{};  ///< This attempt's start, seconds.
+  std::string outcome;  ///< "finished", "preempted", "unfinished": still runs, or died
+  std::vector<std::pair<std::string, double>> start_parts{};  ///< Seconds, of this attempt's start.
   PeakMemory peak_memory{};
 };
 
-/// Earlier jobs of the same run, as far as write_json() recorded their end.
+/// The jobs that trained the run before this one continued it, as far as write_json() wrote.
 struct EarlierJobs {
   int64_t jobs = 0;
   double seconds = 0.0;
@@ -68,7 +69,7 @@ class RunAccount {
   std::optional<double> goodput() const;
   /// Returns a few lines of text for the log.
   std::vector<std::string> text() const;
-  /// Writes the same as JSON, using AtomicFile. Throws RunError.
+  /// The same as JSON, by AtomicFile. Throws RunError. Any thread.
   void write_json(const std::string& path, const RunEnding& ending) const;
 
  private:
@@ -88,8 +89,10 @@ class RunAccount {
   void write_totals();
   double median_step() const;
   std::string totals_json() const;
+  std::string summary_json(const RunEnding& ending) const;
   SaveCounts all_saves() const;
 
+  mutable std::mutex mutex_;  // what step_done() changes and write_json() reads
   Totals totals_;
   EarlierJobs earlier_;
   SaveCounts own_saves_;

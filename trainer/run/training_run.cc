@@ -54,10 +54,10 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
   if (group.is_main() || sharded) {
     const auto shard =
         sharded ? std::optional(ShardRank{group.rank(), group.size()}) : std::nullopt;
-    keeper_ =
-        std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log,
-                                         SnapshotKeeper::Resumed{resumed_from, trainer.step()},
-                                         shard, [this] { records_->flush(); });
+    keeper_ = std::make_unique<SnapshotKeeper>(
+        config.trainer, folder, remote, monitor, log,
+        SnapshotKeeper::Resumed{resumed_from, trainer.step()}, shard, [this] { records_->flush(); },
+        [this] { write_unfinished_account(); });
   }
   if (!group.is_main()) return;
   account_ = std::make_unique<RunAccount>(folder.path(), trainer.step(), summary_file());

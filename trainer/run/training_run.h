@@ -121,6 +121,7 @@ class TrainingRun {
   void log_evaluation(const Evaluation& evaluation, bool made_before);
   PeakMemory gather_peak_memory();
   void log_end(const PeakMemory& peak_memory);
+  void write_unfinished_account() const;
   void record_step(const StepOutput& output, double grad_norm, double rate);
   void record_histograms();
   void record_sample();
@@ -139,9 +140,9 @@ class TrainingRun {
   Log& log_;
   const bool sharded_;  // each rank saves a shard
 
-  std::unique_ptr<RunRecords> records_;     // these three: rank 0 only
-  std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
+  std::unique_ptr<RunRecords> records_;  // these three: rank 0 alone
   std::unique_ptr<RunAccount> account_;
+  std::unique_ptr<SnapshotKeeper> keeper_;  // its thread flushes the records, writes the account
   std::unique_ptr<DataLoader> loader_;
   StepProfile profile_;
   const std::vector<Duty> duties_;

@@ -253,6 +253,14 @@ RunFacts TrainingRun::facts() const {
   return facts;
 }
 
+// For the job that continues this one, should it die. Of a failure log_end() tells.
+void TrainingRun::write_unfinished_account() const {
+  try {
+    account_->write_json(summary_file(), {"unfinished"});
+  } catch (const RunError&) {
+  }
+}
+
 void TrainingRun::log_end(const PeakMemory& peak_memory) {
   const auto& c = config_.trainer;
   const bool stopped_early = trainer_.early_stopping().stops();

@@ -71,7 +71,7 @@ Phase phase_of(PublishPhase phase) {
 SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder,
                                RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
                                Resumed resumed, const std::optional<ShardRank>& shard,
-                               std::function<void()> flush_records)
+                               std::function<void()> flush_records, std::function<void()> published)
     : config_(config),
       folder_(folder),
       remote_(remote),
@@ -80,6 +80,7 @@ SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& fold
       resumed_(std::move(resumed)),
       shard_rank_(shard),
       flush_records_(std::move(flush_records)),
+      published_(std::move(published)),
       keeps_memory_(config.ram_snapshots) {
   if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
   if (keeps_memory_ && shared_memory_folder().empty()) {
@@ -297,6 +298,7 @@ void SnapshotKeeper::write_file(const Save& save) {
 
 void SnapshotKeeper::ended(const Save& save, const std::string& failure) {
   if (failure.empty()) {
+    published_();
     say_saved(save.meta, save.reason, save.begin);
   } else {
     log_.warning(fmt::format(

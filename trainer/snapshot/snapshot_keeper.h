@@ -57,14 +57,14 @@ class SnapshotKeeper {
     int64_t step = 0;
   };
 
-  /// All references must outlive it. `remote` may be null. `shard`: the one that this rank writes,
-  /// if any. `flush_records`: writes the run's records up to a snapshot to their files; called
-  /// before it is published, on the publishing thread.
+  /// All references outlive it. `remote` may be null. `shard`: which one this rank writes, if it
+  /// does. `flush_records`: what the run has recorded up to a snapshot is in its files; on
+  /// the thread that publishes it, before. `published`: on the same thread, after; throws nothing.
   SnapshotKeeper(
       const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
       RunMonitor& monitor, Log& log, Resumed resumed, const std::optional<ShardRank>& shard = {},
-      std::function<void()> flush_records = [] {});
-  /// Waits for pending writes.
+      std::function<void()> flush_records = [] {}, std::function<void()> published = [] {});
+  /// Finishes what is being written.
   ~SnapshotKeeper();
   SnapshotKeeper(const SnapshotKeeper&) = delete;
   SnapshotKeeper& operator=(const SnapshotKeeper&) = delete;
@@ -162,6 +162,7 @@ class SnapshotKeeper {
   Resumed resumed_;
   std::optional<ShardRank> shard_rank_;
   std::function<void()> flush_records_;
+  std::function<void()> published_;
   std::atomic<bool> keeps_memory_;
 
   std::shared_ptr<StateBuffer> buffer_;  // for states that are not copies

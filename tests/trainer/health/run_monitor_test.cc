@@ -1,8 +1,12 @@
 // What a rank promises to the launcher: the next sign of life within so many seconds.
 #include "trainer/health/run_monitor.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
@@ -32,7 +36,8 @@ TEST_CASE("the automatic promise is 5 median steps, and 3 s at least") {
 }
 
 TEST_CASE("before five steps the promise is a generous one") {
-  CHECK(automatic_promise({}, false) == 300.0);
+  CHECK(automatic_promise({}, false) == 60.0);
+  CHECK(automatic_promise({}, true) == 300.0);
   CHECK(automatic_promise(times_of({.1}), false) == 20.0);
   CHECK(automatic_promise(times_of({.1, 8, .1, .1}), false) == 40.0);
 }
@@ -47,7 +52,7 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   for (int step = 1; step <= 5; ++step) {
     automatic.begin_step(step);
     automatic.enter(Phase::kForward);
-    CHECK(promise_in(file) == (step == 1 ? "300.0" : "20.0"));
+    CHECK(promise_in(file) == (step == 1 ? "60.0" : "20.0"));
     automatic.end_step();
   }
   automatic.enter(Phase::kForward);
@@ -156,8 +161,59 @@ TEST_CASE("a start is promised more time than a step, and every rank promises it
     monitor.joining();
     CHECK(promise_in(file) == (gpu ? "300.0" : "60.0"));
     monitor.started("group");
-    CHECK(promise_in(file) == "300.0");
+    CHECK(promise_in(file) == (gpu ? "300.0" : "60.0"));
   }
+  config.distributed.hang_timeout_s = {false, 600.0};
+  RunMonitor patient(config, 0, 2, false);
+  patient.starting(/*unlimited=*/false);
+  CHECK(promise_in(file) == "600.0");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+TEST_CASE("a start makes progress by one percent of a CPU, or by a read") {
+  CHECK_FALSE(makes_progress({0.009, 0}, 1.0));
+  CHECK(makes_progress({0.01, 0}, 1.0));
+  CHECK_FALSE(makes_progress({0.01, 0}, 2.0));  // a look that came late
+  CHECK(makes_progress({0.0, 1}, 1.0));
+}
+
+TEST_CASE(
+    "a start that computes or waits for its peers repeats its heartbeat, one that stands still "
+    "does not") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  static std::atomic<uint64_t> waits;  // read by a plain function
+  waits = 0;
+  RunMonitor monitor(Config(), 0, 2, false, StartTimes(), [] { return waits.load(); });
+  monitor.started("group");
+  const auto empty = [&] { std::filesystem::resize_file(file, 0); };
+  const auto repeated = [&] { return std::filesystem::file_size(file) > 0; };
+  std::this_thread::sleep_for(StartPulse::kLook);  // the work of this test's start is past
+  empty();
+  std::this_thread::sleep_for(2 * StartPulse::kLook);
+  CHECK_FALSE(repeated());
+  while (!repeated()) {  // computes
+  }
+  CHECK(promise_in(file) == "60.0");
+  waits = 7;
+  while (test::read_file(file).find(" waiting=") == std::string::npos)
+    std::this_thread::sleep_for(StartPulse::kLook / 10);
+  CHECK_THAT(test::read_file(file),
+             Catch::Contains("phase=start") && Catch::Contains(" waiting=peers"));
+  waits = 0;
+  monitor.begin_step(1);
+  monitor.enter(Phase::kForward);
+  empty();
+  while (!repeated()) {
+  }
+  monitor.end_step();
+  monitor.enter(Phase::kForward);
+  empty();
+  const auto end = std::chrono::steady_clock::now() + 2 * StartPulse::kLook;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+  CHECK_FALSE(repeated());  // a step is judged by those before it
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
@@ -180,7 +236,7 @@ TEST_CASE("who ends in an error may take its time to say it") {
   {
     RunMonitor monitor(Config(), 0, 2, false);
     monitor.enter(Phase::kForward);
-    CHECK(promise_in(file) == "300.0");
+    CHECK(promise_in(file) == "60.0");
   }
   CHECK(promise_in(file) == "");
   ::unsetenv("DDP_HEARTBEAT_FILE");

@@ -11,6 +11,7 @@
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/environment/dist_env.h"
+#include "trainer/runtime/process/stop_signal.h"
 #include "trainer/runtime/process/warm_spare.h"
 
 namespace ddp::train {
@@ -19,6 +20,7 @@ int run_train(const TrainerArgs& args) {
   ::signal(SIGPIPE, SIG_IGN);     // a console that went away must not end the training
   ::signal(SIGXFSZ, SIG_IGN);     // nor a snapshot that is larger than a limit on file sizes
   ::signal(SIGUSR2, [](int) {});  // asked how it goes before there is anything to say
+  end_when_preempted();
   if (is_warm_spare()) {
     warm_up(args);
     if (!become_worker()) return launch::kExitDone;

@@ -9,6 +9,7 @@
 
 #include "trainer/model/ops/cuda/operators.h"
 #include "trainer/runtime/files/module_path.h"
+#include "trainer/runtime/own_kernels.h"
 
 namespace ddp::train::gpu {
 namespace {
@@ -26,7 +27,6 @@ std::string cache_folder() {
   return "";
 }
 
-bool g_loaded = false;
 std::string g_failure;
 
 template <class Function>
@@ -47,12 +47,18 @@ std::string load() {
 }  // namespace
 
 std::string load_kernels() {
-  g_failure = load();
-  g_loaded = g_failure.empty();
+  static bool in_process = false;  // an earlier job of a sweep has registered them
+  g_failure = in_process ? "" : load();
+  in_process = own_kernels_in_use = g_failure.empty();
   return g_failure;
 }
 
-bool loaded() { return g_loaded; }
+void leave_out_kernels() {
+  g_failure.clear();
+  own_kernels_in_use = false;
+}
+
+bool loaded() { return own_kernels_in_use; }
 
 const std::string& load_failure() { return g_failure; }
 

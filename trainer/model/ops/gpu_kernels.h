@@ -15,11 +15,13 @@ namespace ddp::train::gpu {
 
 /// Compiles the kernels for the current device, or takes them from the cache of compiled kernels in
 /// `$XDG_CACHE_HOME/ddp_run` or `~/.cache/ddp_run`. Call once torch's CUDA libraries are loaded and
-/// the device is set. Returns why they are not available, one line, or "".
+/// the device is set, for each job of a sweep. Returns why they are not available, one line, or "".
 std::string load_kernels();
-/// Whether load_kernels() has succeeded.
+/// For a job without them, whatever an earlier one of its process has loaded.
+void leave_out_kernels();
+/// Whether this job has them.
 bool loaded();
-/// Why load_kernels() failed, one line; "" if it succeeded or was not called.
+/// Why load_kernels() failed, one line; "" if it succeeded or was not called for this job.
 const std::string& load_failure();
 
 /// Whether cross_entropy_() is loaded and takes rows of `columns` logits.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "trainer/runtime/own_kernels.h"
 #include "trainer/runtime/parallel_for.h"
 
 namespace ddp::train {
@@ -119,7 +120,8 @@ torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients)
   }
   if (flat.empty()) return torch::zeros({0}, torch::kFloat64);
   if (flat.front().is_cpu()) return sums_on_cpu(flat);
-  return flat.front().is_cuda() && sums_kernel() ? sums_kernel()->call(flat) : sums_by_torch(flat);
+  const bool own = own_kernels_in_use && flat.front().is_cuda() && sums_kernel();
+  return own ? sums_kernel()->call(flat) : sums_by_torch(flat);
 }
 
 torch::Tensor norm_of_block_sums(const torch::Tensor& sums) {

@@ -2,6 +2,7 @@
 
 #include <semaphore.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -20,6 +21,7 @@ std::atomic<int> pending_signal{0};
 std::atomic<int64_t> first_signal_at{0};  // ms
 std::atomic<bool> has_launcher{false};
 std::atomic<bool> report_wanted{false};
+std::atomic<void (*)(int)> unsaved_handler{SIG_DFL};  // of SIGUSR1 without a StopSignal
 sem_t changed;  // posted by the handler, at the first signal, and by the destructor
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -46,12 +48,15 @@ void on_signal(int signal) {
     ::sem_post(&changed);  // may be called from a handler
     return;
   }
+  if (signal == SIGUSR1) return;
   if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for(signal)) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
 
 void on_report_signal(int) { report_wanted.store(true, std::memory_order_relaxed); }
+
+void on_preemption(int) { ::_exit(launch::kExitPreempted); }
 
 void set_handler(int signal, void (*handler)(int)) {
   struct sigaction old {};
@@ -64,6 +69,11 @@ void set_handler(int signal, void (*handler)(int)) {
 }
 
 }  // namespace
+
+void end_when_preempted() {
+  unsaved_handler = on_preemption;
+  set_handler(SIGUSR1, on_preemption);
+}
 
 StopSignal::StopSignal(std::function<void(int)> on_first) {
   ::sem_init(&changed, /*pshared=*/0, 0);
@@ -85,7 +95,8 @@ StopSignal::~StopSignal() {
   ::sem_post(&changed);
   if (teller_.joinable()) teller_.join();
   if (pending() != 0) return;
-  for (const int signal : kSignals) set_handler(signal, SIG_DFL);
+  for (const int signal : kSignals)
+    set_handler(signal, signal == SIGUSR1 ? unsaved_handler.load() : SIG_DFL);
 }
 
 int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }

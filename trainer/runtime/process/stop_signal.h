@@ -1,6 +1,7 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 (sent by schedulers before preemption) request a save and
 // stop after the current step. A second one ends the process at once, unless it is the same signal
-// within 2 s (Ctrl-C without a launcher: 100 ms), a duplicate. SIGUSR2 requests a status report.
+// within 2 s (Ctrl-C without a launcher: 100 ms), a duplicate, or SIGUSR1, which only announces an
+// end. SIGUSR2 requests a status report.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,10 @@
 #include <thread>
 
 namespace ddp::train {
+
+/// While there is no StopSignal SIGUSR1 ends the process with kExitPreempted from now on, as there
+/// is nothing to save. An ignored one stays ignored.
+void end_when_preempted();
 
 /// Installs the handlers for its lifetime. A SIGHUP ignored at startup (nohup) stays ignored.
 class StopSignal {

@@ -1,0 +1,58 @@
+// Repeats a rank's heartbeat during its start, which has no steps to count, while it makes
+// progress.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "trainer/health/heartbeat_file.h"
+
+namespace ddp::train {
+
+/// What this process has done so far.
+struct Effort {
+  double cpu_seconds = 0.0;  ///< Of all threads.
+  int64_t disk = 0;          ///< Blocks read, and pages read by faults.
+};
+
+/// Returns whether a process that spent `since` in `seconds` loads or computes: a read, or one
+/// percent of a CPU.
+bool makes_progress(const Effort& since, double seconds);
+
+/// Writes heartbeats, and repeats the last one every second for as long as the process makes
+/// progress, at most kLongest, or waits for other ranks, at most kLongestWait in all. Called by the
+/// training thread alone; ends its own thread on destruction.
+class StartPulse {
+ public:
+  static constexpr std::chrono::seconds kLook{1};
+  static constexpr std::chrono::minutes kLongest{30};
+  static constexpr std::chrono::minutes kLongestWait{4};  // and its last promise of a minute
+  /// Number of the wait for other ranks in progress, 0 if there is none; called by any thread.
+  using Waits = uint64_t (*)();
+
+  /// `file` outlives this.
+  StartPulse(HeartbeatFile& file, Waits waits);
+
+  /// Writes `line`; `repeats`: it makes a promise, so that repeating it extends that.
+  void beat(std::string_view line, bool repeats);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void work(const std::stop_token& stop);
+  void look(const Effort& since, double seconds, Clock::time_point now);
+
+  HeartbeatFile& file_;
+  Waits waits_;
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  std::string line_;  // "": not to be repeated
+  Clock::time_point began_{};
+  std::jthread thread_;  // the last member: it uses the others
+};
+
+}  // namespace ddp::train
