@@ -171,11 +171,11 @@ class NcclCudaModule final : public CudaModule {
     if (unlock != nullptr && unlock(memory) != cudaSuccess) forget_error();
   }
 
+  void release_unused_memory() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
                                         const std::vector<at::Generator>& generators,
                                         const CapturedWork* other) override {
-    // What passes without a graph have left there would stand beside the graph's memory.
-    c10::cuda::CUDACachingAllocator::emptyCache();
     auto graph = std::make_unique<TorchGraph>();
     graph->record(work, generators, static_cast<const TorchGraph*>(other));
     return graph;

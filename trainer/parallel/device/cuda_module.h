@@ -55,6 +55,8 @@ class CudaModule {
   /// not take it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;
   virtual void page_unlock(void* memory) = 0;
+  /// Gives memory that torch keeps for coming tensors back to the device.
+  virtual void release_unused_memory() = 0;
   /// Records what `work` queues on the current stream, which is none of CUDA's default ones;
   /// nothing of it runs. Tensors that `work` makes live in memory of the graph's own, or in that of
   /// `other` (may be null), which is then replayed at other times. `generators`: those that `work`
