@@ -56,17 +56,17 @@ struct TokenCounts {
 };
 
 TokenCounts counts_of_token(const Workspace& place, Words options, const std::string& graphs) {
-  constexpr int kFew = 10, kMany = 20;
+  constexpr int kShort = 10, kLong = 20;
   const auto ledger = [&](int tokens) {
     generated(place, joined(options, {"--max_new_tokens=" + std::to_string(tokens)}), graphs);
     return last_ledger(place);
   };
-  const nlohmann::json few = ledger(kFew), many = ledger(kMany);
+  const nlohmann::json few = ledger(kShort), many = ledger(kLong);
   CHECK(few.at("pageable") == many.at("pageable"));
   CHECK(few.at("alloc_calls") == many.at("alloc_calls"));
   const auto each = [](int more, int less) {
-    CHECK((more - less) % (kMany - kFew) == 0);
-    return (more - less) / (kMany - kFew);
+    CHECK((more - less) % (kLong - kShort) == 0);
+    return (more - less) / (kLong - kShort);
   };
   const auto count = [&](const char* name) {
     return each(many.at(name).get<int>(), few.at(name).get<int>());
@@ -83,11 +83,10 @@ TokenCounts counts_of_token(const Workspace& place, Words options, const std::st
 // 256 positions are the least room of a cache on a GPU: one recording before, one after.
 TEST_CASE("generation with CUDA graphs writes the text of single launches, of a GPT and a Llama") {
   if (!gpus_are_faked()) return;
-  const Words llama = {"model=llama", "llama_config.n_layer=2", "llama_config.n_head=4",
-                       "llama_config.n_kv_head=2", "llama_config.n_embd=32"};
-  for (const Words& model : {Words{}, llama}) {
+  for (const std::string& model : kChatModels) {
     const Workspace place;
-    succeed(alone(place, joined(kLongContext, model)));
+    place.write("config.yaml", tiny_text_config(model, "0.003"));
+    succeed(alone(place, kLongContext));
     place.write("prompts.txt", "the brook\nan old oak, but\nA\n");
     const Words filters = {"--top_k=20", "--top_p=0.9", "--min_p=0.01", "--repetition_penalty=1.2",
                            "--temperature=0.8"};
