@@ -53,7 +53,6 @@ ddp_torch_room(ddp_model
     model/causal_model.cc
     model/blocks/chunked_loss.cc
     model/ops/fused_ops.cc
-    model/generate.cc
     model/ops/gpu_kernels.cc
     model/ops/gpu_ops.cc
     model/image_network.cc
@@ -130,8 +129,10 @@ ddp_torch_room(ddp_task
     task/chat_data.cc
     task/choice_scores.cc
     task/class_labels.cc
+    task/decoder.cc
     task/evaluator.cc
     task/fill_masks.cc
+    task/generate.cc
     task/image_classification.cc
     task/image_predictor.cc
     task/masked_lm.cc

@@ -5,7 +5,9 @@
                     [--device cpu]
 
 Trains one step of the model on data/sample_corpus.txt, exports it, and lets both continue the same prompt; prints one line
-with both medians. Needs a Python with torch and transformers: run it with .venv/bin/python.
+with both medians. Trainer's time is that of the second batch of a process: the first one pays for what a process does once, as
+transformers' first round does. On a GPU the line ends with what CUDA graphs did. Needs a Python with torch and transformers: run
+it with .venv/bin/python.
 """
 
 import argparse
@@ -28,6 +30,19 @@ def cpu_model():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return "unknown"
+
+
+def second_batch(words, folder, batch):
+    """Its last line, the seconds since the first batch was complete, and stderr."""
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen([str(word) for word in words], cwd=folder, stdout=subprocess.PIPE,
+                                                                  stderr=errors, text=True) as run:
+        times = [(line, time.perf_counter()) for line in run.stdout]
+        run.wait()
+        errors.seek(0)
+        stderr = errors.read()
+    if run.returncode != 0 or len(times) != 2 * batch:
+        raise SystemExit(f"bench_generate: {words[0]} ended with {run.returncode}: {stderr[-500:]}")
+    return times[-1][0], times[-1][1] - times[batch - 1][1], stderr
 
 
 def main():
@@ -62,19 +77,21 @@ def main():
         ids = tokenizer([prompt] * args.batch, return_tensors="pt")["input_ids"].to(args.device)
         ours, theirs = [], []
         for _ in range(args.rounds):
-            run = trainer("generate", "--snapshot", "snapshot.pt", "--prompt", prompt, "--greedy", "--max_new_tokens",
-                          args.tokens, "--num_samples", args.batch, "--batch_size", args.batch, "--json", "--device", args.device)
-            ours.append(float(re.search(r"([\d.]+) tokens/s", run.stderr)[1]))
+            text, seconds, stderr = second_batch([args.trainer, "generate", "--snapshot", "snapshot.pt", "--prompt", prompt, "--greedy",
+                                                  "--max_new_tokens", args.tokens, "--num_samples", 2 * args.batch, "--batch_size", args.batch,
+                                                  "--json", "--device", args.device], folder, args.batch)
+            ours.append(args.batch * json.loads(text)["tokens"] / seconds)
             begin = time.perf_counter()
             with torch.inference_mode():
                 out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0,
                                      max_new_tokens=args.tokens)
             theirs.append(args.batch * args.tokens / (time.perf_counter() - begin))
-        equal = tokenizer.decode(out[0, ids.shape[1]:]) == json.loads(run.stdout.splitlines()[0])["text"]
+        equal = tokenizer.decode(out[0, ids.shape[1]:]) == json.loads(text)["text"]
+    graphs = re.search(r"CUDA graphs: .*", stderr)
     print(f"{args.model_type}, batch {args.batch}, {args.tokens} tokens, {args.threads} threads, {cpu_model()}, load "
           f"{os.getloadavg()[0]:.1f}: trainer {statistics.median(ours):.0f} [{min(ours):.0f}-{max(ours):.0f}], transformers "
           f"{statistics.median(theirs):.0f} [{min(theirs):.0f}-{max(theirs):.0f}] tokens/s; texts "
-          f"{'equal' if equal else 'differ'}")
+          f"{'equal' if equal else 'differ'}" + (f"; {graphs[0]}" if graphs else ""))
 
 
 if __name__ == "__main__":

@@ -74,8 +74,7 @@ class Bigram : public CausalModel {
   const torch::Tensor& head_weight() const override { return head_->weight; }
 
  protected:
-  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
-    if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
+  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext&) override {
     return table_(idx_BT);
   }
   int64_t cached_layers() const override { return 0; }

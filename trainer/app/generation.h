@@ -7,6 +7,7 @@
 
 #include "trainer/app/arguments/trainer_args.h"
 #include "trainer/model/sampling.h"
+#include "trainer/task/decoder.h"
 #include "trainer/task/model_bundle.h"
 
 namespace ddp::train {
@@ -23,8 +24,10 @@ class EndTokens {
   std::vector<int32_t> tokens_;
 };
 
-/// Prints to stderr how fast `tokens` were generated; nothing if there were none.
-void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device);
+/// Prints to stderr how fast `tokens` were generated, and what CUDA graphs did; nothing if there
+/// were none.
+void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device,
+                  const GraphUse& graphs);
 
 /// `trainer generate --chat`: a conversation with `model`, from standard input or one message of
 /// --prompt. Throws UserError if the model has no chat template or cannot take a message; a person

@@ -138,13 +138,19 @@ torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Ten
 }
 
 KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) const {
-  return {cached_layers(), capacity, std::move(padding_B)};
+  KeyValueCache cache(cached_layers(), capacity, std::move(padding_B));
+  const auto device = parameters().front().device();
+  if (device.is_cuda())
+    cache.length_1 = torch::zeros({1}, torch::TensorOptions(torch::kInt64).device(device));
+  return cache;
 }
 
 torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
   TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size()),
               "no room for ", idx_BT.size(1), " tokens after ", cache.length);
+  cache.make_room(idx_BT.size(1));
   const auto x_BTC = final_states(idx_BT, {&cache});
+  cache.advance(idx_BT.size(1));
   if (links_ == nullptr) return all_logits(x_BTC.select(1, -1));
   auto logits_BV = torch::empty({idx_BT.size(0), vocab_size()}, parameters().front().options());
   if (has_head()) logits_BV.copy_(all_logits(x_BTC.select(1, -1)));
@@ -153,9 +159,7 @@ torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCach
 }
 
 torch::Tensor CausalModel::hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) {
-  auto x_BTC = stage({}, {0, layers()}, idx_BT, context);
-  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
-  return x_BTC;
+  return stage({}, {0, layers()}, idx_BT, context);
 }
 
 torch::Tensor CausalModel::final_states(const torch::Tensor& idx_BT, const TokenContext& context) {
@@ -177,7 +181,6 @@ torch::Tensor CausalModel::through_stages(const torch::Tensor& idx_BT,
     x_BTC = stage(x_BTC, layers, idx_BT, context);
     if (layers.end < part_->layers) links_->send(x_BTC.to(options.dtype()).contiguous());
   }
-  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
   return x_BTC;
 }
 

@@ -110,8 +110,7 @@ class CausalModel : public torch::nn::Module {
   /// last one, which has a copy: on both of them. Elsewhere undefined.
   torch::Tensor shared_table() const;
   /// [B, T, C] through the layers of one stage, before the first of which the tokens are embedded
-  /// and after the last of which the final norm is applied. `x_BTC` is not used by the first stage;
-  /// a cache keeps its length.
+  /// and after the last of which the final norm is applied. `x_BTC` is not used by the first stage.
   virtual torch::Tensor stage(const torch::Tensor& x_BTC, const LayerRange& layers,
                               const torch::Tensor& idx_BT, const TokenContext& context);
   /// loss() from what the last stage returns.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "trainer/model/to_device.h"
-
 namespace ddp::train {
 namespace {
 
@@ -52,14 +50,13 @@ torch::Tensor process_logits(const torch::Tensor& logits_BV, const torch::Tensor
   return scores_BV;
 }
 
-torch::Tensor draw_tokens(const torch::Tensor& scores_BV, const std::vector<double>& draws_B) {
+torch::Tensor draw_tokens(const torch::Tensor& scores_BV, const torch::Tensor& draws_B) {
   // Where algorithms have to be deterministic, a GPU has no sum for this.
   const bool on_cpu = at::globalContext().deterministicAlgorithms();
   const torch::Device place = on_cpu ? torch::kCPU : scores_BV.device();
   const auto cumulated_BV = scores_BV.to(place, torch::kFloat64).softmax(-1).cumsum(-1);
-  const auto draws_B1 = to_device(torch::tensor(draws_B, torch::kFloat64), place).unsqueeze(1);
   // The last sum is 1 but for rounding, and the draw stays below it.
-  const auto thresholds_B1 = draws_B1 * cumulated_BV.slice(1, -1);
+  const auto thresholds_B1 = draws_B.to(place).unsqueeze(1) * cumulated_BV.slice(1, -1);
   return torch::searchsorted(cumulated_BV, thresholds_B1, /*out_int32=*/false, /*right=*/true)
       .squeeze(1)
       .to(scores_BV.device());

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace ddp::train {
 
@@ -18,6 +17,7 @@ struct SamplingOptions {
   double repetition_penalty = 1.0;  ///< > 0; above 1 makes tokens of the context less likely.
   bool greedy = false;              ///< Always the most likely token, after the penalty alone.
   uint64_t seed = 0;
+  bool cuda_graphs = false;  ///< See Decoder. The current stream is none of CUDA's default ones.
 };
 
 /// The scores that tokens are drawn from, -inf for those that cannot be: float32 [B, V], up to a
@@ -31,7 +31,7 @@ torch::Tensor process_logits(const torch::Tensor& logits_BV, const torch::Tensor
                              const SamplingOptions& options);
 
 /// The token at which the cumulated probability of softmax(scores) exceeds draws_B, numbers in
-/// [0, 1): int64 [B].
-torch::Tensor draw_tokens(const torch::Tensor& scores_BV, const std::vector<double>& draws_B);
+/// [0, 1), float64: int64 [B].
+torch::Tensor draw_tokens(const torch::Tensor& scores_BV, const torch::Tensor& draws_B);
 
 }  // namespace ddp::train

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "trainer/data/data_loader.h"
-#include "trainer/model/generate.h"
+#include "trainer/task/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainer/model/causal_model.h"
-#include "trainer/model/generate.h"
+#include "trainer/task/generate.h"
 
 namespace ddp::train::test {
 

@@ -7,9 +7,9 @@
 
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/model/generate.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/optim/amp.h"
+#include "trainer/task/generate.h"
 
 namespace ddp::train {
 namespace {
@@ -171,6 +171,38 @@ TEST_CASE("a Llama's loss and gradients in float32, by the kernels, are those in
   }
 }
 
+// As on a GPU, where the least room is 256.
+TEST_CASE("a token's place by a cache's length on the device gives the logits of the host's") {
+  const auto check = [](CausalModel& model, int64_t vocabulary, const torch::Tensor& padding) {
+    model.eval();
+    const torch::NoGradGuard no_grad;
+    auto by_host = model.new_cache(300, padding), by_device = model.new_cache(300, padding);
+    by_device.length_1 = torch::zeros({1}, torch::kInt64);
+    const auto read = [&](int64_t count, uint64_t seed) {
+      const auto tokens = random_tokens(2, count, vocabulary, seed);
+      CHECK(torch::allclose(model.next_logits(tokens, by_device),
+                            model.next_logits(tokens, by_host), 1e-4, 1e-5));
+      CHECK(by_device.length_1.item<int64_t>() == by_host.length);
+    };
+    read(padding.defined() ? 2 : 1, 9);  // all of the padding in one pass
+    for (int64_t i = 0; i < 3; ++i) read(1, 10 + i);
+    CHECK(by_device.mask(1).size(3) == 256);
+    read(240, 1);
+    for (int64_t i = 0; i < 15; ++i) read(1, 20 + i);  // beyond 256
+    CHECK(by_device.mask(1).size(3) == 304);           // a multiple of 8
+    for (auto* cache : {&by_host, &by_device}) cache->shorten(100);
+    read(2, 2);
+    for (int64_t i = 0; i < 3; ++i) read(1, 40 + i);
+  };
+  for (const auto& padding : {torch::Tensor(), torch::tensor({0, 2}, torch::kInt64)}) {
+    for (const auto& [name, shape] : test::llama_kinds()) {
+      INFO(name);
+      check(*tiny_llama(shape, 7, 300), kVocabularyOfLlama, padding);
+    }
+    check(*GPT(test::tiny_config(2, 2, 32), 65, 300, 5), 65, padding);
+  }
+}
+
 TEST_CASE("a cache makes room by doubling, and what it holds gives the logits of the whole text") {
   const auto check = [](CausalModel& model, int64_t vocabulary) {
     model.eval();
@@ -187,7 +219,7 @@ TEST_CASE("a cache makes room by doubling, and what it holds gives the logits of
     CHECK(read(5, 1) == 64);
     CHECK(read(59, 2) == 64);
     CHECK(read(1, 3) == 128);
-    cache.length = 10;  // a shorter text after a longer one
+    cache.shorten(10);  // a shorter text after a longer one
     CHECK(read(20, 4) == 128);
     CHECK(read(110, 5) == kLongWindow);
     CHECK(read(kLongWindow - 140, 6) == kLongWindow);

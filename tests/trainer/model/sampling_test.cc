@@ -22,7 +22,7 @@ SamplingOptions options_from(const std::string& text) {
 }
 
 std::vector<int64_t> drawn(const torch::Tensor& scores_BV, const std::vector<double>& draws) {
-  const auto tokens = draw_tokens(scores_BV, draws);
+  const auto tokens = draw_tokens(scores_BV, torch::tensor(draws, torch::kFloat64));
   return {tokens.data_ptr<int64_t>(), tokens.data_ptr<int64_t>() + tokens.numel()};
 }
 

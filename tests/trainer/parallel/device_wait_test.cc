@@ -45,6 +45,7 @@ class FakeCuda final : public CudaModule {
   int64_t total_memory_bytes(int /*index*/) override { return 0; }
   void limit_memory(int /*index*/, int64_t /*bytes*/) override {}
   int64_t available_memory_bytes(int /*index*/) override { return 0; }
+  void release_unused_memory() override {}
   std::unique_ptr<CapturedWork> capture(const std::function<void()>&,
                                         const std::vector<at::Generator>&,
                                         const CapturedWork*) override {

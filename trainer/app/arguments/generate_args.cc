@@ -26,6 +26,7 @@ const Options kGenerateOptions = {"trainer generate --help",
                                    "batch_size=N",
                                    "seed=S",
                                    "device=cpu",
+                                   "cuda_graphs=false",
                                    "greedy",
                                    "json",
                                    "chat",
@@ -128,6 +129,8 @@ TrainerArgs parse_generate(const Words& words) {
   if (parsed.has("num_samples")) options.num_samples = parsed.whole_number("num_samples", 1);
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
   options.device = device_choice(parsed);
+  options.cuda_graphs =
+      !parsed.has("cuda_graphs") || parsed.choice("cuda_graphs", {"false", "true"}) == 1;
   return args;
 }
 

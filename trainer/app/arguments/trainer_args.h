@@ -51,6 +51,7 @@ struct GenerateArgs {
   bool greedy = false;
   bool json = false;
   DeviceChoice device = DeviceChoice::kAuto;
+  bool cuda_graphs = true;
 };
 
 /// Options of `trainer eval`.

@@ -114,6 +114,8 @@ Several prompts:
 Other:
       --base FOLDER           The model below the snapshot's adapters, if it has moved since
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
+      --cuda_graphs true|false
+                              On a GPU, replay a token's launches as one (default: true)
   -h, --help                  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file, 128+N killed by signal N

@@ -18,9 +18,9 @@
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/generate.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_data.h"
+#include "trainer/task/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
@@ -99,6 +99,8 @@ class Conversing {
         generator_(model_, sampling_options(options)) {
     reset();
   }
+
+  const GraphUse& graph_use() const { return generator_.graph_use(); }
 
   void reset() {
     messages_.clear();
@@ -238,6 +240,7 @@ class Dialogue {
 
   int64_t tokens() const { return tokens_; }
   Clock::duration time() const { return time_; }
+  const GraphUse& graph_use() const { return conversing_.graph_use(); }
 
  private:
   std::optional<std::string> read_line() {
@@ -303,7 +306,7 @@ class Dialogue {
 void chat(const ModelBundle& model, const GenerateArgs& options, torch::Device device) {
   Dialogue dialogue(model, options);
   dialogue.run();
-  report_speed(dialogue.tokens(), dialogue.time(), device);
+  report_speed(dialogue.tokens(), dialogue.time(), device, dialogue.graph_use());
 }
 
 }  // namespace ddp::train

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "launcher/worker_contract.h"
@@ -18,12 +19,13 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/interop/base_settings.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/generate.h"
+#include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/runtime/utf8.h"
 #include "trainer/snapshot/open_model.h"
+#include "trainer/task/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
@@ -211,7 +213,7 @@ void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, const
 
 /// Returns how many tokens it has drawn.
 int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
-                  std::vector<Sample>& samples, Output& output) {
+                  std::vector<Sample>& samples, Output& output, GraphUse& graphs) {
   std::vector<BatchGenerator::Row> rows;
   for (Sample& sample : samples) {
     rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
@@ -232,6 +234,7 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
     }
     output.show(samples);
   }
+  graphs.add(generator.graph_use());
   return drawn;
 }
 
@@ -247,6 +250,7 @@ SamplingOptions sampling_options(const GenerateArgs& options) {
   sampling.repetition_penalty = options.repetition_penalty;
   sampling.greedy = options.greedy;
   sampling.seed = static_cast<uint64_t>(options.seed);
+  sampling.cuda_graphs = options.cuda_graphs;
   return sampling;
 }
 
@@ -257,18 +261,25 @@ bool EndTokens::contain(int32_t token) const {
   return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
 }
 
-void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
+void report_speed(int64_t tokens, Clock::duration time, torch::Device device,
+                  const GraphUse& graphs) {
   const double seconds = std::chrono::duration<double>(time).count();
   if (tokens == 0) return;
   std::fflush(stdout);
   fmt::print(stderr, "generate: {} tokens in {:.3f} s, {:.1f} tokens/s on {}\n", tokens, seconds,
              static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
+  if (graphs.replays > 0)
+    fmt::print(stderr, "CUDA graphs: the {} launches of a token were replayed as one in {} steps\n",
+               graphs.launches, graphs.replays);
+  if (!graphs.why_not.empty()) fmt::print(stderr, "CUDA graphs: not used; {}\n", graphs.why_not);
 }
 
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
   const ModelBundle loaded = open_model(options.snapshot, device, options.base);
+  std::optional<SideQueue> queue;  // CUDA's default one cannot be recorded
+  if (device.is_cuda()) queue.emplace(device);
   check_base_is_needed(loaded.config, options.snapshot, options.base);
   check_task(loaded, TaskKind::kCausalLm,
              fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
@@ -281,6 +292,7 @@ int run_generate(const TrainerArgs& args) {
   const int64_t total = static_cast<int64_t>(prompts.size()) * options.num_samples;
   Output output(options);
   int64_t drawn = 0;
+  GraphUse graphs;
   const auto begin = Clock::now();
   for (int64_t first = 0; first < total; first += options.batch_size) {
     std::vector<Sample> samples;
@@ -289,10 +301,10 @@ int run_generate(const TrainerArgs& args) {
       samples.push_back(
           {&prompts[prompt], prompt, i % options.num_samples, TextStream(options.stops)});
     }
-    drawn += run_batch(loaded, options, samples, output);
+    drawn += run_batch(loaded, options, samples, output, graphs);
   }
   if (!options.json && ::isatty(STDOUT_FILENO) != 0) print("\n");
-  report_speed(drawn, Clock::now() - begin, device);
+  report_speed(drawn, Clock::now() - begin, device, graphs);
   return launch::kExitDone;
 }
 

@@ -117,7 +117,7 @@ torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
                                              const AttentionScope& scope) {
   const auto B = x_BTC.size(0);
   const auto T = x_BTC.size(1);
-  const bool whole_row = scope.cached == nullptr && !scope.mask.defined();
+  const bool whole_row = scope.cache == nullptr && !scope.mask.defined();
   if (fused_ && whole_row && fused::takes(x_BTC) && fused::takes_attention(T, head_dim_)) {
     const auto qkv_BTE =
         fuses_product(x_BTC, c_attn)
@@ -134,17 +134,14 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
                                               const AttentionScope& scope) const {
   const double dropout = is_training() ? attn_pdrop_ : 0.0;
   const auto mask = scope.mask.defined() ? std::optional(scope.mask) : std::nullopt;
-  if (scope.cached == nullptr) {
+  if (scope.cache == nullptr) {
     if (dropout > 0.0 && ranks_) return attend_with_masks_of_all(qkv, scope.mask);
     return attention(qkv[0], qkv[1], qkv[2], mask, dropout, /*is_causal=*/!mask);
   }
-  const CachedPositions* cached = scope.cached;
   const int64_t T = qkv[0].size(2);
-  const auto upto_now = [&](torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) {
-    return add_to_cache(kept_BHTD, new_BHTD, cached->start, cached->capacity);
-  };
-  const auto keys = upto_now(cached->layer.keys_BHTD, qkv[1]);
-  const auto values = upto_now(cached->layer.values_BHTD, qkv[2]);
+  KeyValueCache::Layer& kept = scope.cache->layers[scope.layer];
+  const auto keys = scope.cache->add(kept.keys_BHTD, qkv[1]);
+  const auto values = scope.cache->add(kept.values_BHTD, qkv[2]);
   if (mask) return attention(qkv[0], keys, values, mask);
   return attention(qkv[0], keys, values, /*attn_mask=*/{}, 0.0, /*is_causal=*/T > 1);
 }
@@ -278,11 +275,8 @@ gpu::Stream TransformerImpl::through_block(int64_t index, const gpu::Stream& str
                                            const fused::Places& rows) {
   const auto i = static_cast<std::size_t>(index);
   auto* block = h[i]->as<Block>();
-  if (KeyValueCache* cache = context.cache; cache != nullptr) {
-    const CachedPositions cached{cache->layers[i], cache->length, cache->capacity};
-    return {block->forward(stream.sum(), {&cached, mask, {}})};
-  }
-  const AttentionScope scope{nullptr, mask, rows};
+  if (context.cache != nullptr) return {block->forward(stream.sum(), {context.cache, i, mask, {}})};
+  const AttentionScope scope{nullptr, 0, mask, rows};
   if (checkpointed_ && is_training())
     return {checkpoint([block, scope](const torch::Tensor& x) { return block->forward(x, scope); },
                        stream.sum(), block->parameters())};

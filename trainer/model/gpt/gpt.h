@@ -28,17 +28,11 @@
 
 namespace ddp::train {
 
-/// A layer's part of the cache during one pass.
-struct CachedPositions {
-  KeyValueCache::Layer& layer;
-  int64_t start = 0;  ///< Positions in it before this pass.
-  int64_t capacity = 0;
-};
-
 /// The context of attention beyond the tokens of its input.
 struct AttentionScope {
-  const CachedPositions* cached = nullptr;  ///< Null: no earlier tokens.
-  torch::Tensor mask{};                     ///< As TokenContext::mask().
+  KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
+  std::size_t layer = 0;           ///< The layer's index in the cache.
+  torch::Tensor mask{};            ///< As TokenContext::mask().
   fused::Places rows{};  ///< Rows of a sequence that this rank holds between shared layers.
 };
 
@@ -46,7 +40,7 @@ class CausalSelfAttentionImpl : public torch::nn::Module {
  public:
   CausalSelfAttentionImpl(const GptConfig& config, const TensorRanksPtr& ranks);
   /// [B, T, C] -> residual + [B, T, C]; position t sees positions <= t only, and those in
-  /// `scope.cached`, to which this pass adds its own.
+  /// `scope.cache`, to which this pass adds its own.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
                         const AttentionScope& scope);
   /// The same without the residual.

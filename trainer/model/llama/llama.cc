@@ -132,10 +132,9 @@ torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Ten
                                          std::size_t layer) const {
   const int64_t T = q_BHTD.size(2);
   if (pass.cache != nullptr) {
-    KeyValueCache& cache = *pass.cache;
-    KeyValueCache::Layer& kept = cache.layers[layer];
-    k_BKTD = add_to_cache(kept.keys_BHTD, k_BKTD, cache.length, cache.capacity);
-    v_BKTD = add_to_cache(kept.values_BHTD, v_BKTD, cache.length, cache.capacity);
+    KeyValueCache::Layer& kept = pass.cache->layers[layer];
+    k_BKTD = pass.cache->add(kept.keys_BHTD, k_BKTD);
+    v_BKTD = pass.cache->add(kept.values_BHTD, v_BKTD);
     if (T == 1) return attend_to_cache(q_BHTD, k_BKTD, v_BKTD, pass.mask);
   }
   const auto k_BHTD = for_query_heads(k_BKTD, q_BHTD.size(1));

@@ -163,11 +163,11 @@ class NcclCudaModule final : public CudaModule {
     if (unlock != nullptr && unlock(memory) != cudaSuccess) forget_error();
   }
 
+  void release_unused_memory() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work,
                                         const std::vector<at::Generator>& generators,
                                         const CapturedWork* other) override {
-    // Blocks cached by passes without a graph would add to the graph's memory.
-    c10::cuda::CUDACachingAllocator::emptyCache();
     auto graph = std::make_unique<TorchGraph>();
     graph->record(work, generators, static_cast<const TorchGraph*>(other));
     return graph;

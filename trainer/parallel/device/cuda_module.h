@@ -53,6 +53,8 @@ class CudaModule {
   /// refuses it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;
   virtual void page_unlock(void* memory) = 0;
+  /// Returns memory that torch caches for later tensors to the device.
+  virtual void release_unused_memory() = 0;
   /// Records what `work` queues on the current stream, which must not be a default one, without
   /// running it. Tensors that `work` creates live in the graph's own memory, or in that of `other`
   /// (may be null); the two are then never replayed at the same time. `generators`: those that

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <random>
 #include <vector>
 
-#include "trainer/model/blocks/key_value_cache.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/sampling.h"
+#include "trainer/task/decoder.h"
 
 namespace ddp::train {
 
@@ -28,20 +26,15 @@ class BatchGenerator {
 
   /// Draws one more token for each row.
   std::vector<int32_t> next();
+  const GraphUse& graph_use() const { return decoder_.graph_use(); }
 
  private:
-  torch::Tensor read();
-  torch::Tensor read_all(int64_t longest);
-  torch::Tensor read_last();
-  std::vector<double> draws();
+  std::vector<int32_t> read_all(int64_t longest);
 
   CausalModel& model_;
   std::vector<Row> rows_;
-  SamplingOptions options_;
-  torch::Device device_;
-  std::vector<std::mt19937_64> generators_;
-  std::optional<KeyValueCache> cache_;
-  torch::Tensor seen_tokens_;
+  int64_t max_new_tokens_;
+  Decoder decoder_;
 };
 
 /// One text that grows in turns: what a turn has in common with the text before is not read again.
@@ -56,14 +49,13 @@ class TurnGenerator {
   int32_t next();
   /// The text has become longer than the model's block_size.
   bool is_full() const;
+  const GraphUse& graph_use() const { return decoder_.graph_use(); }
 
  private:
   CausalModel& model_;
-  SamplingOptions options_;
-  torch::Device device_;
-  std::mt19937_64 generator_;
   std::vector<int32_t> tokens_;
-  KeyValueCache cache_;
+  Decoder decoder_;
+  bool drawn_ = false;  ///< The last token is the decoder's.
 };
 
 /// Continues `prompt` (at least one token) and calls `emit` with each new token as soon as it is

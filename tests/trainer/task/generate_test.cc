@@ -1,4 +1,4 @@
-#include "trainer/model/generate.h"
+#include "trainer/task/generate.h"
 
 #include <set>
 
