@@ -14,7 +14,7 @@ using Catch::Contains;
 const Words kLongContext = {"data_config.block_size=300", "data_config.stride=300",
                             "trainer_config.max_steps=4"};
 
-/// Of the place's only process on a GPU since forget_ledger().
+/// The ledger of the place's only process on a GPU since forget_ledger().
 nlohmann::json last_ledger(const Workspace& place) { return ledgers_of(place).at(0); }
 void forget_ledger(const Workspace& place) { std::filesystem::remove(place / "ledger.json"); }
 
@@ -46,7 +46,7 @@ int check_same_text(const Workspace& place, const Words& options) {
   return replays_in(last_ledger(place));
 }
 
-/// Of the tokens between two lengths of one text.
+/// What the tokens between two lengths of one text cost.
 struct TokenCounts {
   int launches = 0;
   int replays = 0;

@@ -49,7 +49,7 @@ void StartPulse::work(const std::stop_token& stop) {
   }
 }
 
-// A rank that waits says so: its peers on this machine are judged by their own heartbeats.
+// A rank that waits reports it: its peers on this machine are judged by their own heartbeats.
 void StartPulse::look(const Effort& since, double seconds, Clock::time_point now) {
   const auto lasts = now - began_;
   if (makes_progress(since, seconds)) {

@@ -16,7 +16,7 @@ namespace ddp::train {
 
 /// What this process has done so far.
 struct Effort {
-  double cpu_seconds = 0.0;  ///< Of all threads.
+  double cpu_seconds = 0.0;  ///< Sum over all threads.
   int64_t disk = 0;          ///< Blocks read, and pages read by faults.
 };
 

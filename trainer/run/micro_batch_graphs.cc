@@ -159,7 +159,7 @@ void MicroBatchGraphs::record(Kind& kind, const std::vector<torch::Tensor>& para
   for (const auto& each : kinds_) {
     if (each->graph) other = each->graph.get();
   }
-  // What passes without a graph have left would stand beside the graph's memory.
+  // Blocks cached by passes without a graph would add to the graph's memory.
   loaded_cuda_module()->release_unused_memory();
   beside(kind.inputs, [&](const Batch& inputs) {
     kind.graph = loaded_cuda_module()->capture([&] { kind.loss = passes(inputs); },

@@ -253,7 +253,7 @@ RunFacts TrainingRun::facts() const {
   return facts;
 }
 
-// For the job that continues this one, should it die. Of a failure log_end() tells.
+// For the job that continues this one, should it die. log_end() reports a failure.
 void TrainingRun::write_unfinished_account() const {
   try {
     account_->write_json(summary_file(), {"unfinished"});

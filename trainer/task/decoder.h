@@ -20,7 +20,7 @@ namespace ddp::train {
 /// How much of a generation was CUDA graphs.
 struct GraphUse {
   int64_t replays = 0;   ///< Steps, of all rows at once, whose launches were replayed as one.
-  int64_t launches = 0;  ///< Of such a step.
+  int64_t launches = 0;  ///< In such a step.
   std::string why_not;   ///< Why one could not be recorded; empty: none failed.
 
   void add(const GraphUse& other);
@@ -32,7 +32,7 @@ struct GraphUse {
 /// cache, and replayed while that lasts; if the recording fails it stays as it is. Single-threaded.
 class Decoder {
  public:
-  /// Of a row for each seed. The model must outlive it; `options.seed` is not used.
+  /// One row for each seed. The model must outlive it; `options.seed` is not used.
   Decoder(CausalModel& model, const SamplingOptions& options, const std::vector<uint64_t>& seeds);
 
   /// Takes an empty cache, in place of the present one.

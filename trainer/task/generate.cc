@@ -28,7 +28,7 @@ BatchGenerator::BatchGenerator(CausalModel& model, std::vector<Row> rows,
   decoder_.set_seen(texts);
 }
 
-// All contexts, right-aligned, the shorter ones behind padding.
+// All contexts, right-aligned, the shorter ones after padding.
 std::vector<int32_t> BatchGenerator::read_all(int64_t longest) {
   const int64_t block = model_.block_size();
   const int64_t width = std::min(longest, block);

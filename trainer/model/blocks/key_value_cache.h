@@ -13,7 +13,7 @@ namespace ddp::train {
 /// lengths end at the same position: shorter ones begin with padding. B batch, H heads, D = C / H.
 ///
 /// With `length_1`, as on a GPU, a pass of one token takes its place from there: it writes at that
-/// position and attends to all of `room` behind a mask. Its launches are then the same for each
+/// position and attends to all of `room` with a mask. Its launches are then the same for each
 /// token, but for make_room(), and can be recorded as a CUDA graph.
 struct KeyValueCache {
   struct Layer {
