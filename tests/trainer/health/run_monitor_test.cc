@@ -198,7 +198,7 @@ TEST_CASE(
   CHECK(promise_in(file) == "60.0");
   waits = 7;
   while (test::read_file(file).find(" waiting=") == std::string::npos)
-    std::this_thread::sleep_for(StartPulse::kLook / 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK_THAT(test::read_file(file),
              Catch::Contains("phase=start") && Catch::Contains(" waiting=peers"));
   waits = 0;
