@@ -122,6 +122,17 @@ TEST_CASE("a token of a graph is one launch, and the host waits once, for its nu
   CHECK(single.replays == 0);
 }
 
+// Each operation of the device begins late: who does not wait for it reads old bytes.
+TEST_CASE("on a slow device graphs write the same text") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=4"}));
+  place.write("prompts.txt", "the brook\nA\n");
+  const Words options = {"--max_new_tokens=12", "--repetition_penalty=1.2"};
+  const auto slow = generated(place, options, "true", {{"FAKECUDA_DELAY_US", "200"}});
+  CHECK(slow.out == generated(place, options, "false").out);
+}
+
 TEST_CASE("turns of a conversation over one cache are those of single launches") {
   if (!gpus_are_faked()) return;
   for (const std::string& model : kChatModels) {

@@ -54,6 +54,24 @@ class Docs(unittest.TestCase):
         self.assertGreater(len(known), 10)
         self.assertEqual(listed, known)
 
+    def test_the_walk_through_a_step_names_functions_that_call_each_other_in_this_order(self):
+        page = (ROOT / "docs/one-step.md").read_text()
+        tables = re.findall(r"\|---.*\n((?:\| .*\n)+)", page)
+        self.assertEqual(len(tables), 2)
+        for table in tables:
+            bodies, last_call = {}, {}
+            for line in table.splitlines():
+                number, caller, file, function = (cell.strip(" `") for cell in line.strip("|").split("|")[:4])
+                source = (ROOT / file).read_text()
+                found = re.search(rf"^[^\n/ ][^\n]*\b{function}\(.*?^}}", source, re.M | re.S)
+                self.assertTrue(found, f"{file} does not define {function}")
+                bodies[number] = found[0].split("{", 1)[1]
+                if not caller:
+                    continue
+                call = re.search(rf"\b{function.split('::')[-1]}\(", bodies[caller][last_call.get(caller, 0):])
+                self.assertTrue(call, f"row {caller} does not call {function} after the row before")
+                last_call[caller] = last_call.get(caller, 0) + call.start()
+
     def test_every_relative_link_has_a_target(self):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
