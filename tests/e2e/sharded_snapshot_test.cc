@@ -253,20 +253,23 @@ TEST_CASE("two starts of one sharded run: the later one wins, and its shards sta
 }
 
 TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at most one step") {
-  const Words options =
-      kSavedModel + under("zero1") +
-      Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2, options));
-  const auto run =
-      succeed(launched(place, 2,
-                       options + Words{"trainer_config.ram_snapshots=true"} +
-                           faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
-                                      "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
-                       {"--max_restarts=20", "--healthy-after=0.01"}));
-  CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
-  CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
-  CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+  for (const Words& way : {under("zero1"), Words{"distributed_config.tensor=2"}}) {
+    INFO(way.front());
+    const Words options =
+        kSavedModel + way +
+        Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
+    const Workspace unbroken, place;
+    succeed(launched(unbroken, 2, options));
+    const auto run =
+        succeed(launched(place, 2,
+                         options + Words{"trainer_config.ram_snapshots=true"} +
+                             faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
+                                        "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
+                         {"--max_restarts=20", "--healthy-after=0.01"}));
+    CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
+    CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
+    CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+  }
 }
 
 TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any other") {
