@@ -22,7 +22,6 @@ double draw(std::mt19937_64& generator) {
 
 void GraphUse::add(const GraphUse& other) {
   replays += other.replays;
-  launches = std::max(launches, other.launches);
   if (why_not.empty()) why_not = other.why_not;
 }
 
@@ -118,7 +117,6 @@ bool Decoder::record() {
     return false;
   }
   recorded_room_ = cache_->room;
-  use_.launches = graph_->launches();
   return true;
 }
 

@@ -19,9 +19,8 @@ namespace ddp::train {
 
 /// How much of a generation was CUDA graphs.
 struct GraphUse {
-  int64_t replays = 0;   ///< Steps, of all rows at once, whose launches were replayed as one.
-  int64_t launches = 0;  ///< In such a step.
-  std::string why_not;   ///< Why one could not be recorded; empty: none failed.
+  int64_t replays = 0;  ///< Steps, of all rows at once, whose launches were replayed as one.
+  std::string why_not;  ///< Why one could not be recorded; empty: none failed.
 
   void add(const GraphUse& other);
 };

@@ -269,8 +269,8 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device,
   fmt::print(stderr, "generate: {} tokens in {:.3f} s, {:.1f} tokens/s on {}\n", tokens, seconds,
              static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
   if (graphs.replays > 0)
-    fmt::print(stderr, "CUDA graphs: the {} launches of a token were replayed as one in {} steps\n",
-               graphs.launches, graphs.replays);
+    fmt::print(stderr, "CUDA graphs: the launches of a token were replayed as one in {} steps\n",
+               graphs.replays);
   if (!graphs.why_not.empty()) fmt::print(stderr, "CUDA graphs: not used; {}\n", graphs.why_not);
 }
 
