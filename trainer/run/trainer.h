@@ -103,7 +103,7 @@ class Trainer {
   /// the state nor the default generators.
   TrainingState capture() const;
   /// The same for each rank to save a shard of it. A collective. Its ShardId knows no attempt yet.
-  TrainingState capture_shard() const;
+  TrainingState capture_shard();
 
   /// The last step's gradients, named like their parameters; on rank 0.
   std::vector<NamedTensor> gradients() const;
@@ -214,7 +214,7 @@ class Trainer {
   std::unique_ptr<GradientSync> sync_;
   ShardedDataParallel* shards_ = nullptr;  // sync_, where ranks hold shards
   std::unique_ptr<Optimizer> optimizer_;
-  mutable DistributedState state_layout_;
+  DistributedState state_layout_;
   std::unique_ptr<ModelNorm> model_norm_;                // where a model is divided between ranks
   std::unique_ptr<PartialGradients> partial_gradients_;  // where ranks also hold shards
   std::unique_ptr<StageLinks> stage_links_;              // these two: where it is cut into stages

@@ -131,7 +131,7 @@ TensorLayout DistributedState::layout_of(const NamedTensor& held) const {
 
 // A rank knows what it holds itself only.
 std::vector<DistributedState::Entry> DistributedState::entries_of_all(
-    const std::vector<NamedTensor>& held, ProcessGroup& group) {
+    const std::vector<NamedTensor>& held, ProcessGroup& group) const {
   std::string own;
   std::set<std::string> listed;
   for (const auto& each : held) {
@@ -161,7 +161,7 @@ std::vector<DistributedState::Entry> DistributedState::entries_of_all(
   return all;
 }
 
-std::vector<NamedTensor> DistributedState::gather(std::vector<NamedTensor> held) {
+std::vector<NamedTensor> DistributedState::gather(std::vector<NamedTensor> held) const {
   if (!is_divided()) return held;
   if (shards_ == nullptr && mesh_.place().data != 0) return {};
   const torch::NoGradGuard no_grad;
@@ -187,7 +187,7 @@ std::vector<NamedTensor> DistributedState::gather(std::vector<NamedTensor> held)
 }
 
 bool DistributedState::load(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& held,
-                            const IsOptional& is_optional) {
+                            const IsOptional& is_optional) const {
   const auto readers = mesh_.world().gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
   if (std::find(readers.begin(), readers.end(), 0.0) != readers.end()) {
     load_from_rank_zero(snapshot, held, is_optional);
@@ -202,7 +202,7 @@ bool DistributedState::load(const OpenedSnapshot* snapshot, const std::vector<Na
 
 void DistributedState::load_from_rank_zero(const OpenedSnapshot* snapshot,
                                            const std::vector<NamedTensor>& held,
-                                           const IsOptional& is_optional) {
+                                           const IsOptional& is_optional) const {
   const torch::NoGradGuard no_grad;
   ProcessGroup& world = mesh_.world();
   const auto entries = entries_of_all(held, world);
@@ -247,7 +247,8 @@ std::vector<StatePiece> DistributedState::own_pieces(const std::vector<NamedTens
 }
 
 /// In boxes of the tensor that the ranks of ZeRO divide.
-std::vector<StatePiece> DistributedState::pieces_of_shards(const std::vector<NamedTensor>& held) {
+std::vector<StatePiece> DistributedState::pieces_of_shards(
+    const std::vector<NamedTensor>& held) const {
   if (shards_ == nullptr) return {};
   const auto& parameters = shards_->parameters();
   std::map<std::string, std::size_t> numbers;

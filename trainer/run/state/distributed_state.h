@@ -40,7 +40,7 @@ class DistributedState {
   /// If nothing is divided, `held` on every rank. Their memory returns to the system with them;
   /// those of `held` are released one by one. For what needs a whole model: a snapshot in one file,
   /// samples, histograms.
-  std::vector<NamedTensor> gather(std::vector<NamedTensor> held);
+  std::vector<NamedTensor> gather(std::vector<NamedTensor> held) const;
 
   /// Fills `held` from a snapshot. Each rank that has opened it reads its own part if all ranks
   /// have; otherwise rank 0 sends one logical tensor after the other. Padding becomes 0. What the
@@ -48,10 +48,10 @@ class DistributedState {
   /// Throws UserError as OpenedSnapshot::load_into().
   using IsOptional = std::function<bool(const std::string& name)>;
   bool load(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& held,
-            const IsOptional& is_optional);
+            const IsOptional& is_optional) const;
   /// The same, always from rank 0's.
   void load_from_rank_zero(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& held,
-                           const IsOptional& is_optional);
+                           const IsOptional& is_optional) const;
 
   /// What this rank saves, so that all ranks save each element once: of what several hold alike,
   /// each an equal share. Boxes of whole rows, for which parts of rows move between ranks of ZeRO;
@@ -63,9 +63,10 @@ class DistributedState {
 
  private:
   struct Entry;  ///< A logical tensor and its place in the order.
-  std::vector<Entry> entries_of_all(const std::vector<NamedTensor>& held, ProcessGroup& group);
+  std::vector<Entry> entries_of_all(const std::vector<NamedTensor>& held,
+                                    ProcessGroup& group) const;
   std::vector<NamedTensor> counted(const std::vector<NamedTensor>& held, bool sharded) const;
-  std::vector<StatePiece> pieces_of_shards(const std::vector<NamedTensor>& held);
+  std::vector<StatePiece> pieces_of_shards(const std::vector<NamedTensor>& held) const;
   std::vector<StatePiece> logical_pieces(std::vector<StatePiece> pieces) const;
 
   const TensorLayouts layouts_;

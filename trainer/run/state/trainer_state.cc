@@ -155,7 +155,7 @@ TrainingState Trainer::capture() const {
   return state;
 }
 
-TrainingState Trainer::capture_shard() const {
+TrainingState Trainer::capture_shard() {
   TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
   ShardToSave& shard = *state.shard;
   shard.id = {"", 0, step_, world_.rank(), world_.size()};
