@@ -76,6 +76,7 @@ ddp_torch_room(ddp_parallel
   PRIVATE nlohmann_json::nlohmann_json ${CMAKE_DL_LIBS} Threads::Threads
   SOURCES
     parallel/device/collective_wait.cc
+    parallel/collectives/announcement.cc
     parallel/collectives/collectives.cc
     parallel/device/cuda_loader.cc
     parallel/strategy/ddp.cc

@@ -15,6 +15,7 @@
 #include "trainer/config/keys/trainer_keys.h"
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/hydra/interpolation/interpolation.h"
+#include "trainer/parallel/collectives/announcement.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/line_writer.h"
 #include "trainer/runtime/process/stop_signal.h"
@@ -137,7 +138,11 @@ int run_multirun(const TrainerArgs& args) {
   if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });
-  return failed ? launch::kExitFailed : launch::kExitDone;
+  if (!failed) return launch::kExitDone;
+  // The first rank that fails ends the others, rank 0 before it has shown its table.
+  announcer.flush();
+  announce(store.part("table"), env.is_main(), std::chrono::seconds(10));
+  return launch::kExitFailed;
 }
 
 }  // namespace ddp::train
