@@ -55,6 +55,7 @@ double RunMonitor::promise_of_loading() const {
 }
 
 void RunMonitor::joining() {
+  loading_ = false;
   const double limit = hang_timeout_.automatic ? promise_of_start(on_gpu_)
                                                : std::max(kShortestStart, hang_timeout_.value);
   enter_for(Phase::kStart, limit);
@@ -63,6 +64,7 @@ void RunMonitor::joining() {
 
 void RunMonitor::started(std::string part) {
   start_.end_of(std::move(part));
+  loading_ = true;
   beat(Phase::kStart, "", promise_of_loading());
 }
 
@@ -71,6 +73,7 @@ RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
       before_(std::exchange(monitor.least_promise_, std::max(monitor.least_promise_, seconds))) {}
 
 void RunMonitor::starting(bool unlimited) {
+  loading_ = true;
   enter_for(Phase::kStart, unlimited ? 0.0 : promise_of_loading());
 }
 
@@ -80,6 +83,7 @@ double RunMonitor::promise() const {
 
 void RunMonitor::begin_step(int64_t step) {
   step_ = step;
+  loading_ = false;
   step_began_ = Clock::now();
   own_ = {};
 }
@@ -136,7 +140,8 @@ void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
   if (times_.count() > 0) out = fmt::format_to(out, " {}", launch::kSparesWord);
   fmt::format_to(out, " {}", launch::kEveryRankWord);
   const std::string_view text(line.data(), line.size());
-  pulse_ ? pulse_->beat(text, promises) : file_.beat(text);
+  const bool repeats = promises && (hang_timeout_.automatic || loading_);
+  pulse_ ? pulse_->beat(text, repeats) : file_.beat(text);
 }
 
 }  // namespace ddp::train

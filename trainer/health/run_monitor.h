@@ -101,6 +101,7 @@ class RunMonitor {
   void beat(Phase phase, std::string_view waiting, double seconds);
 
   AutoNumber hang_timeout_;
+  bool loading_ = false;  // snapshot, data or model, which may be large
   bool alone_;
   bool on_gpu_;
   FaultPlan faults_;

@@ -1,6 +1,12 @@
 #include "trainer/health/start_pulse.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <utility>
 
 namespace ddp::train {
 namespace {
@@ -9,22 +15,33 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-Effort effort_so_far() {
+int64_t switches_of(pid_t thread) {
+  constexpr std::string_view kField = "voluntary_ctxt_switches:";
+  std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(kField)) return std::atoll(line.c_str() + kField.size());
+  return 0;
+}
+
+Effort effort_so_far(pid_t training_thread) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   // Without what is written, as heartbeats are.
   return {seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
-          usage.ru_inblock + usage.ru_majflt};
+          usage.ru_inblock + usage.ru_majflt, switches_of(training_thread)};
 }
 
 }  // namespace
 
 bool makes_progress(const Effort& since, double seconds) {
   constexpr double kShareOfCpu = 0.01;  // threads that only look around take less
-  return since.disk > 0 || since.cpu_seconds >= kShareOfCpu * seconds;
+  constexpr double kSwitchesPerSecond = 20.0;
+  return since.disk > 0 || since.cpu_seconds >= kShareOfCpu * seconds ||
+         static_cast<double>(since.switches) >= kSwitchesPerSecond * seconds;
 }
 
-StartPulse::StartPulse(HeartbeatFile& file, Waits waits) : file_(file), waits_(waits) {
+StartPulse::StartPulse(HeartbeatFile& file, Waits waits)
+    : file_(file), waits_(waits), training_thread_(::gettid()) {
   if (file.is_open()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
 }
 
@@ -36,13 +53,14 @@ void StartPulse::beat(std::string_view line, bool repeats) {
 }
 
 void StartPulse::work(const std::stop_token& stop) {
-  Effort before = effort_so_far();
+  Effort before = effort_so_far(training_thread_);
   auto looked = Clock::now();
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, stop, kLook, [&stop] { return stop.stop_requested(); })) {
-    const Effort effort = effort_so_far();
+    const Effort effort = effort_so_far(training_thread_);
     const auto now = Clock::now();
-    const Effort since = {effort.cpu_seconds - before.cpu_seconds, effort.disk - before.disk};
+    const Effort since = {effort.cpu_seconds - before.cpu_seconds, effort.disk - before.disk,
+                          effort.switches - before.switches};
     if (!line_.empty()) look(since, std::chrono::duration<double>(now - looked).count(), now);
     before = effort;
     looked = now;
@@ -51,11 +69,12 @@ void StartPulse::work(const std::stop_token& stop) {
 
 // A rank that waits reports it: its peers on this machine are judged by their own heartbeats.
 void StartPulse::look(const Effort& since, double seconds, Clock::time_point now) {
-  const auto lasts = now - began_;
-  if (makes_progress(since, seconds)) {
-    if (lasts < kLongest) file_.beat(line_);
-  } else if (waits_ != nullptr && waits_() != 0 && lasts < kLongestWait) {
-    file_.beat(line_ + " waiting=peers");
+  const uint64_t wait = waits_ != nullptr ? waits_() : 0;
+  if (wait != std::exchange(wait_, wait)) wait_began_ = now;
+  if (wait != 0) {
+    if (now - wait_began_ < kLongestWait) file_.beat(line_ + " waiting=peers");
+  } else if (makes_progress(since, seconds) && now - began_ < kLongest) {
+    file_.beat(line_);
   }
 }
 

@@ -2,6 +2,8 @@
 // progress.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -18,15 +20,16 @@ namespace ddp::train {
 struct Effort {
   double cpu_seconds = 0.0;  ///< Sum over all threads.
   int64_t disk = 0;          ///< Blocks read, and pages read by faults.
+  int64_t switches = 0;      ///< Times that the training thread gave up its CPU to wait.
 };
 
-/// Returns whether a process that spent `since` in `seconds` loads or computes: a read, or one
-/// percent of a CPU.
+/// Returns whether a process that spent `since` in `seconds` loads or computes: a read, one percent
+/// of a CPU, or more short waits than polling takes, as for files in a network.
 bool makes_progress(const Effort& since, double seconds);
 
 /// Writes heartbeats, and repeats the last one every second for as long as the process makes
-/// progress, at most kLongest, or waits for other ranks, at most kLongestWait in all. Called by the
-/// training thread alone; ends its own thread on destruction.
+/// progress, at most kLongest, or waits for other ranks, at most kLongestWait for each wait. Called
+/// by the training thread alone; ends its own thread on destruction.
 class StartPulse {
  public:
   static constexpr std::chrono::seconds kLook{1};
@@ -52,6 +55,9 @@ class StartPulse {
   std::condition_variable_any ended_;
   std::string line_;  // "": not to be repeated
   Clock::time_point began_{};
+  uint64_t wait_ = 0;  // for other ranks, as waits_ numbers it
+  Clock::time_point wait_began_{};
+  const pid_t training_thread_;
   std::jthread thread_;  // the last member: it uses the others
 };
 

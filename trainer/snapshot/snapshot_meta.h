@@ -17,7 +17,7 @@ namespace ddp::train {
 
 /// Newest readable format of single-file snapshots and of shard indices.
 inline constexpr int kSnapshotVersion = 2;
-inline constexpr int kShardedVersion = 3;
+inline constexpr int kShardedVersion = 4;
 inline constexpr const char* kVersionKey = "format_version";
 /// Metadata key of the task's name.
 inline constexpr const char* kTaskKey = "task";

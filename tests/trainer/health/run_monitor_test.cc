@@ -170,11 +170,13 @@ TEST_CASE("a start is promised more time than a step, and every rank promises it
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("a start makes progress by one percent of a CPU, or by a read") {
+TEST_CASE("a start makes progress by one percent of a CPU, a read, or many short waits") {
   CHECK_FALSE(makes_progress({0.009, 0}, 1.0));
   CHECK(makes_progress({0.01, 0}, 1.0));
   CHECK_FALSE(makes_progress({0.01, 0}, 2.0));  // a look that came late
   CHECK(makes_progress({0.0, 1}, 1.0));
+  CHECK_FALSE(makes_progress({0.0, 0, 19}, 1.0));
+  CHECK(makes_progress({0.0, 0, 20}, 1.0));
 }
 
 TEST_CASE(

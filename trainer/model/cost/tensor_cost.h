@@ -9,8 +9,8 @@
 
 namespace ddp::train {
 
-/// As above, of the first rank of place.stage; that of stage 0 gathers snapshots. `layout`: how
-/// ranks divide the parameters.
+/// As above, for the first rank of place.stage; that of stage 0 writes snapshots of one file.
+/// `layout`: how ranks divide the parameters.
 std::vector<MemoryItem> rank_items(const Config& config,
                                    const std::vector<ParameterShape>& parameters,
                                    const ComputePlace& place, const WeightsLayout& layout,

@@ -256,10 +256,10 @@ std::vector<MemoryItem> rank_items(const Config& config,
   const bool parts =
       place.world_size > 1 &&
       (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && (sharded || divided)));
-  const bool saves = parts || place.stage == 0;
-  const double state = saves ? kFloat * (whole.all + whole.states + whole.averages) /
-                                   (parts ? static_cast<double>(place.world_size) : 1.0)
-                             : 0.0;
+  const bool saves = place.stage == 0;
+  const double own_state = kFloat * (n.all + n.states + n.averages) / static_cast<double>(copies);
+  const double all_state = kFloat * (whole.all + whole.states + whole.averages);
+  const double state = parts ? own_state : saves ? all_state : 0.0;
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   double in_buckets = of_units.gradients;
   if (sharded && !units) {

@@ -136,7 +136,9 @@ std::vector<DistributedState::Entry> DistributedState::entries_of_all(
   std::set<std::string> listed;
   for (const auto& each : held) {
     const TensorLayout layout = layout_of(each);
-    if (!layout.counted || !listed.insert(each.name).second) continue;
+    if (!layout.counted || (!each.layout && mesh_.place().data != 0) ||
+        !listed.insert(each.name).second)
+      continue;
     own += fmt::format("{} {} {:d} {} {} {}\n", each.name,
                        static_cast<int>(each.tensor.scalar_type()), each.layout.has_value(),
                        layout.place, layout.shape.size(), fmt::join(layout.shape, " "));
@@ -169,10 +171,12 @@ std::vector<NamedTensor> DistributedState::gather(std::vector<NamedTensor> held)
   const auto places = by_name(held);
   std::vector<NamedTensor> gathered;
   for (const Entry& entry : entries_of_all(held, group)) {
-    auto tensor = device_.is_cpu()
-                      ? mapped_zeros(entry.shape, entry.type)
-                      : torch::zeros(entry.shape, torch::TensorOptions(entry.type).device(device_));
     const auto own = places.find(entry.name);
+    if (layouts_.empty() && !entry.sharded) {  // every rank has all of it
+      if (group.is_main()) gathered.push_back({entry.name, held[own->second.front()].tensor});
+      continue;
+    }
+    auto tensor = mapped_zeros(entry.shape, entry.type);
     for (const std::size_t i : own == places.end() ? std::vector<std::size_t>{} : own->second) {
       const TensorLayout layout = layout_of(held[i]);
       if (layout.counted && (held[i].layout || mesh_.place().data == 0))
@@ -181,7 +185,7 @@ std::vector<NamedTensor> DistributedState::gather(std::vector<NamedTensor> held)
     }
     group.all_reduce_sum(as_integers(tensor));
     if (!group.is_main()) continue;
-    gathered.push_back({entry.name, device_.is_cpu() ? std::move(tensor) : tensor.cpu()});
+    gathered.push_back({entry.name, std::move(tensor)});
   }
   return gathered;
 }

@@ -36,10 +36,10 @@ class DistributedState {
   /// Not a collective.
   TensorLayout layout_of(const NamedTensor& held) const;
 
-  /// On rank 0 the logical tensors, on the CPU, bit for bit what the ranks hold; elsewhere empty.
-  /// If nothing is divided, `held` on every rank. Their memory returns to the system with them;
-  /// those of `held` are released one by one. For what needs a whole model: a snapshot in one file,
-  /// samples, histograms.
+  /// On rank 0 the logical tensors, bit for bit what the ranks hold; elsewhere empty. If nothing is
+  /// divided, `held` on every rank. What is divided is gathered on the CPU, in memory that returns
+  /// to the system with it; tensors of `held` are released one by one. For what needs a whole
+  /// model: a snapshot in one file, samples, histograms.
   std::vector<NamedTensor> gather(std::vector<NamedTensor> held) const;
 
   /// Fills `held` from a snapshot. Each rank that has opened it reads its own part if all ranks

@@ -10,17 +10,12 @@
 namespace ddp::train {
 
 /// Zeros on the CPU, whose memory goes back to the system with the last tensor that uses it.
-inline torch::Tensor mapped_zeros(at::IntArrayRef sizes, at::IntArrayRef strides,
-                                  torch::ScalarType type) {
+inline torch::Tensor mapped_zeros(at::IntArrayRef sizes, torch::ScalarType type) {
   const auto bytes =
       static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
   auto memory = std::make_shared<MappedMemory>(bytes);
   return torch::from_blob(
-      memory->data(), sizes, strides, [memory](void*) {}, torch::TensorOptions(type));
-}
-
-inline torch::Tensor mapped_zeros(at::IntArrayRef sizes, torch::ScalarType type) {
-  return mapped_zeros(sizes, c10::contiguous_strides(sizes), type);
+      memory->data(), sizes, [memory](void*) {}, torch::TensorOptions(type));
 }
 
 }  // namespace ddp::train

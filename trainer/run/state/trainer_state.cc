@@ -83,6 +83,7 @@ void Trainer::restart_averages() {
 }
 
 bool Trainer::is_optional(const Config& before, const std::string& tensor) const {
+  if (tensor.starts_with("model.") || tensor.starts_with("buffer.")) return false;
   if (without_state_.contains(parameter_of(tensor))) return true;
   return tensor.starts_with("ema.")
              ? before.trainer.ema_decay == 0.0
@@ -146,7 +147,7 @@ NamedTensor Trainer::generator_state() const {
 
 TrainingState Trainer::capture() const {
   TrainingState state{capture_meta(), {}, {}};
-  state.is_copy = state_layout_.is_divided();
+  state.is_copy = mesh_.divides_model();  // otherwise rank 0 has some of it anyway
   for (auto& each : state_layout_.gather(this->state()))
     state.tensors.emplace_back(each.name, each.tensor);
   const auto generator = generator_state();
