@@ -18,8 +18,8 @@ namespace ddp::train {
 /// several ranks hold parts of a parameter, each rank has blocks of its own part.
 class ModelNorm {
  public:
-  /// `parameters`: those that this rank updates, or shards of them, each with a layout. `group`: the
-  /// ranks that together update each element of the model once. A collective over `group`.
+  /// `parameters`: those that this rank updates, or shards of them, each with a layout. `group`:
+  /// the ranks that together update each element of the model once. A collective over `group`.
   ModelNorm(const std::vector<Parameter>& parameters, const TensorLayouts& layouts,
             ProcessGroup& group);
 
