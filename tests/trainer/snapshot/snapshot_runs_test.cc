@@ -24,7 +24,6 @@ using test::quiet_log;
 using test::read_file;
 using test::sample_meta;
 using test::sample_tensors;
-using test::save_steps;
 using test::TempDir;
 
 /// As a run does it: finds its snapshot or begins afresh, and saves with its id.
@@ -318,30 +317,6 @@ TEST_CASE("an older file that the user puts in the newest one's place starts a r
   CHECK(FolderRun(dir, 2).step == 80);
   dir.write("s.pt", "damaged");
   CHECK(FolderRun(dir, 2).step == 60);
-}
-
-TEST_CASE("snapshots of a trainer that knew no runs belong together, and not to a later run") {
-  const TempDir dir;
-  {
-    Log log = quiet_log();
-    SnapshotFolder old(dir.file("s.pt"), 5, log);
-    save_steps(old, {20, 40, 60});
-  }
-  SECTION("they go on") {
-    FolderRun(dir, 2).save_until(80);
-    CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-60", "s.pt.manifest.json"});
-  }
-  SECTION("the newest one is damaged") {
-    fs::remove(dir.file("s.pt.manifest.json"));
-    dir.write("s.pt", "damaged");
-    CHECK(FolderRun(dir, 2).step == 40);
-  }
-  SECTION("the newest one was deleted") {
-    fs::remove(dir.file("s.pt"));
-    FolderRun(dir, 2).save_until(60);
-    CHECK(names_in(dir).contains("s.pt.step-20"));
-    CHECK(FolderRun(dir, 2).folder.entries().size() == 2);
-  }
 }
 
 TEST_CASE("a copy in memory of another run than that of the newest snapshot is passed over") {

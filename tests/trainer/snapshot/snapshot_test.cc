@@ -250,11 +250,11 @@ TEST_CASE("a snapshot of a newer format is a user's error, not damage") {
   const TempDir dir;
   const std::string path = dir.file("s.pt");
   auto metadata = sample_meta(1).to_metadata();
-  metadata["format_version"] = "4";
+  metadata["format_version"] = "5";
   publish_safetensors(path, "", metadata, {});
   CHECK_THROWS_AS(open_snapshot(path), UserError);
   CHECK_THROWS_WITH(open_snapshot(path),
-                    Catch::Contains("newer trainer") && Catch::Contains("format 4"));
+                    Catch::Contains("newer trainer") && Catch::Contains("format 5"));
 }
 
 TEST_CASE("the content hash is that of the training state, not of paths and lengths of the run") {

@@ -271,7 +271,9 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device,
   if (graphs.replays > 0)
     fmt::print(stderr, "CUDA graphs: the launches of a token were replayed as one in {} steps\n",
                graphs.replays);
-  if (!graphs.why_not.empty()) fmt::print(stderr, "CUDA graphs: not used; {}\n", graphs.why_not);
+  if (!graphs.why_not.empty())
+    fmt::print(stderr, "CUDA graphs: not used{}; {}\n", graphs.replays > 0 ? " from then on" : "",
+               graphs.why_not);
 }
 
 int run_generate(const TrainerArgs& args) {
