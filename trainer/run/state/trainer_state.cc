@@ -111,7 +111,8 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot* snapshot)
     each_has_read = state_layout_.load(snapshot, held, optional) && each_has_read;
   });
   // A rank that has read a file has it from its own mapping: what counts is what the ranks hold.
-  if (!each_has_read || world_.size() == 1 || !compare_replicas()) return;
+  const bool has_replicas = data_.size() > 1 || mesh_.tensor().size() > 1;
+  if (!each_has_read || !has_replicas || !compare_replicas()) return;
   load_by([&](const auto& held) { state_layout_.load_from_rank_zero(snapshot, held, optional); });
 }
 
