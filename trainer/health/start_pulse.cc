@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
@@ -30,6 +31,11 @@ Effort effort_so_far(pid_t training_thread) {
   return {seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
           usage.ru_inblock + usage.ru_majflt, switches_of(training_thread)};
 }
+
+// At least so many of the last ten looks must have found progress: other threads of a rank that
+// is stuck, such as Gloo's, have a busy second now and then.
+constexpr uint32_t kLastTen = 0x3FF;
+constexpr int kEnough = 5;
 
 }  // namespace
 
@@ -71,9 +77,10 @@ void StartPulse::work(const std::stop_token& stop) {
 void StartPulse::look(const Effort& since, double seconds, Clock::time_point now) {
   const uint64_t wait = waits_ != nullptr ? waits_() : 0;
   if (wait != std::exchange(wait_, wait)) wait_began_ = now;
+  recent_ = (recent_ << 1) | (makes_progress(since, seconds) ? 1U : 0U);
   if (wait != 0) {
     if (now - wait_began_ < kLongestWait) file_.beat(line_ + " waiting=peers");
-  } else if (makes_progress(since, seconds) && now - began_ < kLongest) {
+  } else if (std::popcount(recent_ & kLastTen) >= kEnough && now - began_ < kLongest) {
     file_.beat(line_);
   }
 }

@@ -55,7 +55,8 @@ class StartPulse {
   std::condition_variable_any ended_;
   std::string line_;  // "": not to be repeated
   Clock::time_point began_{};
-  uint64_t wait_ = 0;  // for other ranks, as waits_ numbers it
+  uint32_t recent_ = 0;  // a bit for each look, the last one lowest: whether it found progress
+  uint64_t wait_ = 0;    // for other ranks, as waits_ numbers it
   Clock::time_point wait_began_{};
   const pid_t training_thread_;
   std::jthread thread_;  // the last member: it uses the others

@@ -34,7 +34,8 @@ std::string problem_of(const TableRow& row) {
 uint64_t split_seed_of(const Config& config, const std::map<std::string, std::string>* metadata) {
   if (metadata == nullptr) return static_cast<uint64_t>(config.trainer.seed);
   const auto found = metadata->find(kSplitSeed);
-  const std::string digits = found == metadata->end() ? "" : found->second;
+  if (found == metadata->end()) return static_cast<uint64_t>(config.trainer.seed);  // exported
+  const std::string& digits = found->second;
   uint64_t seed = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
   if (error == std::errc{} && end == digits.data() + digits.size()) return seed;
