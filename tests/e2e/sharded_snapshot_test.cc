@@ -132,7 +132,7 @@ TEST_CASE("a run that is saved under any strategy goes on under any other as fro
   check_ways({{1, {}}, {2, {}}, {2, under("zero1")}, {3, under("zero2")}, {4, under("zero3")}});
 }
 
-TEST_CASE("a model that is divided is saved in parts, and goes on from them under any division") {
+TEST_CASE("a model that is divided is saved in parts, and resumes from them under any division") {
   const Words tensor{"distributed_config.tensor=2"};
   check_ways({{2, tensor}, {2, stages(2)}, {4, tensor + stages(2)}, {4, tensor + under("zero3")}});
 }

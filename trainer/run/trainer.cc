@@ -111,7 +111,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
   if (mesh.divides_model()) {
-    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), task.parameter_layouts(),
+    model_norm_ = std::make_unique<ModelNorm>(optimizer_->parameters(), state_layout_.layouts(),
                                               shards_ == nullptr ? mesh.model() : world_);
     if (shards_ != nullptr) {
       partial_gradients_ =

@@ -42,7 +42,7 @@ std::string text_of(const ShardId& id);
 
 /// A shard's entry in the index.
 struct ShardEntry {
-  std::string file;      ///< Without the folder, which is that of the index.
+  std::string file;      ///< Without the folder, which is the index's.
   uint64_t bytes = 0;    ///< Size of the file.
   std::string checksum;  ///< Checksum of the header, which holds the tensors' digests.
 };

@@ -144,13 +144,15 @@ torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_r
   return at::embedding(own_rows, own.index) * own.is_own.unsqueeze(-1);
 }
 
+torch::Tensor in_box(torch::Tensor tensor, const Box& box) {
+  for (std::size_t d = 0; d < box.sizes.size(); ++d)
+    tensor = tensor.narrow(static_cast<int64_t>(d), box.offsets[d], box.sizes[d]);
+  return tensor;
+}
+
 torch::Tensor own_part(const torch::Tensor& whole, const TensorLayout& layout) {
   std::vector<torch::Tensor> boxes;
-  for (const Box& box : layout.boxes) {
-    auto& part = boxes.emplace_back(whole);
-    for (std::size_t d = 0; d < box.sizes.size(); ++d)
-      part = part.narrow(static_cast<int64_t>(d), box.offsets[d], box.sizes[d]);
-  }
+  for (const Box& box : layout.boxes) boxes.push_back(in_box(whole, box));
   return at::cat(boxes);
 }
 

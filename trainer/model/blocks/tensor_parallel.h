@@ -65,6 +65,9 @@ torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& r
 torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,
                          const IndexRange& tokens);
 
+/// The elements of `tensor` in a box: a view.
+torch::Tensor in_box(torch::Tensor tensor, const Box& box);
+
 /// A rank's part of `whole`, in memory of its own.
 torch::Tensor own_part(const torch::Tensor& whole, const TensorLayout& layout);
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "trainer/model/blocks/tensor_parallel.h"
 #include "trainer/run/state/mapped_tensor.h"
 #include "trainer/run/state/row_moves.h"
 #include "trainer/run/state/shared_snapshot.h"
@@ -25,13 +26,6 @@ std::size_t section_of(std::string_view tensor) {
       std::find_if(kSections.begin(), kSections.end(),
                    [&](std::string_view section) { return tensor.starts_with(section); });
   return static_cast<std::size_t>(found - kSections.begin());
-}
-
-/// The box of a tensor of the logical shape.
-torch::Tensor in_box(torch::Tensor tensor, const Box& box) {
-  for (std::size_t d = 0; d < box.sizes.size(); ++d)
-    tensor = tensor.narrow(static_cast<int64_t>(d), box.offsets[d], box.sizes[d]);
-  return tensor;
 }
 
 /// Calls copy(own, logical) with views of the same elements.

@@ -33,6 +33,7 @@ class DistributedState {
 
   /// Whether some rank lacks a part of the state.
   bool is_divided() const { return shards_ != nullptr || !layouts_.empty(); }
+  const TensorLayouts& layouts() const { return layouts_; }
   /// Not a collective.
   TensorLayout layout_of(const NamedTensor& held) const;
 

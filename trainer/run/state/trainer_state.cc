@@ -45,12 +45,11 @@ std::vector<NamedTensor> Trainer::weights() const {
     for (const auto& p : task_.parameters()) result.push_back({kModel + p.name, p.tensor.detach()});
     return result;
   }
-  const TensorLayouts layouts = task_.parameter_layouts();
   const std::size_t in_snapshots = task_.parameters().size();
   for (const OwnShard& own : shards_->own()) {
     if (own.shard.parameter >= in_snapshots) continue;
     result.push_back({kModel + shards_->parameters()[own.shard.parameter].name, own.value,
-                      layout_of_shard(*shards_, own.shard, layouts)});
+                      layout_of_shard(*shards_, own.shard, state_layout_.layouts())});
   }
   return result;
 }
