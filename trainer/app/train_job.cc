@@ -447,7 +447,9 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     monitor.started("group");
-    return train_in_group(config, plan, env, group, log, peers, monitor);
+    auto result = train_in_group(config, plan, env, group, log, peers, monitor);
+    if (alone) ignore_preemption();
+    return result;
   } catch (...) {
     monitor.withdraw_promise();
     if (on_failure == OnFailure::kThrow) throw;

@@ -65,6 +65,14 @@ TEST_CASE("a notice of preemption ends a run that has nothing to save as preempt
           end_when_preempted();
           ::raise(SIGUSR1);
         }) == 0);
+  CHECK(exit_of([] {  // after the end of the only run
+          end_when_preempted();
+          {
+            const StopSignal stop;
+            ignore_preemption();
+          }
+          ::raise(SIGUSR1);
+        }) == 0);
 }
 
 }  // namespace ddp::train

@@ -75,6 +75,8 @@ void end_when_preempted() {
   set_handler(SIGUSR1, on_preemption);
 }
 
+void ignore_preemption() { ::signal(SIGUSR1, SIG_IGN); }
+
 StopSignal::StopSignal(std::function<void(int)> on_first) {
   ::sem_init(&changed, /*pshared=*/0, 0);
   if (on_first && pending() == 0) {

@@ -13,6 +13,8 @@ namespace ddp::train {
 /// While there is no StopSignal SIGUSR1 ends the process with kExitPreempted from now on, as there
 /// is nothing to save. An ignored one stays ignored.
 void end_when_preempted();
+/// The run has ended and is saved: SIGUSR1 changes nothing from now on.
+void ignore_preemption();
 
 /// Installs the handlers for its lifetime. A SIGHUP ignored at startup (nohup) stays ignored.
 class StopSignal {
