@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -135,7 +136,9 @@ TEST_CASE("an agent that is killed while its disk blocks is reported, and its wo
   CHECK_THAT(blocked.job->err(), Contains("cannot exit: its disk blocks"));
 }
 
-// A file system of its own, in a mount namespace of this process.
+// A file system of its own, in a mount namespace of this process. Frozen, it would outlive a
+// process that is killed, and everything that writes to it forever: a process in another session,
+// which is nobody's child, thaws it then.
 class FrozenDisk {
  public:
   FrozenDisk() {
@@ -146,9 +149,17 @@ class FrozenDisk {
     mounted_ = ::geteuid() == 0 && ::unshare(CLONE_NEWNS) == 0 &&
                ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                std::system(make.c_str()) == 0;
-    if (mounted_) root_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (!mounted_) return;
+    root_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
+    const launch::PipeEnds life = launch::open_pipe("watch over the test");
+    const pid_t between = ::fork();
+    if (between == 0) thaw_after(life);
+    ::close(life.read);
+    life_ = life.write;
+    ::waitpid(between, nullptr, 0);
   }
   ~FrozenDisk() {
+    launch::close_descriptor(life_);
     launch::close_descriptor(root_);
     if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
   }
@@ -168,10 +179,51 @@ class FrozenDisk {
   void thaw() { ::ioctl(root_, FITHAW, 0); }
 
  private:
+  [[noreturn]] void thaw_after(const launch::PipeEnds& life) {
+    ::setsid();
+    ::close(life.write);
+    if (::fork() != 0) ::_exit(0);
+    char end = 0;
+    while (::read(life.read, &end, 1) != 0) {
+    }
+    thaw();
+    ::_exit(0);
+  }
+
   TempFolder folder_;
   bool mounted_ = false;
   int root_ = -1;
+  int life_ = -1;  // closed with this process
 };
+
+[[noreturn]] void freeze_and_wait(int ready) {
+  FrozenDisk disk;
+  if (!disk.is_there()) ::_exit(::write(ready, "", 1) == 1 ? 0 : 1);
+  const auto frozen = disk.freeze();
+  const std::string path = disk.path();
+  if (::write(ready, path.c_str(), path.size() + 1) < 0) ::_exit(1);
+  for (;;) ::pause();
+}
+
+TEST_CASE("a frozen disk thaws when the test that has frozen it is killed", "[waits]") {
+  const launch::PipeEnds ready = launch::open_pipe("wait for the disk");
+  const pid_t child = ::fork();
+  if (child == 0) freeze_and_wait(ready.write);
+  ::close(ready.write);
+  std::string path(4096, '\0');
+  REQUIRE(::read(ready.read, path.data(), path.size()) > 0);
+  ::close(ready.read);
+  path = path.c_str();
+  const std::string seen = "/proc/" + std::to_string(child) + "/root" + path;
+  const launch::Descriptor root(::open(seen.c_str(), O_RDONLY | O_CLOEXEC));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  if (path.empty()) return say_skipped("no loop-mounted file system to be had here");
+  // It can be frozen again only once it is thawed.
+  wait_until([&] { return ::ioctl(root.get(), FIFREEZE, 0) == 0; });
+  CHECK(::ioctl(root.get(), FITHAW, 0) == 0);
+  std::filesystem::remove_all(std::filesystem::path(path).parent_path());
+}
 
 /// Releases the job's held worker, on a disk that is frozen by then.
 auto go_on_frozen(FrozenDisk& disk, ChildProgram& job) {

@@ -22,11 +22,20 @@ constexpr auto kSilentSearch = std::chrono::seconds(5);
 // A host closes its connections when it ends; more of them in a row are a foreign program's.
 constexpr int kForeign = 4;
 
-}  // namespace
-
-std::string HostSearch::present_text() const {
-  return place_text(present().address, present().port);
+// torch's TCPStore ignores a greeting that is not its own.
+std::string silence_of(const ControlChannel& channel) {
+  return channel.state() == ControlChannel::State::kGreeting
+             ? "connected, but nothing answers as a ddp-run rendezvous (torchrun's agent, perhaps: "
+               "all nodes must run ddp-run)"
+             : "no answer";
 }
+
+// A wildcard address is for listening only.
+std::string reachable(const std::string& address) {
+  return address == "::" ? "::1" : address == "0.0.0.0" ? "127.0.0.1" : address;
+}
+
+}  // namespace
 
 std::string HostSearch::take_note() {
   const std::string note = sockets_.take_note();
@@ -39,16 +48,13 @@ void HostSearch::follow(std::vector<Place> places, std::chrono::milliseconds pat
   following_ = true;
   exhausted_ = false;
   lookup_.reset();
-  state_ = State::kTrying;
-  attempts_.begin(std::move(places), std::min(patience, kAttemptPatience));
-  go_on();
+  attempt(std::move(places), std::min(patience, kAttemptPatience));
 }
-
-void HostSearch::connect_to_self(const Place& place) { follow({place}, kAttemptPatience); }
 
 // ---- at the endpoints ---------------------------------------------------------------------------
 
-void HostSearch::begin() {
+void HostSearch::begin(bool may_host) {
+  may_host_ = may_host;
   following_ = exhausted_ = false;
   began_ = Clock::now();
   pause_ = lookup_pause_ = kFirstSearchPause;
@@ -78,14 +84,12 @@ void HostSearch::try_endpoints() {
                            one.lacks_getent ? ", as getent is not on PATH here" : "");
   }
   if (!places.empty() && try_to_host()) return;
-  state_ = State::kTrying;
-  attempts_.begin(std::move(places), kAttemptPatience);
-  go_on();
+  attempt(std::move(places), kAttemptPatience);
 }
 
 // Returns true if sockets are open; the owner decides how to continue.
 bool HostSearch::try_to_host() {
-  if (!may_host()) return false;
+  if (!may_host_) return false;
   sockets_.open(endpoints_, settings_.must_host);
   if (sockets_.taken() && settings_.must_host) {
     throw LaunchError(kExitFailed,
@@ -98,41 +102,72 @@ bool HostSearch::try_to_host() {
 
 // ---- attempts -----------------------------------------------------------------------------------
 
-void HostSearch::try_another(const std::string& why) {
+void HostSearch::attempt(std::vector<Place> places, std::chrono::milliseconds patience) {
   state_ = State::kTrying;
-  attempts_.try_another(why);
-  go_on();
+  channel_.reset();
+  places_ = std::move(places);
+  patience_ = patience;
+  next_ = 0;
+  try_next();
 }
 
-// After an attempt has failed, or while the next one is on its way.
-void HostSearch::go_on() {
-  if (!attempts_.problem().empty()) problem_ = attempts_.problem();
-  if (attempts_.connecting()) return;
+void HostSearch::try_another(const std::string& why) {
+  state_ = State::kTrying;
+  fail(why);
+  try_next();
+}
+
+void HostSearch::fail(const std::string& why) {
+  problem_ = fmt::format("{}: {}", place_text(present_.address, present_.port), why);
+  channel_.reset();
+}
+
+void HostSearch::try_next() {
+  while (!channel_ && next_ < places_.size()) {
+    present_ = places_[next_++];
+    connect();
+  }
+  if (channel_) return;
   exhausted_ = following_;
   state_ = following_ ? State::kIdle : State::kPausing;
   wake_ = Clock::now() + pause_;
   if (!following_) pause_ = std::min(2 * pause_, kLongestPause);
 }
 
+void HostSearch::connect() {
+  present_.address = reachable(present_.address);
+  const auto address = parse_address(present_.address, present_.port);
+  const int fd = address ? begin_connect(*address) : -1;
+  refused_ = fd < 0 && errno == ECONNREFUSED;
+  if (fd < 0) return fail(error_text(errno));
+  give_up_ = Clock::now() + patience_;
+  channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::kAgent, settings_.token);
+}
+
 void HostSearch::rest() {
-  attempts_.stop();
+  channel_.reset();
   state_ = State::kIdle;
 }
 
 std::unique_ptr<ControlChannel> HostSearch::take_channel() {
-  if (state_ != State::kTrying) return nullptr;
-  auto channel = attempts_.take_channel();
-  if (!channel) return nullptr;
+  if (state_ != State::kTrying || channel_->state() != ControlChannel::State::kOpen) return nullptr;
   state_ = State::kFound;
   foreign_closes_ = 0;
-  return channel;
+  return std::move(channel_);
 }
 
-void HostSearch::judge_closed(const ControlChannel& channel) {
-  const std::string why = channel.problem();
-  if (!following_ && channel.objection() != ControlChannel::Objection::kNone)
+void HostSearch::handle_attempt() {
+  channel_->handle();
+  if (channel_->state() == ControlChannel::State::kClosed) return judge_closed();
+  if (Clock::now() >= give_up_) try_another(silence_of(*channel_));
+}
+
+void HostSearch::judge_closed() {
+  const std::string why = channel_->problem();
+  refused_ = why == error_text(ECONNREFUSED);
+  if (!following_ && channel_->objection() != ControlChannel::Objection::kNone)
     throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
-  if (!was_refused() && channel.peer_is_gone()) ++foreign_closes_;
+  if (!refused_ && channel_->peer_is_gone()) ++foreign_closes_;
   if (foreign_closes_ >= kForeign && !following_) {
     throw LaunchError(
         kExitFailed,
@@ -148,22 +183,15 @@ void HostSearch::judge_closed(const ControlChannel& channel) {
 
 void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
   if (state_ == State::kLookingUp) lookup_->add_poll_fds(fds);
-  if (state_ == State::kTrying) attempts_.add_poll_fds(fds);
+  if (state_ == State::kTrying) fds.push_back({channel_->fd(), channel_->wanted(), 0});
 }
 
-void HostSearch::handle(const std::vector<pollfd>& fds) {
+void HostSearch::handle(const std::vector<pollfd>&) {
   if (state_ == State::kLookingUp) {
     lookup_->handle({});
     if (lookup_->done()) take_addresses();
   }
-  if (state_ == State::kTrying) {
-    attempts_.handle(fds);
-    if (const ControlChannel* closed = attempts_.closed()) {
-      judge_closed(*closed);
-    } else {
-      go_on();
-    }
-  }
+  if (state_ == State::kTrying) handle_attempt();
   keep_time();
 }
 
@@ -192,7 +220,7 @@ std::optional<Clock::time_point> HostSearch::deadline() const {
   auto next = following_ ? Clock::time_point::max() : began_ + settings_.timeout;
   if (!following_ && !noted_) next = std::min(next, Clock::time_point(began_ + kSilentSearch));
   if (state_ == State::kPausing) next = std::min(next, wake_);
-  if (state_ == State::kTrying) next = std::min(next, attempts_.deadline().value_or(next));
+  if (state_ == State::kTrying) next = std::min(next, give_up_);
   return next;
 }
 

@@ -1,6 +1,7 @@
 // Finds the agent that hosts the rendezvous, or that this agent may host it. A search resolves the
-// job's endpoints, tries to listen there (EndpointSockets), connects (HostAttempts), and retries
-// until timeout. If the host's place is known, it tries that once.
+// job's endpoints, tries to listen there (EndpointSockets), connects to one after the other until
+// the handshake with one of them is complete, and retries until timeout. If the host's place is
+// known, it tries that once.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,6 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/system/poll_handler.h"
-#include "launcher/rendezvous/follow/host_attempts.h"
 #include "launcher/rendezvous/wire/control_channel.h"
 #include "launcher/rendezvous/wire/endpoint_lookup.h"
 #include "launcher/rendezvous/wire/endpoint_sockets.h"
@@ -22,8 +22,7 @@ namespace ddp::launch {
 
 struct SearchSettings {
   std::vector<Endpoint> endpoints;  // names or numeric addresses; in order of preference
-  bool may_host = true;
-  bool must_host = false;  // even if no endpoint is an address of this machine
+  bool must_host = false;           // even if no endpoint is an address of this machine
   std::string token{};
   std::chrono::milliseconds timeout{60'000};  // for the search at the endpoints
   std::string reach_note{};                   // as in MembershipRules
@@ -31,22 +30,18 @@ struct SearchSettings {
 
 class HostSearch : public PollHandler {
  public:
-  explicit HostSearch(SearchSettings settings)
-      : settings_(std::move(settings)), attempts_(settings_.token) {}
+  explicit HostSearch(SearchSettings settings) : settings_(std::move(settings)) {}
 
-  /// Searches at the endpoints until the host is found or the timeout has passed.
-  void begin();
+  /// Searches at the endpoints until the host is found or the timeout has passed. `may_host`:
+  /// listens at those that are addresses of this machine.
+  void begin(bool may_host);
   /// Tries each place once, for at most `patience`; then exhausted().
   void follow(std::vector<Place> places, std::chrono::milliseconds patience);
-  /// Connects this agent to itself as the host.
-  void connect_to_self(const Place& place);
-  void forbid_hosting() { settings_.may_host = settings_.must_host = false; }
   /// Stops searching until begin() or follow().
   void rest();
   /// Restarts the search's timeout.
   void postpone() { began_ = Clock::now(); }
   bool follows() const { return following_ && !exhausted_; }
-  bool may_host() const { return settings_.may_host || settings_.must_host; }
   /// Gives up the current place, which is not the host's, and tries the next one.
   void try_another(const std::string& why);
 
@@ -59,11 +54,10 @@ class HostSearch : public PollHandler {
   bool exhausted() const { return exhausted_; }
   bool is_idle() const { return state_ == State::kIdle; }
   /// Whether nothing listens at the last place.
-  bool was_refused() const { return attempts_.was_refused(); }
+  bool was_refused() const { return refused_; }
 
   /// The place that is being tried or was found.
-  const Place& present() const { return attempts_.present(); }
-  std::string present_text() const;
+  const Place& present() const { return present_; }
   /// The endpoints as last resolved.
   const std::vector<ResolvedEndpoint>& endpoints() const { return endpoints_; }
   /// Returns, once, a line for the user about a long search.
@@ -81,16 +75,29 @@ class HostSearch : public PollHandler {
   void take_addresses();
   void try_endpoints();
   bool try_to_host();
-  void go_on();
-  void judge_closed(const ControlChannel& channel);
+  void attempt(std::vector<Place> places, std::chrono::milliseconds patience);
+  void try_next();
+  void connect();
+  void fail(const std::string& why);
+  void handle_attempt();
+  void judge_closed();
   void keep_time();
   std::string endpoint_text() const { return endpoints_text(settings_.endpoints); }
 
   SearchSettings settings_;
   State state_ = State::kIdle;
+  bool may_host_ = false;
   bool following_ = false;
   bool exhausted_ = false;
-  HostAttempts attempts_;
+  // The attempts: the current one, and the places that are left.
+  std::vector<Place> places_;
+  std::size_t next_ = 0;
+  std::chrono::milliseconds patience_{0};
+  Place present_;
+  std::unique_ptr<ControlChannel> channel_;
+  Clock::time_point give_up_{};  // on the current place
+  bool refused_ = false;
+
   EndpointSockets sockets_;
   std::optional<EndpointLookup> lookup_;
   std::vector<ResolvedEndpoint> endpoints_;

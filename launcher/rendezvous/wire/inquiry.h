@@ -36,7 +36,6 @@ class Inquiry : public PollHandler {
 
   /// In the order of the places.
   const std::vector<Finding>& findings() const { return findings_; }
-  void change_question(const Status& question) { question_ = question; }
   /// Queries only the first `most` agents that do not refuse, and others once those are slow.
   void limit(std::size_t most) { limit_ = most; }
 
