@@ -9,8 +9,8 @@ case ${1:-} in
 Usage: ./scripts/test.sh [--all | --fast] [ctest argument ...]
 
 Installs what is missing (scripts/setup.sh --test), builds the release preset and runs the tests with ctest.
-  ./scripts/test.sh                    each promise has a test here; about 15 minutes on two cores
-  ./scripts/test.sh --all              also those labelled *-long, which take twice as long: every combination and
+  ./scripts/test.sh                    the tests of the gate: each promise has one here
+  ./scripts/test.sh --all              also those labelled *-long, which run each night: every combination and
                                        repetition, comparisons with large libraries, recipes trained to the end
   ./scripts/test.sh --fast             the dev preset (incremental, file by file) and its unit tests only: no
                                        multi-process jobs, no Python peers, no setup

@@ -78,7 +78,7 @@ TEST_CASE("conversations resume bit for bit after a kill, and two ranks are one 
   check_chat_exact(kChatModels.front(), {});
 }
 
-TEST_CASE("so do those of every model, with a loss on all tokens", "[long]") {
+TEST_CASE("conversations of every model, with a loss on all tokens, resume bit for bit", "[long]") {
   check_chat_exact(kChatModels.back(), {});
   check_chat_exact(kChatLlama, {"data_config.loss_on=all", "data_config.eval_path=null"});
 }
@@ -97,7 +97,8 @@ TEST_CASE("a resumed run's chat template writes the time at which the run began"
   CHECK_THAT(evaluations_of(second.out).back(), Contains(std::to_string(loss)));
 }
 
-TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks are one process") {
+TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks are one process",
+          "[long]") {
   const Words sources = {
       "~data_config.path", "data_config.eval_path=null",
       "data_config.sources=[{path: chats/train.jsonl}, {path: chats/eval.jsonl, weight: 3}]"};
@@ -267,7 +268,7 @@ TEST_CASE("later turns, for which the cache is kept, are what the whole text is 
   check_later_turns(kChatLlama);
 }
 
-TEST_CASE("so are those of every model", "[long]") {
+TEST_CASE("later turns of every model are what the whole text is continued with", "[long]") {
   for (const std::string& model : kChatModels) check_later_turns(model);
 }
 

@@ -39,7 +39,8 @@ TEST_CASE(
                              {"trainer_config.grad_accumulation_steps=2"});
 }
 
-TEST_CASE("with other schedules and in 16 bits they learn the same, too", "[long]") {
+TEST_CASE("with other schedules and in 16 bits stages with shared layers learn the same, too",
+          "[long]") {
   check_all_same({{4, stages(2) + shared_by(2)}, {4, stages(2, "interleaved") + shared_by(2)}},
                  {2, shared_by(2)}, kUntied);
   check_same(
@@ -185,7 +186,8 @@ TEST_CASE("NaN on one rank is a bad step for all stages and all ranks that share
 }
 
 // With fp16 a rank of its own would take the NaN for an overflow if its loss is a number.
-TEST_CASE("in float16, NaN in the loss of one rank that shares layers is a bad step for all") {
+TEST_CASE("in float16, NaN in the loss of one rank that shares layers is a bad step for all",
+          "[long]") {
   const auto bad_step = [](int rank) {
     const nlohmann::json faults = {"rank=" + std::to_string(rank) + " step=3 kind=nan"};
     return Words{"trainer_config.bad_step_policy=skip",

@@ -88,7 +88,9 @@ TEST_CASE("ranks of which one alone finds NaN end in one line, and the job resum
   check_lone_nan("auto");
 }
 
-TEST_CASE("so do ranks that communicate by sockets", "[long]") { check_lone_nan("gloo"); }
+TEST_CASE("ranks that communicate by sockets end in one line when one alone finds NaN", "[long]") {
+  check_lone_nan("gloo");
+}
 
 TEST_CASE("with copies in memory a kill costs at most one step") {
   const Workspace place;

@@ -60,12 +60,12 @@ TEST_CASE("work between steps that takes longer than any step is not taken for a
   const Workspace place;
   const auto run =
       succeed(launched(place, 2,
-                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=2000",
-                                 "rank=1 step=5 phase=comparing kind=slow value=2000",
-                                 "rank=0 step=5 phase=staging kind=slow value=2000"}),
+                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=2600",
+                                 "rank=1 step=5 phase=comparing kind=slow value=2600",
+                                 "rank=0 step=5 phase=staging kind=slow value=2600"}),
                         "logging_config.tensorboard=true", "logging_config.histogram_every_steps=5",
                         "trainer_config.check_replicas_every_steps=5", "trainer_config.max_steps=7",
-                        "distributed_config.hang_timeout_s=1"},
+                        "distributed_config.hang_timeout_s=2"},
                        kTwentyRestarts));
   CHECK_THAT(run.err, !Contains("hung"));
 }

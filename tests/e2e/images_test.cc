@@ -85,7 +85,7 @@ TEST_CASE("two ranks learn images bit for bit as one process with two micro-batc
   check_images_of_ranks({kLocalNorm});
 }
 
-TEST_CASE("so do networks without normalization and dense ones", "[long]") {
+TEST_CASE("two ranks learn images as one process does with every kind of network", "[long]") {
   for (const Words& how : {Words{}, Words{"image_config.network=dense"}})
     check_images_of_ranks(how);
 }

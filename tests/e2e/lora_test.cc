@@ -129,7 +129,7 @@ TEST_CASE("adapters are evaluated, merged and exported with the model that they 
   check_exported_adapters(kLlamaAdapters);
 }
 
-TEST_CASE("adapters of the other model do all of it, too", "[long]") {
+TEST_CASE("adapters of the other model are trained, resumed and exported, too", "[long]") {
   check_saved_adapters(kLlamaAdapters);
   check_adapters_of_ranks(kGptAdapters);
   check_tuned_adapters(kLlamaAdapters);

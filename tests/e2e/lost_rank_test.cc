@@ -100,7 +100,7 @@ TEST_CASE("when a rank of a mesh is killed, all that wait for it leave, and the 
   check_lost_rank(kShared + under("zero3") + kBySockets, 1, "forward");
 }
 
-TEST_CASE("so do those of other meshes", "[long]") {
+TEST_CASE("when a rank of any other mesh is killed, the others leave", "[long]") {
   check_lost_rank(kStages + kShared + kBySockets, 0, "backward");
   check_lost_rank(kShared + under("zero1") + Words{"distributed_config.sequence_parallel=true"}, 2,
                   "backward");

@@ -64,7 +64,7 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
     check_like_one_process({pipeline(2)}, 4, kUntied + option);
 }
 
-TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
+TEST_CASE("a Llama in stages learns bit for bit what one process learns", "[long]") {
   check_like_one_process<LlamaWorkspace>({pipeline(3)}, 4, {});
   check_like_one_process<LlamaWorkspace>({pipeline(3, "gpipe")}, 3,
                                          {"llama_config.activation_checkpointing=true"});
@@ -74,7 +74,8 @@ TEST_CASE("through sockets a pipeline learns what one process learns") {
   check_like_one_process({pipeline(3)}, 4, kUntied + Words{"distributed_config.backend=gloo"});
 }
 
-TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
+TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn",
+          "[long]") {
   check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}}, {2, {}},
                  kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
 }
@@ -135,7 +136,7 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
   }
 }
 
-TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind") {
+TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind", "[long]") {
   const Words options = kTied + stages(2) + micro_batches(4) +
                         Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
   const Workspace unbroken, killed;
@@ -149,7 +150,7 @@ TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing 
   CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
 }
 
-TEST_CASE("NaN in one stage is a bad step for all stages") {
+TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
   for (const char* policy : {"skip", "rollback"}) {
     INFO(policy);
@@ -165,7 +166,8 @@ TEST_CASE("NaN in one stage is a bad step for all stages") {
   }
 }
 
-TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run") {
+TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run",
+          "[long]") {
   const Words options = {"trainer_config.sample_every_steps=2",
                          "logging_config.tensorboard=true",
                          "logging_config.histogram_every_steps=2",

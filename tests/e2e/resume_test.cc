@@ -68,7 +68,7 @@ TEST_CASE("a job of one or two ranks that is killed at random moments ends as th
 
 // With three ranks the layout of DDP's buckets decides the order of sums: it must be the same in a
 // resumed run.
-TEST_CASE("a job of three ranks, one of them killed, ends as the unbroken one") {
+TEST_CASE("a job of three ranks, one of them killed, ends as the unbroken one", "[long]") {
   kill_and_compare(3, 1);
 }
 

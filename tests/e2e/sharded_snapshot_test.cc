@@ -194,7 +194,8 @@ TEST_CASE("a kill while ranks save shards leaves the snapshot before it, and no 
   check_kills_while_saving({{"writing", 1}, {"committing", 0}, {"published", 0}});
 }
 
-TEST_CASE("a kill in any other phase of a sharded save does, too", "[long]") {
+TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, on any rank",
+          "[long]") {
   check_kills_while_saving(
       {{"staging", 0}, {"staging", 1}, {"writing", 0}, {"rename", 0}, {"rename", 1}});
 }
@@ -258,7 +259,7 @@ TEST_CASE("a shard that is damaged or missing is named, and the run resumes from
   }
 }
 
-TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay") {
+TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay", "[long]") {
   const Words options = kSavedModel + under("zero1");
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2, options + Words{"trainer_config.max_steps=66"}));
@@ -281,24 +282,35 @@ TEST_CASE("two starts of one sharded run: the later one wins, and its shards sta
   CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
 }
 
+namespace {
+
+void check_copies_in_memory(const Words& way) {
+  const Words options =
+      kSavedModel + way +
+      Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2, options));
+  const auto run =
+      succeed(launched(place, 2,
+                       options + Words{"trainer_config.ram_snapshots=true"} +
+                           faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
+                                      "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
+                       {"--max_restarts=20", "--healthy-after=0.01"}));
+  CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
+  CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
+  CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+}
+
+}  // namespace
+
 TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at most one step") {
-  for (const Words& way : {under("zero1"), Words{"distributed_config.tensor=2"}}) {
-    INFO(way.front());
-    const Words options =
-        kSavedModel + way +
-        Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
-    const Workspace unbroken, place;
-    succeed(launched(unbroken, 2, options));
-    const auto run =
-        succeed(launched(place, 2,
-                         options + Words{"trainer_config.ram_snapshots=true"} +
-                             faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
-                                        "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
-                         {"--max_restarts=20", "--healthy-after=0.01"}));
-    CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
-    CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
-    CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
-  }
+  check_copies_in_memory(under("zero1"));
+}
+
+TEST_CASE(
+    "copies in memory of ranks that share layers are a snapshot: a kill costs at most one step",
+    "[long]") {
+  check_copies_in_memory(kTensorOfTwo);
 }
 
 TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any other") {
