@@ -56,7 +56,7 @@ TEST_CASE("a graph of a micro-batch trains bit for bit as its single launches, w
   CHECK_THAT(said, Contains(kCaptured));
 }
 
-TEST_CASE("so does one in float32 or bfloat16", "[long]") {
+TEST_CASE("a graph in float32 or bfloat16 trains bit for bit as its single launches", "[long]") {
   if (!gpus_are_faked()) return;
   check_same_bits<Workspace>(kSixteenSteps, kReplays);
   check_same_bits<Workspace>(
