@@ -72,5 +72,5 @@ Next steps:
   $bin/trainer generate --snapshot $snapshot --prompt 'Anna the baker' --temperature 0.5
   ${command[*]} trainer_config.max_epochs=12     # resumes from the snapshot
   ./scripts/fetch_data.sh && ./scripts/quickstart.sh data_config.path=data/input.txt     # Shakespeare
-  ./scripts/test.sh                                                                       # all tests
+  ./scripts/test.sh                                                                       # the tests
 NEXT

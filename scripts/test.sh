@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Builds everything and runs all tests, or with --fast the quick checks after a small change.
+# Builds everything and runs the tests: those of the gate, with --all those of the night as well, with --fast a few.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case ${1:-} in
   -h | --help)
     cat <<'USAGE'
-Usage: ./scripts/test.sh [--fast] [ctest argument ...]
+Usage: ./scripts/test.sh [--all | --fast] [ctest argument ...]
 
-Installs what is missing (scripts/setup.sh --test), builds the release preset and runs all tests with ctest.
+Installs what is missing (scripts/setup.sh --test), builds the release preset and runs the tests with ctest.
+  ./scripts/test.sh                    the tests of the gate: each promise has one here
+  ./scripts/test.sh --all              also those labelled *-long, which run each night: every combination and
+                                       repetition, comparisons with large libraries, recipes trained to the end
   ./scripts/test.sh --fast             the dev preset (incremental, file by file) and its unit tests only: no
                                        multi-process jobs, no Python peers, no setup
   ./scripts/test.sh --fast -R sampler  of these, the tests whose names match
-  ./scripts/test.sh -R resume          only tests whose names match
+  ./scripts/test.sh -R resume          only tests whose names match (--all -R resume: the long ones, too)
   ./scripts/test.sh --rerun-failed
 
 Environment: DDP_SETUP=cpu|gpu|test chooses what is installed (default test; without it, tests that compare with
@@ -26,8 +29,9 @@ readonly slow='e2e|gpu|peers|recipes|clusters|store|launcher-waits|[a-z]*-long'
 readonly unit_tests=(launcher_tests ddp_hydra_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests)
 readonly torch_tests=(ddp_model_tests ddp_trainer_tests ddp_refusal_tests)
 preset=release
-select=()
+select=(-LE '[-]long$')
 whole=()
+[ "${1:-}" != --all ] || { shift; select=(); }
 if [ "${1:-}" = --fast ]; then
   shift
   preset=dev

@@ -3,7 +3,7 @@
 collectives, peak memory; on fake GPUs launches, too. tests/gpu/expected_counts.json has the runs and their figures: those of a
 step, or of another unit where a row names the override that gives their number ("per").
 
-  gpu_counts.py [--fake] [--gpus N] [--only NAME] [--write]
+  gpu_counts.py [--fake] [--gpus N] [--only NAME ...] [--write]
 
 --fake: on fake GPUs (tests/support/fake_cuda); the preloaded ledger (tests/support/cuda_ledger), which real GPUs are counted
         with, has to agree with the fake's own.
@@ -124,7 +124,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fake", action="store_true")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--only")
+    parser.add_argument("--only", action="append")
     parser.add_argument("--write", action="store_true")
     return parser.parse_args()
 
@@ -134,7 +134,7 @@ def main():
     table = json.loads(EXPECTED.read_text())
     failures = 0
     for name, row in table["rows"].items():
-        if row["ranks"] > args.gpus or args.only not in (None, name):
+        if row["ranks"] > args.gpus or args.only and name not in args.only:
             continue
         try:
             found, wrong = check(name, row, table["common"], args.fake)

@@ -2,8 +2,8 @@
 """Compares what `trainer estimate` says of a GPU's memory with the peak of tensors in a real run, of the shapes of GPT-2 and of a
 smaller model that ranks divide, on fake GPUs whose kernels compute nothing (tests/support/fake_cuda).
 
-  gpu_estimate.py [WORD]      WORD: only cases with it in their name; exits with 1 if one differs by more than 5 %, or what
-                              divided models need besides weights, gradients and optimizer by more than 10 %
+  gpu_estimate.py [WORD ...]      WORD: only cases with one of these in their name; exits with 1 if one differs by more than
+                                  5 %, or what divided models need besides weights, gradients and optimizer by more than 10 %
 
 Environment: DDP_BUILD (default: build/release).
 """
@@ -125,9 +125,11 @@ def check_divided(name, ranks, overrides):
 
 
 def main():
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    results = [check(name, overrides) for name, overrides in CASES.items() if wanted in name]
-    results += [check_divided(name, *case) for name, case in DIVIDED.items() if wanted in name]
+    def is_wanted(name):
+        return len(sys.argv) == 1 or any(word in name for word in sys.argv[1:])
+
+    results = [check(name, overrides) for name, overrides in CASES.items() if is_wanted(name)]
+    results += [check_divided(name, *case) for name, case in DIVIDED.items() if is_wanted(name)]
     sys.exit(0 if all(results) else 1)
 
 

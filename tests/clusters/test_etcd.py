@@ -26,6 +26,7 @@ import network_hosts as net  # noqa: E402
 
 DDP_RUN = str(net.DDP_RUN)
 LEASE = 3
+LONG = {"Faults.test_a_host_that_leaves_hands_its_place_over", "Faults.test_all_nodes_are_killed_and_started_again"}
 CONF = f"{net.CONF},lease_ttl={LEASE}"
 
 
@@ -144,7 +145,7 @@ class Faults(EtcdTest):
         host = next(i for i in (0, 1) if self.notes_outage(job.nodes[i]))
         job.start(2)
         job.nodes[2].wait(r"waiting for etcd at 127.0.0.1:\d+ \(127.0.0.1:\d+: Connection refused\)")
-        time.sleep(30)  # the length of the outage
+        time.sleep(3 * LEASE)  # the length of the outage
         self.assertEqual({line.epoch for line in job.lines()}, {0}, str(job))
         server.start()
         job.wait_for_round({0, 1, 2})

@@ -19,6 +19,7 @@ from wire_peer import Agent, Closed, Host, flood, greeting, is_closed, raw
 
 TOKEN = b"0123456789abcdef0123456789abcdef"
 TCP_STORE = b"\x00\xce\xf7\x85\x3c"
+FLOOD = 1  # seconds
 MEMORY_MIB = 40  # of a host under attack; an idle one has 3 to 5
 
 
@@ -327,20 +328,20 @@ class StrangersTest(unittest.TestCase):
     def attack(self, kind, alive):
         try:
             if kind == "garbage":
-                return flood(raw(self.port), os.urandom(1 << 16), 3)
+                return flood(raw(self.port), os.urandom(1 << 16), FLOOD)
             peer = Agent(self.port)
             if kind == "endless frame":
                 peer.hello()
-                return flood(peer.socket, b"\0\x0f\xff\xff" + bytes(1 << 16), 3)
+                return flood(peer.socket, b"\0\x0f\xff\xff" + bytes(1 << 16), FLOOD)
             if kind == "questions":
                 question = {"type": "status", "id": "x", "run_id": "job", "epoch": -1, "hosts": False, "address": "", "port": 0}
-                return [flood_sealed(peer, question, 3)]
+                return [flood_sealed(peer, question, FLOOD)]
             peer.hello()
             if kind == "deep JSON":
-                return flood_sealed(peer, b"[" * 500_000, 3)
+                return flood_sealed(peer, b"[" * 500_000, FLOOD)
             if kind == "large frames":
-                return flood_sealed(peer, {"type": "note", "text": "x" * 4000, "more": ["y" * 100] * 8000}, 3)
-            return flood_sealed(peer, alive, 3)
+                return flood_sealed(peer, {"type": "note", "text": "x" * 4000, "more": ["y" * 100] * 8000}, FLOOD)
+            return flood_sealed(peer, alive, FLOOD)
         except (Closed, OSError):
             return None
 

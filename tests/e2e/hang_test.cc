@@ -60,9 +60,9 @@ TEST_CASE("work between steps that takes longer than any step is not taken for a
   const Workspace place;
   const auto run =
       succeed(launched(place, 2,
-                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=3500",
-                                 "rank=1 step=5 phase=comparing kind=slow value=3500",
-                                 "rank=0 step=5 phase=staging kind=slow value=3500"}),
+                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=2600",
+                                 "rank=1 step=5 phase=comparing kind=slow value=2600",
+                                 "rank=0 step=5 phase=staging kind=slow value=2600"}),
                         "logging_config.tensorboard=true", "logging_config.histogram_every_steps=5",
                         "trainer_config.check_replicas_every_steps=5", "trainer_config.max_steps=7",
                         "distributed_config.hang_timeout_s=2"},
@@ -73,7 +73,8 @@ TEST_CASE("work between steps that takes longer than any step is not taken for a
 /// A start may then take 30 s, the minimum.
 const Words kShortStart = {"trainer_config.max_steps=3", "distributed_config.hang_timeout_s=1"};
 
-TEST_CASE("a rank that is stopped before its first heartbeat is found, and the group restarted") {
+TEST_CASE("a rank that is stopped before its first heartbeat is found, and the group restarted",
+          "[waits]") {
   const Workspace place;
   auto options = launched(place, 2, kShortStart, kTwentyRestarts);
   const std::string script = place.write(
@@ -89,7 +90,8 @@ TEST_CASE("a rank that is stopped before its first heartbeat is found, and the g
                           Contains("last heartbeat: none"));
 }
 
-TEST_CASE("a rank that hangs before it meets the others is found, not the one that waits for it") {
+TEST_CASE("a rank that hangs before it meets the others is found, not the one that waits for it",
+          "[waits]") {
   const Workspace place;
   Words overrides = kShortStart;
   overrides.push_back(plan_of({"rank=1 phase=start kind=hang"}));
@@ -103,7 +105,7 @@ TEST_CASE("a rank that hangs before it meets the others is found, not the one th
 }
 
 // hang_timeout_s is auto.
-TEST_CASE("a rank that stands still in its first step is found after a minute", "[waits]") {
+TEST_CASE("a rank that stands still in its first step is found after a minute", "[long]") {
   const Workspace place;
   auto options = launched(place, 2,
                           {plan_of({"rank=1 step=1 phase=forward kind=hang"}),

@@ -68,19 +68,26 @@ nlohmann::json last_confusions(const Workspace& place) {
   return nlohmann::json::parse(lines.back())["counts"];
 }
 
+void check_images_of_ranks(const Words& how) {
+  const ImageWorkspace two, one;
+  const auto by_two = succeed(launched(two, 2, how));
+  const auto by_one = succeed(alone(one, also(how, {kTwoMicroBatches})));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  CHECK(content_sha256(two) == content_sha256(one));
+  CHECK(steps_of(by_two.out).size() == 24);
+  CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
+  CHECK(last_confusions(two) == last_confusions(one));
+}
+
 }  // namespace
 
 TEST_CASE("two ranks learn images bit for bit as one process with two micro-batches") {
-  for (const Words& how : {Words{}, Words{kLocalNorm}, Words{"image_config.network=dense"}}) {
-    const ImageWorkspace two, one;
-    const auto by_two = succeed(launched(two, 2, how));
-    const auto by_one = succeed(alone(one, also(how, {kTwoMicroBatches})));
-    CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-    CHECK(content_sha256(two) == content_sha256(one));
-    CHECK(steps_of(by_two.out).size() == 24);
-    CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
-    CHECK(last_confusions(two) == last_confusions(one));
-  }
+  check_images_of_ranks({kLocalNorm});
+}
+
+TEST_CASE("two ranks learn images as one process does with every kind of network", "[long]") {
+  for (const Words& how : {Words{}, Words{"image_config.network=dense"}})
+    check_images_of_ranks(how);
 }
 
 TEST_CASE("synchronised normalization of two ranks is that of one process with the whole batch") {

@@ -16,6 +16,9 @@ const Words kUntied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
 const Words kTied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=true",
                      "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
 
+const Words kEvaluatedStages =
+    kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
+
 Words micro_batches(int count) {
   return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
 }
@@ -34,17 +37,16 @@ void check_like_one_process(const std::vector<Divided>& pipelines, int micro,
 }  // namespace
 
 TEST_CASE("a pipeline learns bit for bit what one process learns, with every schedule") {
-  const Words options =
-      kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
-  const auto in_order = [](int ranks) {
-    return std::vector<Divided>{pipeline(ranks), pipeline(ranks, "gpipe")};
-  };
-  auto of_two = in_order(2);
-  of_two.push_back(pipeline(2, "interleaved"));
-  check_like_one_process(of_two, 4, options);
-  check_like_one_process(in_order(3), 5, options);
-  check_like_one_process(in_order(4), 3, options);
-  check_like_one_process({pipeline(3)}, 1, options);
+  check_like_one_process({pipeline(3), pipeline(2, "gpipe"), pipeline(2, "interleaved")}, 4,
+                         kEvaluatedStages);
+}
+
+TEST_CASE("a pipeline of any length learns what one process learns", "[long]") {
+  check_like_one_process({pipeline(2)}, 4, kEvaluatedStages);
+  check_like_one_process({pipeline(3), pipeline(3, "gpipe")}, 5, kEvaluatedStages);
+  check_like_one_process({pipeline(4), pipeline(4, "gpipe")}, 3, kEvaluatedStages);
+  check_like_one_process({pipeline(3)}, 1, kEvaluatedStages);
+  check_like_one_process<LlamaWorkspace>({pipeline(2)}, 4, {});
 }
 
 TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and recomputed ones",
@@ -62,8 +64,8 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
     check_like_one_process({pipeline(2)}, 4, kUntied + option);
 }
 
-TEST_CASE("a Llama in stages learns bit for bit what one process learns") {
-  check_like_one_process<LlamaWorkspace>({pipeline(2), pipeline(3)}, 4, {});
+TEST_CASE("a Llama in stages learns bit for bit what one process learns", "[long]") {
+  check_like_one_process<LlamaWorkspace>({pipeline(3)}, 4, {});
   check_like_one_process<LlamaWorkspace>({pipeline(3, "gpipe")}, 3,
                                          {"llama_config.activation_checkpointing=true"});
 }
@@ -72,27 +74,38 @@ TEST_CASE("through sockets a pipeline learns what one process learns") {
   check_like_one_process({pipeline(3)}, 4, kUntied + Words{"distributed_config.backend=gloo"});
 }
 
-TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn") {
+TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn",
+          "[long]") {
   check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}}, {2, {}},
                  kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
 }
 
+namespace {
+
 // The table's gradient is the sum of two stages' parts: another order of summation than in one
 // process.
+void check_tied_table(int count) {
+  INFO(count << " stages");
+  const Workspace one, cut, again, copies;
+  const Words options = kTied + micro_batches(4);
+  succeed(alone(one, options));
+  succeed(launched(cut, count, options + stages(count)));
+  succeed(launched(again, count, options + stages(count)));
+  CHECK(largest_parameter_distance(cut.snapshot(), one.snapshot()) < 1e-4);
+  CHECK(differences(again.snapshot(), cut.snapshot()) == Words{});
+  // Two copies of the pipeline: the same step from half as many micro-batches each.
+  succeed(launched(copies, 2 * count, kTied + micro_batches(2) + stages(count)));
+  CHECK(largest_parameter_distance(copies.snapshot(), one.snapshot()) < 1e-4);
+}
+
+}  // namespace
+
 TEST_CASE("a tied table is trained by the first and the last stage together") {
-  for (const int count : {2, 3}) {
-    INFO(count << " stages");
-    const Workspace one, cut, again, copies;
-    const Words options = kTied + micro_batches(4);
-    succeed(alone(one, options));
-    succeed(launched(cut, count, options + stages(count)));
-    succeed(launched(again, count, options + stages(count)));
-    CHECK(largest_parameter_distance(cut.snapshot(), one.snapshot()) < 1e-4);
-    CHECK(differences(again.snapshot(), cut.snapshot()) == Words{});
-    // Two copies of the pipeline: the same step from half as many micro-batches each.
-    succeed(launched(copies, 2 * count, kTied + micro_batches(2) + stages(count)));
-    CHECK(largest_parameter_distance(copies.snapshot(), one.snapshot()) < 1e-4);
-  }
+  check_tied_table(2);
+}
+
+TEST_CASE("a tied table is trained by the first and the last of three stages", "[long]") {
+  check_tied_table(3);
 }
 
 TEST_CASE("a run goes on with other numbers of stages and copies, and ends with the same bits",
@@ -123,7 +136,7 @@ TEST_CASE("a run goes on with other numbers of stages and copies, and ends with 
   }
 }
 
-TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind") {
+TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind", "[long]") {
   const Words options = kTied + stages(2) + micro_batches(4) +
                         Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
   const Workspace unbroken, killed;
@@ -137,7 +150,7 @@ TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing 
   CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
 }
 
-TEST_CASE("NaN in one stage is a bad step for all stages") {
+TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
   for (const char* policy : {"skip", "rollback"}) {
     INFO(policy);
@@ -153,7 +166,8 @@ TEST_CASE("NaN in one stage is a bad step for all stages") {
   }
 }
 
-TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run") {
+TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run",
+          "[long]") {
   const Words options = {"trainer_config.sample_every_steps=2",
                          "logging_config.tensorboard=true",
                          "logging_config.histogram_every_steps=2",

@@ -60,17 +60,15 @@ void kill_and_compare(int ranks, int rounds) {
   CHECK(restarted == rounds);
 }
 
-TEST_CASE("a job of one rank that is killed at a random moment ends as the unbroken one") {
+TEST_CASE("a job of one or two ranks that is killed at random moments ends as the unbroken one",
+          "[long]") {
   kill_and_compare(1, 2);
-}
-
-TEST_CASE("a job of two ranks, one of them killed at a random moment, ends as the unbroken one") {
   kill_and_compare(2, 3);
 }
 
 // With three ranks the layout of DDP's buckets decides the order of sums: it must be the same in a
 // resumed run.
-TEST_CASE("a job of three ranks, one of them killed, ends as the unbroken one") {
+TEST_CASE("a job of three ranks, one of them killed, ends as the unbroken one", "[long]") {
   kill_and_compare(3, 1);
 }
 
@@ -149,7 +147,8 @@ void kill_again_and_again(int ranks) {
 }
 
 TEST_CASE(
-    "a job of one rank that is killed again and again while it saves ends as the unbroken one") {
+    "a job of one rank that is killed again and again while it saves ends as the unbroken one",
+    "[long]") {
   kill_again_and_again(1);
 }
 

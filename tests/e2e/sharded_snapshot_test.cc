@@ -128,13 +128,27 @@ TEST_CASE("ranks that hold shards save them, and each file has an equal part of 
   CHECK(inspect(one, one.snapshot()).at("tensors") == report.at("tensors"));
 }
 
-TEST_CASE("a run that is saved under any strategy goes on under any other as from one file") {
-  check_ways({{1, {}}, {2, {}}, {2, under("zero1")}, {3, under("zero2")}, {4, under("zero3")}});
+TEST_CASE("a run that is saved under a strategy goes on under another as from one file") {
+  check_ways({{2, under("zero1")}, {3, under("zero3")}});
 }
 
-TEST_CASE("a model that is divided is saved in parts, and resumes from them under any division") {
-  const Words tensor{"distributed_config.tensor=2"};
-  check_ways({{2, tensor}, {2, stages(2)}, {4, tensor + stages(2)}, {4, tensor + under("zero3")}});
+const Words kTensorOfTwo = {"distributed_config.tensor=2"};
+
+TEST_CASE("a model that is divided is saved in parts, and resumes from them under a division") {
+  check_ways({{4, kTensorOfTwo + stages(2)}, {4, kTensorOfTwo + under("zero3")}});
+}
+
+TEST_CASE("a run that is saved in parts under any strategy or division goes on under any other",
+          "[long]") {
+  SECTION("strategies") {
+    check_ways({{1, {}}, {2, {}}, {2, under("zero1")}, {3, under("zero2")}, {4, under("zero3")}});
+  }
+  SECTION("divisions") {
+    check_ways({{2, kTensorOfTwo},
+                {2, stages(2)},
+                {4, kTensorOfTwo + stages(2)},
+                {4, kTensorOfTwo + under("zero3")}});
+  }
 }
 
 TEST_CASE("under ddp every rank writes a part if that is wanted, without any rank's whole copy") {
@@ -147,30 +161,46 @@ TEST_CASE("under ddp every rank writes a part if that is wanted, without any ran
   CHECK(differences(parts.older(3), whole.older(3)) == Words{});
 }
 
-TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, and no orphan") {
-  const Words options = kSavedModel + Words{"trainer_config.max_steps=9"};
+namespace {
+
+struct SaveKill {
+  std::string phase;
+  int rank;  // the last two phases are rank 0's alone
+};
+
+void check_kills_while_saving(const std::vector<SaveKill>& kills) {
+  const Words options = kSavedModel + under("zero1") + Words{"trainer_config.max_steps=9"};
   const Workspace unbroken;
-  succeed(launched(unbroken, 2, options + under("zero1")));
-  for (const std::string phase : {"staging", "writing", "rename", "committing", "published"}) {
-    for (const int rank : {0, 1}) {
-      if (rank == 1 && (phase == "committing" || phase == "published")) continue;  // rank 0's alone
-      INFO(phase << " on rank " << rank);
-      const Workspace killed;
-      const auto run = succeed(launched(
-          killed, 2,
-          options + under("zero1") +
-              faults_of({"rank=" + std::to_string(rank) + " step=6 phase=" + phase + " kind=kill"}),
-          {"--max_restarts=3", "--healthy-after=0.01"}));
-      CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
-      CHECK_THAT(run.out,
-                 Contains(phase == "published" ? "at epoch 1, step 6" : "at epoch 1, step 3"));
-      CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-      CHECK(shard_files(killed) == needed_shards(killed));
-    }
+  succeed(launched(unbroken, 2, options));
+  for (const auto& [phase, rank] : kills) {
+    INFO(phase << " on rank " << rank);
+    const Workspace killed;
+    const auto run = succeed(launched(
+        killed, 2,
+        options +
+            faults_of({"rank=" + std::to_string(rank) + " step=6 phase=" + phase + " kind=kill"}),
+        {"--max_restarts=3", "--healthy-after=0.01"}));
+    CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
+    CHECK_THAT(run.out,
+               Contains(phase == "published" ? "at epoch 1, step 6" : "at epoch 1, step 3"));
+    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+    CHECK(shard_files(killed) == needed_shards(killed));
   }
 }
 
-TEST_CASE("kills at random moments of a sharded run cost no bit of what it learns") {
+}  // namespace
+
+TEST_CASE("a kill while ranks save shards leaves the snapshot before it, and no orphan") {
+  check_kills_while_saving({{"writing", 1}, {"committing", 0}, {"published", 0}});
+}
+
+TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, on any rank",
+          "[long]") {
+  check_kills_while_saving(
+      {{"staging", 0}, {"staging", 1}, {"writing", 0}, {"rename", 0}, {"rename", 1}});
+}
+
+TEST_CASE("kills at random moments of a sharded run cost no bit of what it learns", "[long]") {
   const Words options = kSavedModel + under("zero2") +
                         Words{"trainer_config.max_steps=40", "trainer_config.save_every_steps=null",
                               "trainer_config.snapshot_every=2"};
@@ -229,7 +259,7 @@ TEST_CASE("a shard that is damaged or missing is named, and the run resumes from
   }
 }
 
-TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay") {
+TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay", "[long]") {
   const Words options = kSavedModel + under("zero1");
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2, options + Words{"trainer_config.max_steps=66"}));
@@ -252,24 +282,35 @@ TEST_CASE("two starts of one sharded run: the later one wins, and its shards sta
   CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
 }
 
+namespace {
+
+void check_copies_in_memory(const Words& way) {
+  const Words options =
+      kSavedModel + way +
+      Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2, options));
+  const auto run =
+      succeed(launched(place, 2,
+                       options + Words{"trainer_config.ram_snapshots=true"} +
+                           faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
+                                      "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
+                       {"--max_restarts=20", "--healthy-after=0.01"}));
+  CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
+  CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
+  CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+}
+
+}  // namespace
+
 TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at most one step") {
-  for (const Words& way : {under("zero1"), Words{"distributed_config.tensor=2"}}) {
-    INFO(way.front());
-    const Words options =
-        kSavedModel + way +
-        Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
-    const Workspace unbroken, place;
-    succeed(launched(unbroken, 2, options));
-    const auto run =
-        succeed(launched(place, 2,
-                         options + Words{"trainer_config.ram_snapshots=true"} +
-                             faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
-                                        "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
-                         {"--max_restarts=20", "--healthy-after=0.01"}));
-    CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
-    CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));
-    CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
-  }
+  check_copies_in_memory(under("zero1"));
+}
+
+TEST_CASE(
+    "copies in memory of ranks that share layers are a snapshot: a kill costs at most one step",
+    "[long]") {
+  check_copies_in_memory(kTensorOfTwo);
 }
 
 TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any other") {

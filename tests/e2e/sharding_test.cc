@@ -26,13 +26,22 @@ void check_like_ddp(const Words& strategies, int ranks, const Words& options) {
 }
 
 const Words kZero1 = {"zero1"}, kZero2 = {"zero2"}, kZero3 = {"zero3"}, kBoth = {"zero1", "zero3"};
+const Words kTinyModel = {"gpt_config.n_embd=2", "gpt_config.n_layer=1",
+                          "trainer_config.max_steps=6"};
+const Words kFrozenBlocks = {
+    "trainer_config.freeze=[\"transformer.wte.*\",\"transformer.wpe.*\",\"transformer.h.0.*\"]"};
 
 }  // namespace
 
-TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns, on two, three and four ranks") {
-  const Words options = {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2",
-                         "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"};
-  for (const int ranks : {2, 3, 4}) check_like_ddp(kBoth, ranks, kWideModel + options);
+const Words kShardedAveraged = {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2",
+                                "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"};
+
+TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns") {
+  check_like_ddp(kBoth, 3, kWideModel + kShardedAveraged);
+}
+
+TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns, on two and four ranks", "[long]") {
+  for (const int ranks : {2, 4}) check_like_ddp(kBoth, ranks, kWideModel + kShardedAveraged);
 }
 
 TEST_CASE("a tied table whose rows do not divide is updated on the last rank of zero3, too",
@@ -42,11 +51,7 @@ TEST_CASE("a tied table whose rows do not divide is updated on the last rank of 
 }
 
 TEST_CASE("zero3 trains what is left of a model whose first blocks and embeddings are frozen") {
-  const Words frozen = {
-      "trainer_config.freeze=[\"transformer.wte.*\",\"transformer.wpe.*\",\"transformer.h.0.*\"]"};
-  const Words checkpointed = {"gpt_config.activation_checkpointing=true"};
-  check_like_ddp(kZero3, 3, kWideModel + frozen);
-  check_like_ddp(kZero3, 2, kWideModel + frozen + checkpointed);
+  check_like_ddp(kZero3, 3, kWideModel + kFrozenBlocks);
 }
 
 TEST_CASE("zero3 learns the same with blocks that are computed again in the backward pass") {
@@ -74,7 +79,6 @@ TEST_CASE("zero3 divides the weights below adapters, too") {
 }
 
 TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequal shares") {
-  check_like_ddp(kZero1, 2, kWideModel + Words{micro_batches_of_each(3)});
   check_like_ddp(kZero1, 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
 }
 
@@ -87,7 +91,8 @@ TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's wh
   }
 }
 
-TEST_CASE("zero1 and zero3 skip the steps whose float16 gradients overflow on one rank only") {
+TEST_CASE("zero1 and zero3 skip the steps whose float16 gradients overflow on one rank only",
+          "[long]") {
   check_like_ddp(
       kBoth, 2,
       kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
@@ -104,7 +109,7 @@ TEST_CASE("an overflow in the shard of one rank keeps all ranks from updating th
                          "trainer_config.max_steps=10"};
   const Workspace ddp;
   const auto by_ddp = succeed(launched(ddp, 2, few_tokens));
-  for (const char* name : {"zero1", "zero2", "zero3"}) {
+  for (const char* name : {"zero1", "zero3"}) {
     INFO(name);
     const Workspace sharded;
     const auto by_sharded = succeed(launched(sharded, 2, few_tokens + under(name)));
@@ -124,33 +129,50 @@ TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn", "[
 }
 
 TEST_CASE("a model too small to divide trains on ranks that hold nothing of it") {
-  const Words tiny = {"gpt_config.n_embd=2", "gpt_config.n_layer=1", "trainer_config.max_steps=6"};
-  check_like_ddp(kBoth, 4, tiny);
-  check_like_ddp(kBoth, 4, tiny + Words{"optimizer_config.name=muon"});
+  check_like_ddp(kBoth, 4, kTinyModel);
+}
+
+TEST_CASE(
+    "a tiny model under muon, and frozen blocks that are computed again, are trained by ranks",
+    "[long]") {
+  check_like_ddp(kBoth, 4, kTinyModel + Words{"optimizer_config.name=muon"});
+  check_like_ddp(kZero3, 2,
+                 kWideModel + kFrozenBlocks + Words{"gpt_config.activation_checkpointing=true"});
 }
 
 TEST_CASE("through sockets two ranks learn with zero1 and zero3 bit for bit what ddp learns") {
   check_like_ddp(kBoth, 2, kWideModel + Words{"distributed_config.backend=gloo"});
 }
 
-TEST_CASE("zero2 and zero3 learn bit for bit what one process learns from as many micro-batches") {
+namespace {
+
+/// Strategies and backends learn on `ranks` ranks what one process learns.
+void check_sharded_like_one(int ranks,
+                            const std::vector<std::pair<std::string, std::string>>& ways) {
   const Words options =
       kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
-  for (const int ranks : {2, 3}) {
-    const Workspace one;
-    succeed(alone(one, options + Words{micro_batches_of_each(2 * ranks)}));
-    for (const char* name : {"zero2", "zero3"}) {
-      for (const char* backend : {"auto", "gloo"}) {
-        INFO(name << " on " << ranks << " ranks, backend " << backend);
-        const Workspace sharded;
-        succeed(launched(sharded, ranks,
-                         options + under(name) +
-                             Words{micro_batches_of_each(2),
-                                   std::string("distributed_config.backend=") + backend}));
-        CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
-      }
-    }
+  const Workspace one;
+  succeed(alone(one, options + Words{micro_batches_of_each(2 * ranks)}));
+  for (const auto& [name, backend] : ways) {
+    INFO(name << " on " << ranks << " ranks, backend " << backend);
+    const Workspace sharded;
+    succeed(launched(sharded, ranks,
+                     options + under(name) +
+                         Words{micro_batches_of_each(2), "distributed_config.backend=" + backend}));
+    CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
   }
+}
+
+}  // namespace
+
+TEST_CASE("zero2 and zero3 learn bit for bit what one process learns from as many micro-batches") {
+  check_sharded_like_one(3, {{"zero2", "gloo"}, {"zero3", "auto"}});
+}
+
+TEST_CASE("zero2 and zero3 learn what one process learns by memory and by sockets", "[long]") {
+  check_sharded_like_one(3, {{"zero2", "auto"}, {"zero3", "gloo"}});
+  check_sharded_like_one(
+      2, {{"zero2", "auto"}, {"zero2", "gloo"}, {"zero3", "auto"}, {"zero3", "gloo"}});
 }
 
 TEST_CASE("zero2 and zero3 learn what one process learns where ranks have a micro-batch less") {
@@ -165,29 +187,39 @@ TEST_CASE("zero2 and zero3 learn what one process learns where ranks have a micr
   }
 }
 
-TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behind") {
-  const Words options =
-      kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2",
-                         micro_batches_of_each(2)};
-  for (const char* name : {"zero1", "zero2", "zero3"}) {
-    const Workspace unbroken, killed;
-    succeed(launched(unbroken, 2, options + under(name)));
-    const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
-                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
-    succeed(launched(killed, 2,
-                     options + under(name) + Words{"trainer_config.fault_plan=" + faults.dump()},
-                     {"--max_restarts=20", "--healthy-after=0.01"}));
-    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-  }
+namespace {
+
+void check_kills_under(const std::string& name) {
+  const Words options = kWideModel + under(name) +
+                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2",
+                              micro_batches_of_each(2)};
+  const Workspace unbroken, killed;
+  succeed(launched(unbroken, 2, options));
+  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
+                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
+  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
+                   {"--max_restarts=20", "--healthy-after=0.01"}));
+  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed in any phase of a zero3 run leaves nothing behind") {
+  check_kills_under("zero3");
+}
+
+TEST_CASE("a rank that is killed in any phase of a zero1 or zero2 run leaves nothing behind",
+          "[long]") {
+  for (const char* name : {"zero1", "zero2"}) check_kills_under(name);
 }
 
 TEST_CASE(
     "NaN in the shard of one rank is a bad step for all, and a rollback restores the shards") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
-  for (const char* policy : {"skip", "rollback"}) {
-    check_like_ddp(kBoth, 2,
+  for (const auto& [name, policy] : {std::pair{"zero1", "skip"}, {"zero3", "rollback"}}) {
+    check_like_ddp({name}, 2,
                    kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
                                       std::string("trainer_config.bad_step_policy=") + policy,
                                       "trainer_config.ema_decay=0.9"});
@@ -203,14 +235,12 @@ TEST_CASE("samples, histograms, replica checks and spikes change nothing in a ze
                          "trainer_config.spike_factor=50",
                          "trainer_config.eval_every_steps=2",
                          "trainer_config.load_best_model_at_end=true"};
-  for (const char* name : {"zero1", "zero3"}) {
-    const Workspace plain, busy;
-    const Words zero = kWideModel + under(name) + Words{"trainer_config.ema_decay=0.9"};
-    succeed(launched(plain, 3, zero));
-    const auto run = succeed(launched(busy, 3, zero + options));
-    CHECK_THAT(run.out, Catch::Contains("Sample:"));
-    CHECK(content_sha256(busy) == content_sha256(plain));
-  }
+  const Workspace plain, busy;
+  const Words zero = kWideModel + under("zero3") + Words{"trainer_config.ema_decay=0.9"};
+  succeed(launched(plain, 3, zero));
+  const auto run = succeed(launched(busy, 3, zero + options));
+  CHECK_THAT(run.out, Catch::Contains("Sample:"));
+  CHECK(content_sha256(busy) == content_sha256(plain));
 }
 
 TEST_CASE("one process cannot divide the state, and one rank under ddp-run says that it does not") {

@@ -82,7 +82,7 @@ TEST_CASE("a slow rank on another node is named on the first node, and in the ev
   }
 }
 
-TEST_CASE("ranks that are equally slow are never named", "[waits]") {
+TEST_CASE("ranks that are equally slow are never named", "[long]") {
   const Workspace place;
   ChildProgram job(launched(place, 2, slowed(80, 80)));
   job.wait_for("Step 900 ", 1, kPatience);  // after 72 s at least

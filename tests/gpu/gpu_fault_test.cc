@@ -39,7 +39,8 @@ TEST_CASE("a job of which a GPU fails and a rank is killed ends as the unbroken 
 // its GPU waits for in any group.
 TEST_CASE(
     "when a rank of a mesh of GPUs is killed, the others name it, leave, and the run resumes "
-    "exactly") {
+    "exactly",
+    "[long]") {
   if (!gpus_are_faked()) return;
   const Words model = {"gpt_config.n_layer=4",
                        "gpt_config.n_head=2",

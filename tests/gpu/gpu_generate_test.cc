@@ -80,8 +80,19 @@ TokenCounts counts_of_token(const Workspace& place, Words options, const std::st
 
 }  // namespace
 
+TEST_CASE("generation with a CUDA graph writes the text of single launches") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  place.write("config.yaml", tiny_text_config(kChatLlama, "0.003"));
+  succeed(alone(place, kLongContext));
+  place.write("prompts.txt", "the brook\nan old oak, but\nA\n");
+  CHECK(check_same_text(place, {"--top_k=20", "--repetition_penalty=1.2", "--temperature=0.8",
+                                "--max_new_tokens=30"}) == 28);
+}
+
 // 256 positions are the least room of a cache on a GPU: one recording before, one after.
-TEST_CASE("generation with CUDA graphs writes the text of single launches, of a GPT and a Llama") {
+TEST_CASE("generation with CUDA graphs writes the text of single launches, of a GPT and a Llama",
+          "[long]") {
   if (!gpus_are_faked()) return;
   for (const std::string& model : kChatModels) {
     const Workspace place;

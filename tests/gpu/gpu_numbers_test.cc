@@ -56,7 +56,7 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
 
 TEST_CASE("conversations are learned on GPUs as on CPUs") {
   if (!gpus_are_faked()) return;
-  for (const std::string& model : kChatModels) {
+  for (const std::string& model : {kChatLlama}) {
     INFO(model);
     Words words = {"trainer_config.max_steps=16"};
     if (model.starts_with("model: gpt")) words = kWithoutDropout;
@@ -97,15 +97,16 @@ TEST_CASE("a run on GPUs reports the peak of its tensors, which fits into what w
   }
 }
 
+const Words kDeeper = {"gpt_config.n_layer=4", "trainer_config.grad_accumulation_steps=4",
+                       "trainer_config.max_steps=8", "trainer_config.eval_every_steps=4",
+                       "trainer_config.sample_every_steps=4"};
+
 // Each boundary is crossed by sends of NCCL; a tied table and its gradient are, too.
 TEST_CASE("a pipeline on GPUs learns bit for bit what one GPU learns") {
   if (!gpus_are_faked()) return;
-  const Words deeper = {"gpt_config.n_layer=4", "trainer_config.grad_accumulation_steps=4",
-                        "trainer_config.max_steps=8", "trainer_config.eval_every_steps=4",
-                        "trainer_config.sample_every_steps=4"};
-  const Words untied = joined(deeper, {"gpt_config.tie_weights=false"});
+  const Words untied = joined(kDeeper, {"gpt_config.tie_weights=false"});
   const Words pipeline = {"distributed_config.pipeline=2"};
-  const Workspace one, two, interleaved, tied, tied_one;
+  const Workspace one, two, interleaved;
   const auto by_one = succeed(on_gpus(one, 1, launched(one, 1, untied)));
   const auto by_two = succeed(on_gpus(two, 2, launched(two, 2, joined(untied, pipeline))));
   CHECK_THAT(by_two.out, Contains("backend nccl") && Contains("Pipeline: 2 stages, 1f1b"));
@@ -117,8 +118,14 @@ TEST_CASE("a pipeline on GPUs learns bit for bit what one GPU learns") {
       on_gpus(interleaved, 2, launched(interleaved, 2, joined(joined(untied, pipeline), chunks))));
   CHECK(differences(interleaved.snapshot(), one.snapshot()) == Words{});
   for (const auto& ledger : ledgers_of(two)) CHECK(ledger.at("nccl").at("send").at("calls") >= 32);
-  succeed(on_gpus(tied_one, 1, launched(tied_one, 1, deeper)));
-  succeed(on_gpus(tied, 2, launched(tied, 2, joined(deeper, pipeline))));
+}
+
+TEST_CASE("a tied table of a pipeline on GPUs is trained as on one GPU", "[long]") {
+  if (!gpus_are_faked()) return;
+  const Words pipeline = {"distributed_config.pipeline=2"};
+  const Workspace tied, tied_one;
+  succeed(on_gpus(tied_one, 1, launched(tied_one, 1, kDeeper)));
+  succeed(on_gpus(tied, 2, launched(tied, 2, joined(kDeeper, pipeline))));
   CHECK(largest_parameter_distance(tied.snapshot(), tied_one.snapshot()) < 1e-4);
 }
 
@@ -140,21 +147,22 @@ TEST_CASE(
   check_learned_alike(logged_losses(by_stages.out), logged_losses(by_cpus.out), 1e-5);
 }
 
+namespace {
+
 // The collectives of a step are one of each kind for each bucket. They are slow: who does not
 // wait for weights that come in below the forward pass computes with old ones.
-TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with ddp") {
-  if (!gpus_are_faked()) return;
+void check_zero_on_gpus(const std::vector<std::string>& strategies) {
   Words words = kWithoutDropout;
   words.insert(words.end(), {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
                              "trainer_config.ema_decay=0.9", "trainer_config.use_amp=true",
                              "trainer_config.amp_dtype=fp16"});
   const Workspace ddp;
   succeed(on_gpus(ddp, 2, launched(ddp, 2, words)));
-  for (const char* name : {"zero1", "zero2", "zero3"}) {
+  for (const std::string& name : strategies) {
     INFO(name);
     const Workspace place;
-    const Words sharded = joined(words, {"distributed_config.bucket_cap_mb=0.1",
-                                         std::string("distributed_config.strategy=") + name});
+    const Words sharded = joined(
+        words, {"distributed_config.bucket_cap_mb=0.1", "distributed_config.strategy=" + name});
     auto options = on_gpus(place, 2, launched(place, 2, sharded));
     options.set["FAKENCCL_DELAY_US"] = "5000";
     succeed(options);
@@ -168,6 +176,18 @@ TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with
       CHECK(ledger.at("missing").empty());
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("with zero3 two NCCL ranks learn what they learn with ddp") {
+  if (!gpus_are_faked()) return;
+  check_zero_on_gpus({"zero3"});
+}
+
+TEST_CASE("with zero1 and zero2 two NCCL ranks learn what they learn with ddp", "[long]") {
+  if (!gpus_are_faked()) return;
+  check_zero_on_gpus({"zero1", "zero2"});
 }
 
 TEST_CASE("two NCCL ranks that share layers train as one process on a CPU") {
@@ -188,24 +208,20 @@ TEST_CASE("two NCCL ranks that share layers train as one process on a CPU") {
   }
 }
 
-TEST_CASE("on four NCCL GPUs stages, shared layers and zero learn together what one axis learns") {
-  if (!gpus_are_faked()) return;
+namespace {
+
+struct AxesPair {
+  int ranks;
+  Words some;
+  int others;
+  Words other;
+};
+
+void check_axes_on_gpus(const std::vector<AxesPair>& pairs) {
   const Words model =
       joined(kWithoutDropout, {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
                                "trainer_config.global_batch_size=8", "trainer_config.batch_size=2",
                                "trainer_config.max_steps=4", "trainer_config.eval_every_steps=2"});
-  const Words stages = {"distributed_config.pipeline=2"}, shared = {"distributed_config.tensor=2"};
-  struct Pair {
-    int ranks;
-    Words some;
-    int others;
-    Words other;
-  };
-  const std::vector<Pair> pairs = {
-      {4, joined(stages, shared), 2, shared},
-      {4, joined(stages, {"distributed_config.strategy=zero1"}), 4, stages},
-      {4, joined(shared, {"distributed_config.strategy=zero3", "trainer_config.batch_size=4"}), 4,
-       joined(shared, {"trainer_config.batch_size=4"})}};
   for (const auto& [ranks, some, others, other] : pairs) {
     INFO(some.back());
     const Workspace one, two;
@@ -216,6 +232,24 @@ TEST_CASE("on four NCCL GPUs stages, shared layers and zero learn together what 
     CHECK(steps_of(by_one.out) == steps_of(by_two.out));
     for (const auto& ledger : ledgers_of(one)) CHECK(ledger.at("missing").empty());
   }
+}
+
+const Words kTwoStages = {"distributed_config.pipeline=2"};
+const Words kTwoShare = {"distributed_config.tensor=2"};
+
+}  // namespace
+
+TEST_CASE("on four NCCL GPUs stages whose layers are shared learn what shared layers learn") {
+  if (!gpus_are_faked()) return;
+  check_axes_on_gpus({{4, joined(kTwoStages, kTwoShare), 2, kTwoShare}});
+}
+
+TEST_CASE("on four NCCL GPUs zero learns with stages or shared layers what these learn", "[long]") {
+  if (!gpus_are_faked()) return;
+  check_axes_on_gpus(
+      {{4, joined(kTwoStages, {"distributed_config.strategy=zero1"}), 4, kTwoStages},
+       {4, joined(kTwoShare, {"distributed_config.strategy=zero3", "trainer_config.batch_size=4"}),
+        4, joined(kTwoShare, {"trainer_config.batch_size=4"})}});
 }
 
 TEST_CASE("two ranks that share a GPU learn with zero1 what they learn with ddp") {

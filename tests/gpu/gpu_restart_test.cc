@@ -58,7 +58,8 @@ TEST_CASE("a job on two GPUs that is killed in every phase ends as the unbroken 
 }
 
 // Every rank writes a part of each snapshot.
-TEST_CASE("with zero2 on two GPUs a stopped rank, a damaged snapshot and kills cost no bit") {
+TEST_CASE("with zero2 on two GPUs a stopped rank, a damaged snapshot and kills cost no bit",
+          "[long]") {
   if (!gpus_are_faked()) return;
   const Workspace place;
   const auto run = check_faults_cost_nothing(

@@ -94,31 +94,38 @@ class Relay {
   pid_t pid_ = -1;
 };
 
-TEST_CASE("a connection that is reset is no death: the workers of all nodes go on", "[nodes]") {
-  for (const char* range : {"1:2", "2"}) {
-    Cluster job;
-    const Relay relay(std::stoi(job.port));
-    const Lines actions{"env=TORCHELASTIC_RESTART_COUNT", "env=WORLD_SIZE", "hold=USR1", "exit=0"};
-    // Nobody begins alone, however late the second node is.
-    const std::string conf = "--rdzv-conf=last_call_timeout=60,is_host=";
-    job.elastic(range, {conf + "1"}, actions);
-    job.port = std::to_string(relay.port());
-    job.elastic(range, {conf + "0"}, actions);
-    std::vector<pid_t> workers;
-    for (const auto& node : job.nodes) {
-      node->wait_for("WORLD_SIZE=2");
-      workers.push_back(std::stoi(node->wait_for("holding ").substr(8)));
-    }
-    for (int i = 0; i < 3; ++i) relay.reset();
-    for (const pid_t worker : workers) ::kill(worker, SIGUSR1);
-    CHECK(job.exit_codes() == Codes{0, 0});
-    for (const auto& node : job.nodes) {
-      // A note that a slow node is waited for may be there, but no node is given up.
-      CHECK(node->err().find("restarting without it") == std::string::npos);
-      CHECK(node->err().find("in its place") == std::string::npos);
-      CHECK_FALSE(ever(*node, "COUNT=1"));
-    }
+void check_resets(const std::string& range) {
+  Cluster job;
+  const Relay relay(std::stoi(job.port));
+  const Lines actions{"env=TORCHELASTIC_RESTART_COUNT", "env=WORLD_SIZE", "hold=USR1", "exit=0"};
+  // Nobody begins alone, however late the second node is.
+  const std::string conf = "--rdzv-conf=last_call_timeout=60,is_host=";
+  job.elastic(range, {conf + "1"}, actions);
+  job.port = std::to_string(relay.port());
+  job.elastic(range, {conf + "0"}, actions);
+  std::vector<pid_t> workers;
+  for (const auto& node : job.nodes) {
+    node->wait_for("WORLD_SIZE=2");
+    workers.push_back(std::stoi(node->wait_for("holding ").substr(8)));
   }
+  for (int i = 0; i < 3; ++i) relay.reset();
+  for (const pid_t worker : workers) ::kill(worker, SIGUSR1);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  for (const auto& node : job.nodes) {
+    // A note that a slow node is waited for may be there, but no node is given up.
+    CHECK(node->err().find("restarting without it") == std::string::npos);
+    CHECK(node->err().find("in its place") == std::string::npos);
+    CHECK_FALSE(ever(*node, "COUNT=1"));
+  }
+}
+
+TEST_CASE("a connection that is reset is no death: the workers of all nodes go on", "[nodes]") {
+  check_resets("1:2");
+}
+
+TEST_CASE("a connection that is reset is no death in a job of a fixed number of nodes",
+          "[nodes][long]") {
+  check_resets("2");
 }
 
 TEST_CASE("the host is killed while its successor sleeps: there is one job, with the successor",

@@ -205,7 +205,7 @@ TEST_CASE("a second job of the same name at the endpoint does not end as if it h
   CHECK(ever(job[2], "this node never ran"));
 }
 
-TEST_CASE("a spare follows the next host", "[nodes]") {
+TEST_CASE("a spare follows the next host", "[nodes][long]") {
   Elastic job("2");
   job.begin(2);
   job.add().wait_for("this one waits as a spare");
@@ -279,7 +279,7 @@ TEST_CASE("the host leaves with SIGTERM: the others go on", "[nodes]") {
   }
 }
 
-TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers", "[nodes]") {
+TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers", "[nodes][long]") {
   Elastic job("1:3");
   Lines stubborn = kStay;
   stubborn.insert(stubborn.begin(), "ignore=TERM");
@@ -295,7 +295,7 @@ TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers"
 }
 
 TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes on alone",
-          "[nodes]") {
+          "[nodes][long]") {
   // Whichever of the two is next in line.
   for (const std::size_t slow : {std::size_t{1}, std::size_t{2}}) {
     Elastic job("1:3");

@@ -79,8 +79,9 @@ TEST_CASE("HTTP probes and scrapers are told of the running job") {
 
 TEST_CASE("/health answers 200 while workers are stopped") {
   const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--health-port=0", "--max-restarts=1"},
-                            {"@0note=TERM", "print=up", "@1hold=USR1", "@1exit=3", "@0wait"}));
+  ChildProgram job(stub_job(
+      tmp, {"--nproc_per_node=2", "--health-port=0", "--max-restarts=1", "--shutdown-timeout=10"},
+      {"@0note=TERM", "print=up", "@1hold=USR1", "@1exit=3", "@0wait"}));
   const int port = port_in(job.wait_for("/metrics: http"));
   job.wait_for("up", 2);
   const auto pid_in = [](const std::string& line) { return std::stoi(line.substr(8)); };

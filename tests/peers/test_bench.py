@@ -11,6 +11,7 @@ from pathlib import Path
 from support import DDP_RUN, PATIENCE, PYTHON, ROOT, need_torch
 
 need_torch()
+LONG = {"Bench.test_memory_and_time_of_sharded_training", "Bench.test_rows_that_other_programs_measure"}
 
 
 class Bench(unittest.TestCase):

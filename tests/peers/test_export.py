@@ -207,12 +207,11 @@ class Export(Place):
     def test_the_type_of_the_weights(self):
         llama(self.base)
         self.train()
-        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)):
-            for form in ("huggingface", "safetensors", "torch"):
-                with self.subTest(dtype=name, format=form):
-                    out = self.export("--dtype", name, "--format", form)[0]
-                    weights = torch.load(out / "model.pt", weights_only=True) if form == "torch" else load_file(out / "model.safetensors")
-                    self.assertEqual({tensor.dtype for tensor in weights.values()}, {dtype})
+        for name, dtype, form in (("bf16", torch.bfloat16, "huggingface"), ("fp16", torch.float16, "safetensors"), ("fp32", torch.float32, "torch")):
+            with self.subTest(dtype=name, format=form):
+                out = self.export("--dtype", name, "--format", form)[0]
+                weights = torch.load(out / "model.pt", weights_only=True) if form == "torch" else load_file(out / "model.safetensors")
+                self.assertEqual({tensor.dtype for tensor in weights.values()}, {dtype})
             out = self.export("--dtype", name)[0]
             self.assertEqual((AutoConfig.from_pretrained(out).dtype, AutoModelForCausalLM.from_pretrained(out).dtype), (dtype, dtype))
         self.train("llama_config.init_from=null", "llama_config.n_layer=1", "llama_config.n_head=2", "llama_config.n_embd=32", "data_config.tokenizer=byte",

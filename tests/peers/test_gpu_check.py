@@ -13,6 +13,7 @@ from support import DDP_RUN, PATIENCE, PYTHON, ROOT, need_torch
 
 need_torch()
 SCRIPT = ROOT / "scripts/gpu_check.sh"
+LONG = {"Scripts.test_a_bundle_has_all_steps"}
 
 
 def module(name):
@@ -41,23 +42,30 @@ class Scripts(unittest.TestCase):
     def figures(self):
         return {figure["name"]: figure for figure in json.loads((self.folder / "out/gpu_check.json").read_text())}
 
-    def test_a_bundle_measures_without_the_build_folder(self):
+    def bundled(self, *steps):
+        """The figures of these steps, measured by a bundle of the build."""
         build = DDP_RUN.parent.parent
         if not (build / "lib/libtrainer_kernels.so").exists():
             self.skipTest("this build has no CUDA modules")
         done = self.run_script(ROOT / "scripts/gpu_bundle.sh", "--build", str(build), str(self.folder / "bundle"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        done = self.check("--bundle", "bundle", "--dry-run", "--budget", "100000", "--only", "suspects", "b16", "traces", "gpt2_124m",
-                          "digits", "killed", "kernels", script=self.folder / "bundle/scripts/gpu_check.sh", TRAINER="", DDP_RUN="")
+        done = self.check("--bundle", "bundle", "--dry-run", "--budget", "100000", "--only", *steps,
+                          script=self.folder / "bundle/scripts/gpu_check.sh", TRAINER="", DDP_RUN="")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        figures = self.figures()
+        return self.figures()
+
+    def test_a_bundle_measures_without_the_build_folder(self):
+        figures = self.bundled("b16", "kernels")
         self.assertAlmostEqual(figures["b16"]["ratio"], figures["b16"]["ours"] / figures["b16"]["peer"])
+        self.assertEqual(figures["kernels"]["left_out"], "needs a GPU")
+        self.assertEqual(figures["b16"]["device"], "dry run on the CPU")
+
+    def test_a_bundle_has_all_steps(self):
+        figures = self.bundled("suspects", "traces", "gpt2_124m", "digits", "killed")
         self.assertIn("gpt2_124m_b64", figures)
         self.assertIn("attention, forward and backward", " ".join(figures))
         for name in ("one seed twice", "stopped and resumed", "killed and restarted"):
             self.assertEqual((figures[name]["steps"], figures[name]["largest_difference"]), (12, 0), name)
-        self.assertEqual(figures["kernels"]["left_out"], "needs a GPU")
-        self.assertEqual(figures["b16"]["device"], "dry run on the CPU")
 
     def test_a_failed_step_is_named_and_the_others_run(self):
         silent = self.folder / "silent"

@@ -22,6 +22,9 @@ from network_hosts import DDP_RUN, PATIENCE, Node, address, link, set_up_hosts, 
 TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
 SHELL = ["--no-python", "sh", "-c", WORKER]
+# As on one machine, where tests/launcher/ kills them.
+LONG = {"Hosts.test_a_worker_is_killed_and_all_start_again", "Hosts.test_an_agent_is_killed_and_a_third_node_joins",
+        "Hosts.test_the_host_of_the_rendezvous_is_killed"}
 os.environ["OMP_NUM_THREADS"] = "1"  # ddp-run sets it for several ranks of a node alone, and sums depend on it
 
 

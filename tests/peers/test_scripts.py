@@ -8,6 +8,8 @@ from pathlib import Path
 from support import PATIENCE, PEERS, JobTest, need_torch, signal
 
 need_torch()
+LONG = {f"ScriptsUnderDdpRun.test_{name}" for name in ("accelerate_starts_without_its_own_launcher",
+                                                       "a_group_forms_again_after_each_death")}
 
 
 def descendants(pid):

@@ -59,6 +59,9 @@ class Script:
         ])()
 
 
+LONG = {"DifferentialTest.test_many_random_requests", "DifferentialTest.test_many_random_waits"}
+
+
 class DifferentialTest(unittest.TestCase):
     def setUp(self):
         self.servers = [OurServer(), TorchServer()]
@@ -74,7 +77,13 @@ class DifferentialTest(unittest.TestCase):
         return ours
 
     def test_random_requests_get_the_same_answers(self):
-        for seed in range(SEED, SEED + 10):
+        self.check_requests(range(SEED, SEED + 2))
+
+    def test_many_random_requests(self):
+        self.check_requests(range(SEED + 2, SEED + 10))
+
+    def check_requests(self, seeds):
+        for seed in seeds:
             script = Script(seed)
             clients = [self.connect() for _ in range(4)]
             for _ in range(400):
@@ -83,7 +92,13 @@ class DifferentialTest(unittest.TestCase):
                     clients[i] = self.connect()  # as after adding to a text
 
     def test_random_waits_are_woken_alike(self):
-        for seed in range(SEED, SEED + 4):
+        self.check_waits([SEED])
+
+    def test_many_random_waits(self):
+        self.check_waits(range(SEED + 1, SEED + 4))
+
+    def check_waits(self, seeds):
+        for seed in seeds:
             script = Script(seed)
             clients = [self.connect() for _ in range(5)]
             free, pending = list(range(5)), []

@@ -1,4 +1,4 @@
-"""test.sh --fast tests what build/dev is configured for."""
+"""test.sh --fast tests what build/dev is configured for; without it, --all adds the long tests."""
 
 import unittest
 
@@ -23,6 +23,17 @@ class Fast(ScriptTest):
         build.write_text("#!/bin/bash\n" + BUILD)
         build.chmod(0o755)
         self.fake("ctest", CTEST)
+        (self.folder / "scripts/setup.sh").write_text("#!/bin/sh\n")
+        (self.folder / "scripts/setup.sh").chmod(0o755)
+
+    def arguments_of_ctest(self, *arguments):
+        done = self.run_script(*arguments, TRAINER="ON")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return (self.folder / "ctest_arguments").read_text().split()[4:]
+
+    def test_long_tests_run_with_all_only(self):
+        self.assertEqual(self.arguments_of_ctest("-R", "x"), ["-LE", "[-]long$", "-R", "x"])
+        self.assertEqual(self.arguments_of_ctest("--all", "-R", "x"), ["-R", "x"])
 
     def test_without_trainer_the_tests_that_need_no_libtorch_run(self):
         done = self.run_script("--fast", TRAINER="OFF")

@@ -19,10 +19,10 @@ class Peers(unittest.TestCase):
         self.assertGreater(len(peers), 12)
         self.assertEqual([str(path) for path in peers if "os._exit(" not in path.read_text()], [])
 
-    def run_module(self, text):
+    def run_module(self, text, *options):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "test_it.py").write_text(text)
-            return subprocess.run([sys.executable, RUNNER, "-v", "test_it"], cwd=folder, capture_output=True, text=True, timeout=60)
+            return subprocess.run([sys.executable, RUNNER, *options, "-v", "test_it"], cwd=folder, capture_output=True, text=True, timeout=60)
 
     def test_the_result_of_the_tests_is_the_exit_code(self):
         head = "import atexit, os, unittest\natexit.register(os.abort)\nclass T(unittest.TestCase):\n def test(self): "
@@ -33,6 +33,20 @@ class Peers(unittest.TestCase):
         self.assertEqual(self.run_module("").returncode, 1)
         self.assertEqual(self.run_module("raise ImportError").returncode, 1)
         self.assertEqual(self.run_module("import sys; print('[skipped] all of it', flush=True); sys.exit(0)").returncode, 0)
+
+    def test_long_tests_run_on_their_own(self):
+        module = """
+import unittest
+class A(unittest.TestCase):
+    def test_a(self): print("a", flush=True)
+    def test_b(self): print("b", flush=True)
+class B(unittest.TestCase):
+    def test_c(self): print("c", flush=True)
+LONG = {"A.test_b", "B"}
+"""
+        for options, ran in (([], "a b c"), (["--short"], "a"), (["--long"], "b c")):
+            done = self.run_module(module, *options)
+            self.assertEqual((done.returncode, done.stdout.split()), (0, ran.split()), done.stderr)
 
     def test_tests_that_are_cut_off_show_where_they_were_and_clean_up(self):
         module = """

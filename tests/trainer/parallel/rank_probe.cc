@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -161,25 +162,22 @@ int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   return work->isSuccess() ? 3 : 0;
 }
 
-int rows(const DistEnv& env, const std::string& argument) {
+// By memory, then by sockets: rows, then divided layers.
+int rows_and_layers(const DistEnv& env) {
   DistributedConfig config;
-  if (argument == "gloo") config.backend = Backend::kGloo;
-  ProcessGroup group(env, config, {});
-  const auto right = group.gather_doubles(test::rows_are_right(group) ? 1.0 : 0.0);
-  const bool all = std::find(right.begin(), right.end(), 0.0) == right.end();
-  if (group.is_main())
-    std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets", all ? "right" : "wrong");
-  return 0;
-}
-
-int divided_layers(const DistEnv& env, const std::string& argument) {
-  DistributedConfig config;
-  if (argument == "gloo") config.backend = Backend::kGloo;
-  ProcessGroup group(env, config, {});
-  for (const auto& wrong : group.gather_texts(test::wrong_in_divided_layers(group))) {
-    if (!wrong.empty() && group.is_main()) std::printf("%s\n", wrong.c_str());
+  const WorkerStore store(env, config.timeout_s);
+  for (const auto backend : {Backend::kAuto, Backend::kGloo}) {
+    config.backend = backend;
+    ProcessGroup group(env, config, {},
+                       store.part(backend == Backend::kGloo ? "sockets" : "memory"));
+    const auto right = group.gather_doubles(test::rows_are_right(group) ? 1.0 : 0.0);
+    std::string wrong;
+    for (const auto& each : group.gather_texts(test::wrong_in_divided_layers(group))) wrong += each;
+    if (!group.is_main()) continue;
+    const bool all = std::find(right.begin(), right.end(), 0.0) == right.end();
+    std::printf("%s, rows %s, layers %s\n", group.shares_memory() ? "memory" : "sockets",
+                all ? "right" : "wrong", wrong.empty() ? "right" : wrong.c_str());
   }
-  if (group.is_main()) std::printf("%s, done\n", group.shares_memory() ? "memory" : "sockets");
   return 0;
 }
 
@@ -319,13 +317,20 @@ std::string wrong_in_mesh(const DistEnv& env, const std::string& shape_text,
   return together;
 }
 
-int mesh(const DistEnv& env, const std::string& shape) {
+/// Each shape in memory and by sockets.
+int mesh(const DistEnv& env, const std::string& shapes) {
   DistributedConfig config;
   const WorkerStore store(env, config.timeout_s);
-  const std::string memory = wrong_in_mesh(env, shape, config, store.part("memory"));
-  config.backend = Backend::kGloo;
-  const std::string sockets = wrong_in_mesh(env, shape, config, store.part("sockets"));
-  if (env.is_main()) std::printf("%s%sdone\n", memory.c_str(), sockets.c_str());
+  std::istringstream list(shapes);
+  for (std::string shape; std::getline(list, shape, ',');) {
+    for (const auto backend : {Backend::kAuto, Backend::kGloo}) {
+      config.backend = backend;
+      const auto part = store.part(shape + (backend == Backend::kGloo ? " sockets" : " memory"));
+      const std::string wrong = wrong_in_mesh(env, shape, config, part);
+      if (env.is_main() && !wrong.empty()) std::printf("%s: %s\n", shape.c_str(), wrong.c_str());
+    }
+  }
+  if (env.is_main()) std::printf("done\n");
   return 0;
 }
 
@@ -333,7 +338,7 @@ int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   if (what == "mix_devices") return mix_devices(env);
   if (what == "reduce") return reduce_in_memory(env, argument);
-  if (what == "rows") return rows(env, argument);
+  if (what == "rows_and_layers") return rows_and_layers(env);
   if (what == "mesh") return mesh(env, argument);
   if (what == "cut_state") {
     const auto space = argument.find(',');
@@ -342,7 +347,6 @@ int run(const std::string& what, const std::string& argument) {
   if (what == "model_norm") return model_norm(env);
   if (what == "saved_cut_state") return saved_cut_state(env, argument);
   if (what == "parts_in_memory") return parts_in_memory(env, argument);
-  if (what == "divided") return divided_layers(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);
   if (what == "stop_evaluation") return stop_evaluation(group, argument);

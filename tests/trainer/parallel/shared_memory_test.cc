@@ -16,19 +16,14 @@ TEST_CASE("all-reduces through shared memory are sums in the order of the ranks,
   }
 }
 
-TEST_CASE("rows are summed in the order of the ranks and gathered, by memory and by sockets") {
+// Divided weights exist while they are used, and their gradients are those of all ranks.
+TEST_CASE(
+    "rows and divided layers are summed in the order of the ranks and gathered, by memory and by "
+    "sockets") {
   for (const int ranks : {2, 3, 4}) {
     INFO(ranks << " ranks");
-    CHECK(test::probe(ranks, "rows memory") == "memory, right\n");
-    CHECK(test::probe(ranks, "rows gloo") == "sockets, right\n");
-  }
-}
-
-TEST_CASE("divided weights exist while they are used, and gradients are those of all ranks") {
-  for (const int ranks : {2, 3, 4}) {
-    INFO(ranks << " ranks");
-    CHECK(test::probe(ranks, "divided memory") == "memory, done\n");
-    CHECK(test::probe(ranks, "divided gloo") == "sockets, done\n");
+    CHECK(test::probe(ranks, "rows_and_layers") ==
+          "memory, rows right, layers right\nsockets, rows right, layers right\n");
   }
 }
 

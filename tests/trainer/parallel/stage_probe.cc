@@ -1,18 +1,21 @@
 // One of the ranks that hold a model together, cut into stages whose layers are shared: in float64
-// they compute what one process does. Started by ddp-run; argv[1] is the mesh, PxT, argv[2] the
-// model. Or argv[1] is "timed", argv[2] a schedule, argv[3] stages of a rank, argv[4]
-// micro-batches: passes take virtual time instead.
+// they compute what one process does. Started by ddp-run; argv[1] is the mesh, PxT, each further
+// one MODEL,SCHEDULE,ROWS. Or argv[1] is "timed", each further one SCHEDULE,STAGES OF A
+// RANK,MICRO-BATCHES: passes take virtual time instead. All of them by the same processes, as these
+// take long to start.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -131,8 +134,7 @@ class TimedStage : public StageCompute {
 };
 
 /// Prints the share of a step in which the ranks wait, and how many micro-batches each holds.
-void run_timed(PipelineSchedule schedule, int chunks, int64_t micro_batches) {
-  ProcessGroup group(DistEnv::from_environment(), {}, {});
+void run_timed(ProcessGroup& group, PipelineSchedule schedule, int chunks, int64_t micro_batches) {
   PipelineExecutor executor(schedule, {group.size(), chunks, micro_batches}, group,
                             torch::TensorOptions(torch::kFloat64), {});
   TimedStage stage;
@@ -233,23 +235,36 @@ Config config_of(const std::string& model, const std::string& schedule, bool by_
   return config;
 }
 
+/// The three words of "a,b,c".
+std::array<std::string, 3> words_of(const std::string& argument) {
+  std::array<std::string, 3> words;
+  std::istringstream text(argument);
+  for (auto& word : words) std::getline(text, word, ',');
+  return words;
+}
+
 int run(const std::vector<std::string>& arguments) {
+  const DistEnv env = DistEnv::from_environment();
+  ProcessGroup world(env, {}, {});
+  const std::vector<std::string> cases(arguments.begin() + 1, arguments.end());
   if (arguments.at(0) == "timed") {
-    run_timed(schedule_of(arguments.at(1)), std::stoi(arguments.at(2)),
-              std::stoll(arguments.at(3)));
+    for (const auto& each : cases) {
+      const auto [schedule, chunks, micro_batches] = words_of(each);
+      run_timed(world, schedule_of(schedule), std::stoi(chunks), std::stoll(micro_batches));
+    }
     return 0;
   }
-  const DistEnv env = DistEnv::from_environment();
   MeshShape shape;
   std::sscanf(arguments.at(0).c_str(), "%dx%d", &shape.pipeline, &shape.tensor);
-  const Config config =
-      config_of(arguments.at(1), arguments.at(2), arguments.at(3) == "by_sequence");
-  ProcessGroup world(env, {}, {});
   Mesh mesh(world, shape, env, {}, {});
-  int rank = 0;
-  for (const auto& wrong : world.gather_texts(wrong_in_stages(config, mesh, 4))) {
-    if (!wrong.empty() && world.is_main()) fmt::print("rank {}: {}\n", rank, wrong);
-    ++rank;
+  for (const auto& each : cases) {
+    const auto [model, schedule, rows] = words_of(each);
+    const Config config = config_of(model, schedule, rows == "by_sequence");
+    int rank = 0;
+    for (const auto& wrong : world.gather_texts(wrong_in_stages(config, mesh, 4))) {
+      if (!wrong.empty() && world.is_main()) fmt::print("{}, rank {}: {}\n", each, rank, wrong);
+      ++rank;
+    }
   }
   if (world.is_main()) fmt::print("done\n");
   return 0;
