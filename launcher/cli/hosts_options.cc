@@ -29,26 +29,18 @@ void refuse_conflicts(const OptionValues& values) {
   if (values.text("hosts") == "@") usage_error("--hosts=@: names no file; write --hosts=@FILE");
 }
 
-// "--name=value" as a command line takes it; empty: a flag that is off.
-std::string on_command_line(const std::string& option, const OptionSpec& spec) {
-  if (spec.value) return option;
-  return option.ends_with("=true") ? fmt::format("--{}", spec.name) : "";
-}
-
-void share_out(HostsRequest& request, const RawOptions& raw) {
-  for (const auto& option : raw.options) {
-    const OptionSpec* spec = find_option(option.substr(2, option.find('=') - 2));
-    if (kOfThisMachine.count(spec->name) > 0) continue;
-    const std::string text = on_command_line(option, *spec);
-    if (text.empty()) continue;
-    auto& list = kOfFirstHost.count(spec->name) > 0 ? request.first_options : request.options;
-    list.push_back(text);
+void share_out(HostsRequest& request, const OptionValues& values) {
+  for (const OptionSpec& option : option_table()) {
+    if (!values.given(option.name) || kOfThisMachine.count(option.name) > 0) continue;
+    auto& list = kOfFirstHost.count(option.name) > 0 ? request.first_options : request.options;
+    list.push_back(option.value ? fmt::format("--{}={}", option.name, values.text(option.name))
+                                : fmt::format("--{}", option.name));
   }
 }
 
 }  // namespace
 
-std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues& values) {
+std::optional<HostsRequest> take_hosts(const OptionValues& values) {
   if (!values.given("hosts")) return std::nullopt;
   refuse_conflicts(values);
   HostsRequest request;
@@ -69,8 +61,8 @@ std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues
   request.has_port = values.given("rdzv-endpoint") || values.given("master-port");
   request.has_run_id = values.given("rdzv-id");
   request.has_token = values.given("rdzv-token-file");
-  share_out(request, raw);
-  request.program = raw.program;
+  share_out(request, values);
+  request.program = values.program();
   return request;
 }
 

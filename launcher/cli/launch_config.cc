@@ -19,7 +19,6 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/other_launchers.h"
 #include "launcher/cli/rank_order_option.h"
-#include "launcher/cli/raw_options.h"
 #include "launcher/cli/rdzv_conf.h"
 #include "launcher/cli/scheduler_options.h"
 #include "launcher/worker_contract.h"
@@ -234,9 +233,9 @@ void refuse_plugins(const OptionValues& values) {
                   name));
 }
 
-LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
+LaunchConfig to_config(const OptionValues& values) {
   LaunchConfig config;
-  config.hosts = take_hosts(raw, values);
+  config.hosts = take_hosts(values);
   config.lifeline = values.text("lifeline");
   config.nproc_per_node = trimmed(values.text("nproc-per-node"));
   parse_local_world_size(config.nproc_per_node);
@@ -280,21 +279,22 @@ std::string asked_text(const OptionValues& values, bool short_help) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
-std::string past_run(const OptionValues& values, const RawOptions& raw) {
-  if (!raw.program.empty()) {
-    usage_error(fmt::format("--explain starts nothing: leave out '{}'", raw.program.front()));
+std::string past_run(const OptionValues& values) {
+  if (!values.program().empty()) {
+    usage_error(fmt::format("--explain starts nothing: leave out '{}'", values.program().front()));
   }
   return values.file("explain");
 }
 
 // Otherwise a user who set the variable long ago would look for the value on the command line.
-[[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
+[[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw,
+                              const OptionValues& values) {
   const std::string what = error.what();
-  std::string name = what.substr(0, what.find('='));
+  std::string name = what.starts_with("--") ? what.substr(2, what.find('=') - 2) : "";
   std::replace(name.begin(), name.end(), '_', '-');
-  const auto source = raw.sources.find(name);
-  if (source == raw.sources.end()) throw error;
-  usage_error(fmt::format("{} (set by {})", what, source->second));
+  const auto source = raw.defaults.find(name);
+  if (source == raw.defaults.end() || values.on_command_line(name)) throw error;
+  usage_error(fmt::format("{} (set by {})", what, source->second.variable));
 }
 
 }  // namespace
@@ -302,38 +302,40 @@ std::string past_run(const OptionValues& values, const RawOptions& raw) {
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
   RawOptions raw = gather_options(argc, argv, environment);
   LaunchConfig config;
-  config.printed = asked_text(OptionValues(raw.options), raw.short_help);
+  const OptionValues asked(raw);
+  config.printed = asked_text(asked, raw.short_help);
   if (!config.printed.empty()) {
     config.action = LaunchAction::kPrint;
     return config;
   }
-  if (const OptionValues asked(raw.options); asked.given("explain")) {
+  if (asked.given("explain")) {
     config.action = LaunchAction::kExplain;
-    config.explained = past_run(asked, raw);
+    config.explained = past_run(asked);
     return config;
   }
   add_scheduler_options(raw, environment);
-  const OptionValues values(raw.options);
+  const OptionValues values(raw);
   try {
-    config = to_config(values, raw);
+    config = to_config(values);
     config.rank0_store = store_sharing_disabled(values, environment);
     config.hangs.uninterruptible = uninterruptible_timeout(environment);
     take_order(config, values, environment);
   } catch (const LaunchError& error) {
-    name_source(error, raw);
+    name_source(error, raw, values);
   }
   config.hints.insert(config.hints.begin(), raw.hints.begin(), raw.hints.end());
-  if (raw.program.empty() || raw.program.front().empty()) {
+  const std::vector<std::string>& program = values.program();
+  if (program.empty() || program.front().empty()) {
     usage_error(
         "no program given; usage: ddp-run [options] PROGRAM [arguments], see ddp-run --help");
   }
   if (config.module && config.no_python) {
     usage_error("-m and --no-python cannot be combined; drop one");
   }
-  if (const std::string hint = hint_for_launcher(raw.program, config.module); !hint.empty())
+  if (const std::string hint = hint_for_launcher(program, config.module); !hint.empty())
     config.hints.push_back(hint);
-  config.program = raw.program.front();
-  config.program_args.assign(raw.program.begin() + 1, raw.program.end());
+  config.program = program.front();
+  config.program_args.assign(program.begin() + 1, program.end());
   return config;
 }
 

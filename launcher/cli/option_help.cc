@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
+#include "launcher/cli/declare_option.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/worker_contract.h"
 
@@ -18,9 +20,9 @@ struct GroupTitle {
   const char* title;
 };
 constexpr std::array kTitles{
-    GroupTitle{kWorkers, "Workers"},   GroupTitle{kRestarts, "Restarts"},
-    GroupTitle{kProgram, "Program"},   GroupTitle{kRendezvous, "Addresses"},
-    GroupTitle{kStopping, "Stopping"}, GroupTitle{kLogs, "Logs"},
+    GroupTitle{kWorkers, "Worker"},    GroupTitle{kRestarts, "Restart"},
+    GroupTitle{kProgram, "Program"},   GroupTitle{kRendezvous, "Rendezvous"},
+    GroupTitle{kStopping, "Shutdown"}, GroupTitle{kLogs, "Log"},
     GroupTitle{kOther, "Other"},
 };
 
@@ -28,7 +30,7 @@ constexpr std::array kTitles{
 constexpr std::array kCommon{
     "nproc-per-node", "nnodes",      "standalone",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
     "master-addr",    "master-port", "max-restarts", "module",       "no-python",     "tee",
-    "redirects",      "log-dir",     "result-json",  "dry-run",      "help",          "version"};
+    "redirects",      "log-dir",     "dry-run",      "help",         "version"};
 
 constexpr const char* kUsage =
     R"(ddp-run: starts one process per rank and supervises the group, like torchrun.
@@ -48,16 +50,13 @@ Examples:
   ddp-run --nproc-per-node=gpu --max-restarts=3 train.py --epochs 10
   ddp-run --nproc-per-node=4 -m package.train
   ddp-run --nproc-per-node=8 --tee=3 --log-dir=logs --fold-lines=100 \
-          --log-line-prefix-template='${time} [${rank}]: ' train.py
-)";
+          --log-line-prefix-template='${time} [${rank}]: ' train.py)";
 
 constexpr const char* kShortUsage =
     R"(Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
 Starts one process per rank of PROGRAM (an executable or a Python script), stops or restarts the
-group when one fails, and leaves no process behind.
-
-)";
+group when one fails, and leaves no process behind.)";
 
 std::string exit_code_name(int code) {
   return code == kExitSignalBase ? fmt::format("{}+N", code) : std::to_string(code);
@@ -72,40 +71,10 @@ std::string exit_codes() {
   return text + "  other  exit code of the worker that failed first\n";
 }
 
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::size_t column = 0;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(' '), text.size());
-    if (column > 0 && indent + column + 1 + end > width) {
-      out += '\n' + std::string(indent, ' ');
-      column = 0;
-    }
-    if (column > 0) out += ' ', ++column;
-    out += text.substr(0, end);
-    column += end;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
 std::string right_of_names(const OptionSpec& option) {
   std::string text = option.help;
   if (option.value && *option.fallback) text += fmt::format(" [{}]", option.fallback);
   return text;
-}
-
-std::string option_help(const OptionSpec& option) {
-  std::string left = option.letter ? fmt::format("  -{}, ", option.letter) : "      ";
-  left += fmt::format("--{}", option.name);
-  if (option.value) left += fmt::format(" {}", option.value);
-  constexpr std::size_t kIndent = 40;
-  if (left.size() + 2 > kIndent) {
-    left.append("\n").append(kIndent, ' ');
-  } else {
-    left.resize(kIndent, ' ');
-  }
-  return left + wrapped(right_of_names(option), kIndent, 98) + "\n";
 }
 
 // Escapes text for groff: dashes stay dashes, a leading dot or quote is not a request.
@@ -136,20 +105,25 @@ std::string man_option(const OptionSpec& option) {
 }  // namespace
 
 std::string help_text() {
-  std::string text = kUsage;
+  cxxopts::Options help("ddp-run", kUsage);
+  std::vector<std::string> titles;
   for (const auto& title : kTitles) {
-    text += fmt::format("\n{}:\n", title.title);
+    titles.emplace_back(title.title);
     for (const auto& option : option_table()) {
-      if (option.group == title.group) text += option_help(option);
+      if (option.group == title.group) declare_option(help, option, option.fallback, titles.back());
     }
   }
-  return text + exit_codes();
+  return help.custom_help("").set_width(100).help(titles, false) + exit_codes();
 }
 
 std::string short_help_text() {
-  std::string text = kShortUsage;
-  for (const char* name : kCommon) text += option_help(*find_option(name));
-  return text + "\nFor all options, --rdzv-conf and --node-rank included, see ddp-run --help.\n";
+  cxxopts::Options help("ddp-run", kShortUsage);
+  for (const char* name : kCommon) {
+    const OptionSpec& option = *find_option(name);
+    declare_option(help, option, option.fallback);
+  }
+  return help.custom_help("").set_width(100).help({}, false) +
+         "\nFor all options, --rdzv-conf and --node-rank included, see ddp-run --help.\n";
 }
 
 std::string man_page() {
@@ -164,14 +138,14 @@ std::string man_page() {
       ".SH DESCRIPTION\n";
   text += roff(usage.substr(begin, examples - begin - 1)) + ".SH OPTIONS\n";
   for (const auto& title : kTitles) {
-    text += fmt::format(".SS {}\n", title.title);
+    text += fmt::format(".SS {} options\n", title.title);
     for (const auto& option : option_table()) {
       if (option.group == title.group) text += man_option(option);
     }
   }
   const std::string codes = exit_codes();
   text += ".SH EXIT STATUS\n.nf\n" + roff(codes.substr(codes.find(":\n") + 2)) + ".fi\n";
-  text += ".SH EXAMPLES\n.nf\n" + roff(usage.substr(examples + 10)) + ".fi\n";
+  text += ".SH EXAMPLES\n.nf\n" + roff(usage.substr(examples + 10)) + "\n.fi\n";
   return text + ".SH SEE ALSO\ntorchrun\n";
 }
 

@@ -8,9 +8,15 @@ namespace {
 
 using enum OptionGroup;
 
+// An option that torchrun does not have.
+constexpr OptionSpec own(const char* name, char letter, const char* value, const char* fallback,
+                         OptionGroup group, const char* help) {
+  return {name, letter, value, fallback, group, help, true};
+}
+
 constexpr std::array kOptions{
     OptionSpec{"standalone", 0, nullptr, "", kWorkers,
-               "Run a single-node job on a free port (what a single node does anyway)."},
+               "Run a single-node job on a free port (what one node does anyway)."},
     OptionSpec{"nproc-per-node", 0, "N|gpu|cpu|auto", "1", kWorkers,
                "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
                "if there are any, else one per CPU (auto)."},
@@ -19,9 +25,8 @@ constexpr std::array kOptions{
     OptionSpec{"role", 0, "NAME", "default", kWorkers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", kWorkers,
                "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
-    OptionSpec{
-        "one-device-per-rank", 0, nullptr, "", kWorkers,
-        "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES); LOCAL_RANK is unchanged."},
+    own("one-device-per-rank", 0, nullptr, "", kWorkers,
+        "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES); LOCAL_RANK is unchanged."),
     OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", kWorkers,
                "Bind each worker to CPUs near its GPU: the NUMA node, the socket, an exclusive "
                "share of the node's cores, or the cores that share a last-level cache."},
@@ -30,25 +35,23 @@ constexpr std::array kOptions{
                "Restart the whole group up to N times when a worker fails. The first restart is "
                "immediate; while rounds fail within 10 s the next ones wait 1, 2, 4, ... up to "
                "60 s, and 10 identical failures of one rank in a row end the job."},
-    OptionSpec{"restart-policy", 0, "on-failure|on-crash|never[,...]", "on-failure", kRestarts,
-               "Failures that trigger a restart: any, only crashes (fatal signals and hangs), or "
-               "none. Add final=CODE for an exit code that is never retried and retry=CODE for one "
-               "that always is, e.g. on-crash,final=2,retry=75; 128+N for signal N."},
-    OptionSpec{
-        "hang-timeout", 0, "SECONDS", "auto", kRestarts,
+    own("restart-policy", 0, "on-failure|on-crash|never[,...]", "on-failure", kRestarts,
+        "Failures that trigger a restart: any, only crashes (fatal signals and hangs), or "
+        "none. Add final=CODE for an exit code that is never retried and retry=CODE for one "
+        "that always is, e.g. on-crash,final=2,retry=75; 128+N for signal N."),
+    own("hang-timeout", 0, "SECONDS", "auto", kRestarts,
         "Treat a worker as hung after this long without a heartbeat or output: dump its stacks and "
-        "restart the group. auto: the timeout announced in its heartbeats; 0: never."},
-    OptionSpec{"healthy-after", 0, "SECONDS", "0", kRestarts,
-               "Reset the restart count after a round has run this long; 0: never."},
-    OptionSpec{"preflight", 0, "PROGRAM|auto", "", kRestarts,
-               "Run this check on each node before the first round, and for at most 10 s on a node "
-               "whose worker crashed. A node that fails it is excluded; auto: trainer doctor."},
-    OptionSpec{"quarantine-after", 0, "N", "0", kRestarts,
-               "Exclude a node whose workers were the first to fail in N rounds; 0: never."},
-    OptionSpec{
-        "warm-spares", 0, nullptr, "", kRestarts,
+        "restart the group. auto: the timeout announced in its heartbeats; 0: never."),
+    own("healthy-after", 0, "SECONDS", "0", kRestarts,
+        "Reset the restart count after a round has run this long; 0: never."),
+    own("preflight", 0, "PROGRAM|auto", "", kRestarts,
+        "Run this check on each node before the first round, and for at most 10 s on a node "
+        "whose worker crashed. A node that fails it is excluded; auto: trainer doctor."),
+    own("quarantine-after", 0, "N", "0", kRestarts,
+        "Exclude a node whose workers were the first to fail in N rounds; 0: never."),
+    own("warm-spares", 0, nullptr, "", kRestarts,
         "Keep a second set of workers started, with their libraries loaded, for faster restarts. "
-        "The program must support it, as trainer does. Doubles the number of processes in memory."},
+        "The program must support it, as trainer does. Doubles the number of processes in memory."),
 
     OptionSpec{"module", 'm', nullptr, "", kProgram,
                "Run PROGRAM as a Python module (python3 -u -m PROGRAM)."},
@@ -71,31 +74,30 @@ constexpr std::array kOptions{
                "Addresses of the rendezvous [port 29400, static: 29500, etcd: 2379]; static: one, "
                "also MASTER_ADDR, MASTER_PORT."},
     OptionSpec{"rdzv-id", 0, "ID", "", kRendezvous,
-               "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
+               "Job ID (TORCHELASTIC_RUN_ID). Default: random; several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", kRendezvous,
                "Rendezvous settings: join_timeout, last_call_timeout, keep_alive_interval, "
                "keep_alive_max_attempt, read_timeout, timeout, is_host; with etcd also protocol, "
                "cacert, cert, key, user, password_file, etcd_prefix, lease_ttl, outage_timeout."},
-    OptionSpec{"rank-order", 0, "host|arrival|NAME", "host", kRendezvous,
-               "Order of the nodes' ranks with the c10d backend: by host name, gpu2 before gpu10, "
-               "or Slurm's topology; as they arrive; or by the environment variable NAME. The node "
-               "of rank 0 keeps it while it stays."},
-    OptionSpec{"rdzv-token-file", 0, "FILE|auto", "", kRendezvous,
-               "File with a secret of at least 16 bytes, the same on all nodes, readable for its "
-               "owner only; agents without it are rejected. auto: ~/.config/ddp-run/rdzv-token, "
-               "created if needed. Default: none; with --hosts a random secret; with --scheduler "
-               "auto if the home folder is shared."},
-    OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", kRendezvous,
-               "Take multi-node options that are not given from the scheduler that started one "
-               "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."},
-    OptionSpec{"hosts", 0, "HOST[:N],...|@FILE", "", kRendezvous,
-               "Start the job on these hosts over ssh (or the command in DDP_SSH), with N workers "
-               "each; ranges such as a[1-4]:8 work too. @FILE: one host per line, HOST:N or HOST "
-               "slots=N. The first host is node 0. The working directory and the program must "
-               "exist on all of them."},
-    OptionSpec{
-        "export", 0, "NAME[=VALUE],...", "", kRendezvous,
-        "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."},
+    own("rank-order", 0, "host|arrival|NAME", "host", kRendezvous,
+        "Order of the nodes' ranks with the c10d backend: by host name, gpu2 before gpu10, "
+        "or Slurm's topology; as they arrive; or by the environment variable NAME. The node "
+        "of rank 0 keeps it while it stays."),
+    own("rdzv-token-file", 0, "FILE|auto", "", kRendezvous,
+        "File with a secret of at least 16 bytes, the same on all nodes, readable for its "
+        "owner only; agents without it are rejected. auto: ~/.config/ddp-run/rdzv-token, "
+        "created if needed. Default: none; with --hosts a random secret; with --scheduler "
+        "auto if the home folder is shared."),
+    own("scheduler", 0, "none|auto|slurm|mpi", "none", kRendezvous,
+        "Take multi-node options that are not given from the scheduler that started one "
+        "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."),
+    own("hosts", 0, "HOST[:N],...|@FILE", "", kRendezvous,
+        "Start the job on these hosts over ssh (or the command in DDP_SSH), with N workers "
+        "each; ranges such as a[1-4]:8 work too. @FILE: one host per line, HOST:N or HOST "
+        "slots=N. The first host is node 0. The working directory and the program must "
+        "exist on all of them."),
+    own("export", 0, "NAME[=VALUE],...", "", kRendezvous,
+        "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."),
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", kStopping,
                "Grace period for workers to stop before SIGKILL."},
@@ -113,39 +115,37 @@ constexpr std::array kOptions{
     OptionSpec{"log-line-prefix-template", 0, "TEXT", "", kLogs,
                "Prefix of teed lines; may use ${role_name}, ${local_rank}, ${rank}, ${hostname} "
                "and ${time}, e.g. '${time} [${rank}]: '. Default: [${role_name}${local_rank}]:"},
-    OptionSpec{"fold-lines", 0, "MS", "0", kLogs,
-               "Show identical lines from several ranks once, prefixed [default0-7]:. Lines are "
-               "held for up to MS milliseconds to find duplicates. 0: off."},
-    OptionSpec{"log-max-size", 0, "SIZE[:KEEP]", "0", kLogs,
-               "Rotate log files at this size and keep the last KEEP (default: 3), e.g. 64M or "
-               "64M:5; stdout.log.1 is the previous one. 0: never."},
+    own("fold-lines", 0, "MS", "0", kLogs,
+        "Show identical lines from several ranks once, prefixed [default0-7]:. Lines are "
+        "held for up to MS milliseconds to find duplicates. 0: off."),
+    own("log-max-size", 0, "SIZE[:KEEP]", "0", kLogs,
+        "Rotate log files at this size and keep the last KEEP (default: 3), e.g. 64M or "
+        "64M:5; stdout.log.1 is the previous one. 0: never."),
     OptionSpec{"local-ranks-filter", 0, "RANKS", "", kLogs,
                "Show only these local ranks on the console, e.g. 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", kLogs,
                "Also copy lines that contain one of these strings to filtered_stdout.log; ,, is a "
                "literal comma. --duplicate-stderr-filters: same for stderr."},
-    OptionSpec{"report-lines", 0, "N", "18", kLogs,
-               "Last stderr lines shown in a failure report; 0: workers write directly to "
-               "ddp-run's stderr."},
-    OptionSpec{
-        "summary", 0, nullptr, "", kLogs,
-        "At the end, print a table of all workers: exit code, run time, CPU time, peak memory."},
-    OptionSpec{"result-json", 0, "FILE", "", kLogs,
-               "At the end, write the job's result to this file."},
-    OptionSpec{"events", 0, "FILE", "", kLogs,
-               "Append the job's events to this file, one JSON object per line; console: write "
-               "them to stderr."},
-    OptionSpec{"health-port", 0, "[HOST:]PORT", "", kLogs,
-               "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST is "
-               "given; port 0: any free port."},
+    own("report-lines", 0, "N", "18", kLogs,
+        "Last stderr lines shown in a failure report; 0: workers write directly to "
+        "ddp-run's stderr."),
+    own("summary", 0, nullptr, "", kLogs,
+        "At the end, print a table of all workers: exit code, run time, CPU time, peak memory."),
+    own("result-json", 0, "FILE", "", kLogs, "At the end, write the job's result to this file."),
+    own("events", 0, "FILE", "", kLogs,
+        "Append the job's events to this file, one JSON object per line; console: write "
+        "them to stderr."),
+    own("health-port", 0, "[HOST:]PORT", "", kLogs,
+        "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST is "
+        "given; port 0: any free port."),
 
-    OptionSpec{"dry-run", 0, nullptr, "", kOther, "Print each worker's command; start nothing."},
-    OptionSpec{"explain", 0, "FOLDER", "", kOther,
-               "Explain why a past run failed and what to do, from its --log-dir or --result-json; "
-               "start nothing."},
+    own("dry-run", 0, nullptr, "", kOther, "Print each worker's command; start nothing."),
+    own("explain", 0, "FOLDER", "", kOther,
+        "Explain why a past run failed and what to do, from its --log-dir or --result-json; "
+        "start nothing."),
     OptionSpec{"help", 'h', nullptr, "", kOther,
                "Show this help; -h: only the most common options."},
-    OptionSpec{"version", 0, nullptr, "", kOther, "Show the version."},
+    own("version", 0, nullptr, "", kOther, "Show the version."),
 
     // Explained in the usage, and with --duplicate-stdout-filters.
     OptionSpec{"run-path", 0, nullptr, "", kUnlisted, ""},
@@ -158,9 +158,9 @@ constexpr std::array kOptions{
     OptionSpec{"logs-specs", 0, "NAME", "default", kUnlisted, ""},  // only default is supported
     OptionSpec{"event-log-handler", 0, "null|console", "null", kUnlisted, ""},  // console: --events
     // torch.distributed.launch's: LOCAL_RANK is always in the environment.
-    OptionSpec{"use-env", 0, nullptr, "", kUnlisted, ""},
+    own("use-env", 0, nullptr, "", kUnlisted, ""),
     // Set by --hosts: checks the version, reads signals from standard input and stops at its end.
-    OptionSpec{"lifeline", 0, "VERSION", "", kUnlisted, ""},
+    own("lifeline", 0, "VERSION", "", kUnlisted, ""),
 };
 
 constexpr bool is_listed(const OptionSpec& option) { return option.group != kUnlisted; }

@@ -26,6 +26,7 @@ struct OptionSpec {
   const char* fallback;  // value when not given
   OptionGroup group;
   const char* help;
+  bool own = false;  // not torchrun's: gives way where a name is abbreviated
 };
 
 std::span<const OptionSpec> option_table();

@@ -6,45 +6,37 @@
 #include <charconv>
 #include <climits>
 #include <cmath>
-#include <cxxopts.hpp>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/declare_option.h"
 #include "launcher/cli/option_table.h"
 
 namespace ddp::launch {
-namespace {
-
-cxxopts::ParseResult parse_options(const std::vector<std::string>& options) {
-  cxxopts::Options parser("ddp-run");
-  for (const auto& option : option_table()) {
-    if (option.value) {
-      parser.add_options()(option.name, "",
-                           cxxopts::value<std::string>()->default_value(option.fallback));
-    } else {
-      parser.add_options()(option.name, "", cxxopts::value<bool>()->default_value("false"));
-    }
-  }
-  std::vector<const char*> argv{"ddp-run"};
-  for (const auto& option : options) argv.push_back(option.c_str());
-  return parser.parse(static_cast<int>(argv.size()), argv.data());
-}
-
-}  // namespace
-
 void value_error(const char* name, const std::string& value, const std::string& expected) {
   usage_error(fmt::format("--{}={}: {}must be {}", name, value,
                           value.empty() ? "is empty (an unset variable?); " : "", expected));
 }
 
-OptionValues::OptionValues(const std::vector<std::string>& options) {
-  const cxxopts::ParseResult result = parse_options(options);
-  for (const auto& option : option_table()) {
-    values_[option.name] = option.value                     ? result[option.name].as<std::string>()
-                           : result[option.name].as<bool>() ? "true"
-                                                            : "false";
-    if (result.count(option.name) > 0) given_.insert(option.name);
+OptionValues::OptionValues(const RawOptions& raw) {
+  cxxopts::Options parser("ddp-run");
+  for (const OptionSpec& option : option_table()) {
+    const auto found = raw.defaults.find(option.name);
+    if (found != raw.defaults.end()) given_.insert(option.name);
+    declare_option(parser, option,
+                   found != raw.defaults.end() ? found->second.value : option.fallback);
+    values_[option.name];
   }
+  std::vector<const char*> argv{"ddp-run"};
+  for (const std::string& word : raw.words) argv.push_back(word.c_str());
+  const auto result = parser.parse(static_cast<int>(argv.size()), argv.data());
+  for (const auto& unset : result.defaults()) values_[unset.key()] = unset.value();
+  for (const auto& argument : result.arguments()) {
+    values_[argument.key()] = argument.value();
+    on_command_line_.insert(argument.key());
+  }
+  given_.insert(on_command_line_.begin(), on_command_line_.end());
+  program_ = result.unmatched();
 }
 
 int OptionValues::integer(const char* name, int low, int high) const {

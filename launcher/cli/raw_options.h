@@ -1,5 +1,5 @@
-// argv and PET_ variables -> a list of --name=value, checked against option_table; values are not
-// checked.
+// argv and the environment -> what cxxopts parses: names checked against option_table and spelled
+// in full, values as they are. Only what argparse, and so torchrun, does and cxxopts cannot.
 #pragma once
 
 #include <map>
@@ -11,15 +11,17 @@
 namespace ddp::launch {
 
 struct RawOptions {
-  std::vector<std::string>
-      options;              // --name=value, flags as --name=true; the last of duplicates wins
-  bool short_help = false;  // -h instead of --help
-  std::vector<std::string> program;  // the first positional argument and everything after it
-  std::map<std::string, std::string> sources;  // --name -> the variable that set it
+  struct Default {
+    std::string value;     // of a flag: true
+    std::string variable;  // that it comes from
+  };
+  std::vector<std::string> words;           // options, "--", then the program and its arguments
+  bool short_help = false;                  // -h instead of --help
+  std::map<std::string, Default> defaults;  // by option: what counts if `words` does not have it
   std::vector<std::string> hints;  // lines for the user: PET_ variables of unknown options, ...
 };
 
-/// In increasing precedence: torchrun's older variables, PET_ variables, the command line. Throws
+/// The command line, and defaults from PET_ variables, then from torchrun's older ones. Throws
 /// LaunchError for an unknown option or a missing value.
 RawOptions gather_options(int argc, const char* const* argv, const Environment& environment);
 

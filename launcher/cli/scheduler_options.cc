@@ -25,8 +25,7 @@ class SchedulerFiller {
 
   void take(const char* option, const SchedulerFact& fact) {
     if (fact.value.empty() || given_.given(option)) return;
-    raw_.options.push_back(fmt::format("--{}={}", option, fact.value));
-    raw_.sources[fmt::format("--{}", option)] = fact.variable;
+    raw_.defaults[option] = {fact.value, fact.variable};
     line_ +=
         fmt::format("{}--{}={} ({})", line_.empty() ? "" : ", ", option, fact.value, fact.variable);
   }
@@ -39,7 +38,7 @@ class SchedulerFiller {
 };
 
 bool is_several_nodes(const RawOptions& raw) {
-  return parse_nnodes(OptionValues(raw.options).text("nnodes")).max > 1;
+  return parse_nnodes(OptionValues(raw).text("nnodes")).max > 1;
 }
 
 void fill_endpoint(SchedulerFiller& filler, const SchedulerFacts& facts,
@@ -76,7 +75,7 @@ void forgotten_scheduler(RawOptions& raw, const OptionValues& values,
 }  // namespace
 
 void add_scheduler_options(RawOptions& raw, const Environment& environment) {
-  const OptionValues values(raw.options);
+  const OptionValues values(raw);
   const auto facts = scheduler_facts(asked_scheduler(values), environment);
   if (!facts) return forgotten_scheduler(raw, values, environment);
   if (values.flag("standalone")) {

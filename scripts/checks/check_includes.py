@@ -45,8 +45,8 @@ FENCES = [
     (r"yaml-cpp/", r"trainer/hydra/yaml/", "only hydra/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/wire/connection_keys\.cc$", "only connection_keys.cc sees nettle"),
     (r"boost/", r"launcher/etcd/http_thread\.cc$", "only http_thread.cc sees Boost"),
-    (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/arguments/parsed_options\.h$",
-     "only option_values.cc and parsed_options.h see cxxopts"),
+    (r"cxxopts", r"launcher/cli/declare_option\.h$|trainer/app/arguments/parsed_options\.h$",
+     "only declare_option.h and parsed_options.h see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|trainer/config/|trainer/hydra/)",
      "LibTorch is for trainer/ outside config/ and hydra/"),
 ]

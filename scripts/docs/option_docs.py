@@ -10,7 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HELP, PAGE = ROOT / "tests/launcher/cli/help.golden", ROOT / "docs/ddp-run-options.md"
-COLUMN = 40  # where --help's second column begins
 
 
 def escaped(text):
@@ -19,13 +18,12 @@ def escaped(text):
 
 def option_row(lines):
     """The lines of one option -> a row of the table."""
-    first = lines[0].strip() if len(lines[0].rstrip()) <= COLUMN or lines[0][COLUMN - 1] != " " else lines[0][:COLUMN].strip()
-    texts = ([lines[0][COLUMN:]] if len(lines[0]) > COLUMN and lines[0][COLUMN - 1] == " " else []) + lines[1:]
-    meaning = " ".join(text.strip() for text in texts)
-    default = re.search(r" \[([^\][]*)\]$", meaning)
+    name, *texts = re.split(r" {2,}", lines[0].strip(), maxsplit=1)
+    meaning = " ".join(text.strip() for text in texts + lines[1:])
+    default = re.search(r" \(default: ([^()]*)\)$", meaning)
     if default:
         meaning = meaning[:default.start()]
-    name = first.replace("|", "\\|")
+    name = name.replace("|", "\\|")
     return f"| `{name}` | {f'`{default[1]}`' if default else ''} | {escaped(meaning)} |"
 
 
@@ -38,10 +36,10 @@ def group_tables(text):
             option.clear()
 
     for line in text.splitlines():
-        title = re.fullmatch(r"([A-Z][a-z]+):", line)
+        title = re.fullmatch(r" ([A-Z][a-z]+) options:", line)
         if title:
             close()
-            out += ["", f"## {title[1]}", "", "| option | default | meaning |", "|---|---|---|"]
+            out += ["", f"## {title[1]} options", "", "| option | default | meaning |", "|---|---|---|"]
         elif re.match(r"  (-\w,|   ) --", line):
             close()
             option.append(line)
@@ -54,8 +52,8 @@ def group_tables(text):
 def page():
     text = HELP.read_text()
     usage, rest = text.split("\nExamples:\n")
-    examples, rest = rest.split("\n\nWorkers:\n")
-    options, codes = ("Workers:\n" + rest).split("\nExit codes:\n")
+    examples, rest = rest.split("\n\n Worker options:\n")
+    options, codes = (" Worker options:\n" + rest).split("\nExit codes:\n")
     usage = "\n\n".join(escaped(part) for part in usage.split("\n\n")[2:])
     return ("# Options of ddp-run\n\n<!-- scripts/docs/option_docs.py writes this page from ddp-run --help -->\n"
             "`ddp-run [options] PROGRAM [arguments of PROGRAM...]`\n\n"

@@ -58,7 +58,7 @@ RIGHT = [
     ("launcher/launch.cc", '"launcher/agent/agent.h"'),
     ("launcher/main.cc", '"launch.h"'),
     ("launcher/main.cc", '"launcher/process/worker_processes.h"'),
-    ("launcher/cli/option_values.cc", "<cxxopts.hpp>"),
+    ("launcher/cli/declare_option.h", "<cxxopts.hpp>"),
     ("trainer/hydra/yaml/yaml_reader.cc", "<yaml-cpp/parser.h>"),
     ("trainer/config/show/config_show.cc", '"trainer/config/keys/key_table.h"'),
     ("trainer/config/keys/key_table.h", '"trainer/config/config.h"'),

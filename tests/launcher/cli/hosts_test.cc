@@ -185,7 +185,7 @@ TEST_CASE("the hosts of a job get a token that no command line shows") {
 
 TEST_CASE("addresses, ports and ids that are given are kept") {
   CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-backend=c10d", "--master-addr=ib1"}))[1] ==
-        "--rdzv-backend=c10d --master-addr=ib1 --lifeline=1.2 --nnodes=2 --master-port=20001 "
+        "--master-addr=ib1 --rdzv-backend=c10d --lifeline=1.2 --nnodes=2 --master-port=20001 "
         "--rdzv-id=abcd --rdzv-token-file=- -- prog --hosts x");
   CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-endpoint=ib1:99", "--rdzv-id=mine"}))[0] ==
         "--rdzv-endpoint=ib1:99 --rdzv-id=mine --lifeline=1.2 --nnodes=2 --node-rank=0 "

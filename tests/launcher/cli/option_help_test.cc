@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "tests/support/catch.h"
@@ -51,11 +52,17 @@ Lines bash_offers(const Lines& words, const std::string& folder) {
   return offered;
 }
 
+// Versions of cxxopts break lines differently.
+Lines words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
 TEST_CASE("the help text is the golden one") {
   std::ifstream file(DDP_TEST_DATA "/cli/help.golden");
   std::stringstream golden;
   golden << file.rdbuf();
-  CHECK(help_text() == golden.str());
+  CHECK(words_of(help_text()) == words_of(golden.str()));
 }
 
 TEST_CASE("the short help fits on a screen and leads to the long one") {
