@@ -48,11 +48,12 @@ register_qemu() {
     >/proc/sys/fs/binfmt_misc/register
 }
 
+# In a PID namespace: emulated, tests that kill what they started have hit other processes. Its first process reaps orphans.
 run_emulated() {
   export QEMU_LD_PREFIX=$cross/sysroot
-  [ ! -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || exec "$@"
-  exec unshare --user --map-root-user --mount bash -c "$(declare -f register_qemu)
-    register_qemu $qemu && exec \"\$@\"" bash "$@"
+  exec unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc bash -c "$(declare -f register_qemu)
+    [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || register_qemu $qemu || exit
+    \"\$@\"; exit \$?" bash "$@"
 }
 
 check() {
