@@ -2,12 +2,13 @@
 # Builds the packages for other machines: .deb and .tar.gz of ddp-run alone and of what is linked with LibTorch.
 #   ./scripts/package.sh [FOLDER]             default: build/packages; SHA256SUMS lists what was made
 #   ./scripts/package.sh --sums [FOLDER]      builds nothing: SHA256SUMS of all that is there now, such as a wheel
-# CMAKE_ARGS: extra arguments for configuring, e.g. -DDDP_BUILD_TRAINER=OFF; TORCH_ROOT: an existing LibTorch.
+# CMAKE_ARGS: extra arguments for configuring, e.g. -DDDP_BUILD_TRAINER=OFF; TORCH_ROOT: an existing LibTorch;
+# DDP_PACKAGE_TREE: the build tree, default build/package.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-case ${1:-} in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
-readonly tree=build/package
+case ${1:-} in -h | --help) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
+readonly tree=${DDP_PACKAGE_TREE:-build/package}
 
 # The only place that writes them.
 write_sums() {

@@ -201,7 +201,7 @@ def lacks(row):
     if row.needs == "gpu" and not Path("/dev/nvidiactl").exists():
         return "no GPU here"
     flags = Path("/proc/cpuinfo").read_text()
-    if row.needs == "bf16" and "avx512_bf16" not in flags and "amx_bf16" not in flags:
+    if row.needs == "bf16" and not re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", flags):
         return "this CPU has no bfloat16 instructions"
     return ""
 
@@ -210,7 +210,7 @@ def measured_here(args, programs):
     """What a figure means nothing without."""
     model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     flags = Path("/proc/cpuinfo").read_text()
-    features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{name}\b", flags)]
+    features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve2", "bf16") if re.search(rf"\b{name}\b", flags)]
     return {"date": date.today().isoformat(),
             "commit": programs.commit(),
             "cpu": f"{model[1] if model else 'unknown'} ({', '.join(features)})", "cores": len(os.sched_getaffinity(0)),

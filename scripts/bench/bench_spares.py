@@ -9,6 +9,7 @@ recvmsg; the job without trains as long. DDP_RUN and TRAINER name other programs
 """
 
 import os
+import platform
 import random
 import re
 import signal
@@ -74,8 +75,8 @@ class Job:
         pids = read(f"/proc/{self.agent()}/task/{self.agent()}/children").split()
         return {int(pid): read(f"/proc/{int(pid)}/environ") for pid in pids}
 
-    def waits(self, pid):  # for its environment: on x86-64 system call 47
-        return read(f"/proc/{pid}/syscall").split()[:1] == [b"47"]
+    def waits(self, pid):  # for its environment: recvmsg
+        return read(f"/proc/{pid}/syscall").split()[:1] == [b"212" if platform.machine() == "aarch64" else b"47"]
 
     def spares(self):
         return [pid for pid, env in self.children().items() if b"DDP_SPARE_FD=" in env and self.waits(pid)]

@@ -79,10 +79,11 @@ else()
   find_path(DDP_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_nvidia_includes} "${_root}/include" ${_elsewhere})
   find_path(DDP_NCCL_INCLUDE nccl.h HINTS ${_nvidia_includes} "${_root}/include" ${_elsewhere})
   if(NOT _nvidia_includes)
+    set(_targets targets/x86_64-linux/include targets/sbsa-linux/include)  # sbsa: aarch64
     find_path(DDP_CUDA_INCLUDE cuda_runtime_api.h
-      HINTS ENV CUDA_HOME PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
+      HINTS ENV CUDA_HOME PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES include ${_targets})
     find_path(DDP_NCCL_INCLUDE nccl.h
-      HINTS ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
+      HINTS ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include ${_targets})
   endif()
   # Included by the runtime's headers, but wheels of their own (nvidia-cuda-crt); nothing of theirs is in torch's interface.
   find_path(DDP_CUSPARSE_INCLUDE cusparse.h HINTS ${DDP_CUDA_INCLUDE} ${_nvidia_includes})

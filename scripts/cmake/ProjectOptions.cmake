@@ -27,3 +27,11 @@ if(DDP_SANITIZE)
     target_compile_options(ddp_project_options INTERFACE -Wno-maybe-uninitialized)
   endif()
 endif()
+
+# For directories that compute: x86-64 fuses no product and sum unless a file asks for it, aarch64 does by default, and one sum
+# written in two places would have two results. What a target asks for itself, such as the CPU kernels, wins.
+macro(ddp_unfused_sums)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    add_compile_options(-ffp-contract=off)
+  endif()
+endmacro()

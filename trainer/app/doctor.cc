@@ -131,7 +131,7 @@ std::string vector_extensions() {
   const std::string flags = cpu_flags();
   std::string found;
   for (const char* flag : {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
-                           "amx_fp16", "amx_int8"}) {
+                           "amx_fp16", "amx_int8", "asimd", "asimdhp", "sve", "sve2", "bf16"}) {
     if (has_flag(flags, flag)) found += std::string(flag) + " ";
   }
   return found.empty() ? "no vector extensions listed" : found;

@@ -19,8 +19,14 @@ using test::TempFolder;
 
 constexpr const char* kSite = "venv/lib/python3.11/site-packages";
 
+#if defined(__aarch64__)
+constexpr ElfW(Half) kOwnMachine = EM_AARCH64, kOtherMachine = EM_X86_64;
+#else
+constexpr ElfW(Half) kOwnMachine = EM_X86_64, kOtherMachine = EM_AARCH64;
+#endif
+
 // What the loader could map: a header and one part that is the whole file.
-std::string library(ElfW(Half) machine = EM_X86_64) {
+std::string library(ElfW(Half) machine = kOwnMachine) {
   ElfW(Ehdr) header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -100,7 +106,7 @@ TEST_CASE("a damaged torch is named with its fault, before the loader stumbles o
   CHECK_THAT(
       fault("version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(90, '0')),
       Catch::Contains("libtorch_cpu.so is not a library;"));
-  CHECK_THAT(fault(library(EM_AARCH64)), Catch::Contains("is for another processor;"));
+  CHECK_THAT(fault(library(kOtherMachine)), Catch::Contains("is for another processor;"));
   for (const std::size_t kept : {63, 100, 200})
     CHECK_THAT(fault(library().substr(0, kept)), Catch::Contains("is "));
   CHECK_THAT(fault(library().substr(0, 200)), Catch::Contains("is cut off;"));
