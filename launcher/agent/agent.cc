@@ -17,7 +17,11 @@
 
 namespace ddp::launch {
 LocalElasticAgent::LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes)
-    : plan_(std::move(plan)), rendezvous_(rendezvous), processes_(processes), hangs_(plan_.hangs) {}
+    : plan_(std::move(plan)),
+      rendezvous_(rendezvous),
+      processes_(processes),
+      hangs_(plan_.hangs),
+      exits_(plan_.exit_grace) {}
 
 RunResult LocalElasticAgent::run() {
   job_began_ = processes_.now();
@@ -113,6 +117,7 @@ void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
   phase_ = Phase::kRunning;
   hangs_.begin_round(group_.began);
+  exits_.begin_round();
   standby_due_.reset();
   standby_kept_ = false;
   processes_.serve_store(group_.rendezvous.store_socket);
@@ -201,6 +206,7 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
 
 void LocalElasticAgent::resume() {
   if (suspended_ && deadline_) *deadline_ += processes_.now() - suspended_at_;
+  if (suspended_) exits_.forgive(processes_.now() - suspended_at_);
   suspended_ = false;
   hangs_.forgive_silence(processes_.now());
 }
@@ -235,6 +241,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
                   : told_to_stop() && !worker->was_dying ? WorkerState::kStopped
                                                          : WorkerState::kFailed;
   worker->stopped_well = event.exit.ok() && told_to_stop() && !worker->was_dying;
+  if (worker->state == WorkerState::kSucceeded) exits_.exited(processes_.now());
   record_event(*worker);
   if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
   if (worker->state != WorkerState::kFailed || known) return;
@@ -312,7 +319,8 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
   auto next = deadline_;
   if (phase_ != Phase::kRunning) return next;
-  for (const auto& look : {hangs_.next_look(), pace_.next_look(), standby_due_}) {
+  for (const auto& look :
+       {hangs_.next_look(), exits_.next_look(), pace_.next_look(), standby_due_}) {
     if (look) next = next ? std::min(*next, *look) : *look;
   }
   return next;

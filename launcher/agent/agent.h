@@ -8,6 +8,7 @@
 #include <string>
 
 #include "launcher/agent/agent_policy.h"
+#include "launcher/agent/exit_watch.h"
 #include "launcher/agent/hang_monitor.h"
 #include "launcher/agent/pace_monitor.h"
 #include "launcher/base/clock.h"
@@ -92,6 +93,7 @@ class LocalElasticAgent {
   Phase phase_ = Phase::kJoining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
+  ExitWatch exits_;
   PaceMonitor pace_;
   std::optional<Clock::time_point>
       standby_due_;            // when to check whether standby workers are wanted

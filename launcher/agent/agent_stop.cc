@@ -25,6 +25,7 @@ constexpr auto kStackPatience = std::chrono::seconds(10);
 void LocalElasticAgent::look_for_hangs() {
   if (phase_ != Phase::kRunning || suspended_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
+  if (failures_.empty()) failures_ = exits_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
     failure.lived = processes_.now() - group_.began;
     failure.stacks = plan_.folder.stacks_file(group_.restart_count, failure.local_rank);

@@ -15,7 +15,8 @@ namespace ddp::launch {
 namespace {
 
 // Dealt with here.
-const std::set<std::string_view> kOfThisMachine{"hosts", "export", "nnodes", "dry-run"};
+const std::set<std::string_view> kOfThisMachine{"hosts", "export", "nnodes", "dry-run",
+                                                "scheduler"};
 const std::set<std::string_view> kOfFirstHost{"result-json", "events"};
 
 void refuse_conflicts(const OptionValues& values) {
@@ -23,8 +24,8 @@ void refuse_conflicts(const OptionValues& values) {
     if (!values.given(other)) continue;
     usage_error(fmt::format("--{} is for one node, --hosts for a whole job: drop one", other));
   }
-  if (values.text("scheduler") != "none")
-    usage_error("--scheduler and --hosts cannot be combined; drop one");
+  if (values.given("stdin-rank"))
+    usage_error("--stdin-rank and --hosts cannot be combined: hosts have no terminal; drop one");
   if (values.text("hosts").empty()) usage_error("--hosts=: is empty; name at least one host");
   if (values.text("hosts") == "@") usage_error("--hosts=@: names no file; write --hosts=@FILE");
 }
@@ -47,6 +48,12 @@ std::optional<HostsRequest> take_hosts(const OptionValues& values) {
   const std::string& hosts = values.text("hosts");
   (hosts.starts_with('@') ? request.file : request.hosts) =
       hosts.substr(hosts.starts_with('@') ? 1 : 0);
+  if (values.text("scheduler") != "none") {
+    request.starts_on_first = true;
+    // A remote shell may pass on the job's variables.
+    request.options.emplace_back("--scheduler=none");
+  }
+  request.slots_count = !request.starts_on_first || !values.given("nproc-per-node");
   request.exports = values.text("export");
   if (values.given("nnodes")) {
     const NodeRange nodes = parse_nnodes(values.text("nnodes"));

@@ -249,6 +249,8 @@ LaunchConfig to_config(const OptionValues& values) {
                             values.text("monitor-interval")));
   }
   config.shutdown_timeout = values.milliseconds("shutdown-timeout");
+  config.exit_grace = values.milliseconds("exit-grace");
+  config.stdin_rank = values.integer("stdin-rank", 0, INT_MAX);
   config.stop_signals = parse_signals(values.text("signals-to-handle"));
   config.module = values.flag("module");
   config.no_python = values.flag("no-python");

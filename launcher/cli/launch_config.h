@@ -44,6 +44,8 @@ struct LaunchConfig {
   HangRules hangs;
   std::string preflight;  // "auto", or a program with arguments; empty: none
   std::chrono::milliseconds shutdown_timeout{30'000};
+  std::chrono::milliseconds exit_grace{};  // 0: none
+  int stdin_rank = 0;
   std::vector<int> stop_signals;  // forwarded to the workers, then the job ends
 
   std::string program;

@@ -42,6 +42,9 @@ constexpr std::array kOptions{
     own("hang-timeout", 0, "SECONDS", "auto", kRestarts,
         "Treat a worker as hung after this long without a heartbeat or output: dump its stacks and "
         "restart the group. auto: the timeout announced in its heartbeats; 0: never."),
+    own("exit-grace", 0, "SECONDS", "0", kRestarts,
+        "Treat workers as hung that still run this long after another one has exited with 0; 0: "
+        "never, one line is printed after 60 s."),
     own("healthy-after", 0, "SECONDS", "0", kRestarts,
         "Reset the restart count after a round has run this long; 0: never."),
     own("preflight", 0, "PROGRAM|auto", "", kRestarts,
@@ -55,6 +58,8 @@ constexpr std::array kOptions{
 
     OptionSpec{"module", 'm', nullptr, "", kProgram,
                "Run PROGRAM as a Python module (python3 -u -m PROGRAM)."},
+    own("stdin-rank", 0, "N", "0", kProgram,
+        "Rank that reads ddp-run's standard input, for a debugger; the others read end-of-file."),
     OptionSpec{"no-python", 0, nullptr, "", kProgram,
                "Execute PROGRAM directly, even if its name ends in .py."},
 
@@ -88,14 +93,15 @@ constexpr std::array kOptions{
         "owner only; agents without it are rejected. auto: ~/.config/ddp-run/rdzv-token, "
         "created if needed. Default: none; with --hosts a random secret; with --scheduler "
         "auto if the home folder is shared."),
-    own("scheduler", 0, "none|auto|slurm|mpi", "none", kRendezvous,
-        "Take multi-node options that are not given from the scheduler that started one "
-        "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."),
+    own("scheduler", 0, "none|auto|slurm|mpi|flux|pbs|lsf|sge", "none", kRendezvous,
+        "Take multi-node options that are not given from the scheduler. slurm, mpi, flux: it "
+        "starts one ddp-run per node, auto: whichever of them did. pbs, lsf, sge: start one "
+        "ddp-run in the job's script; it starts itself on the other hosts, as with --hosts."),
     own("hosts", 0, "HOST[:N],...|@FILE", "", kRendezvous,
         "Start the job on these hosts over ssh (or the command in DDP_SSH), with N workers "
         "each; ranges such as a[1-4]:8 work too. @FILE: one host per line, HOST:N or HOST "
-        "slots=N. The first host is node 0. The working directory and the program must "
-        "exist on all of them."),
+        "slots=N, gpus=0,2 for some of its GPUs. The first host is node 0. The working directory "
+        "and the program must exist on all of them."),
     own("export", 0, "NAME[=VALUE],...", "", kRendezvous,
         "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."),
 

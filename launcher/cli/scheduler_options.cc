@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launcher/base/errors.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
@@ -11,11 +13,9 @@ namespace ddp::launch {
 namespace {
 
 Scheduler asked_scheduler(const OptionValues& values) {
-  const auto name = values.one_of("scheduler", {"none", "auto", "slurm", "mpi"});
-  return name == "slurm"  ? Scheduler::kSlurm
-         : name == "mpi"  ? Scheduler::kMpi
-         : name == "auto" ? Scheduler::kAuto
-                          : Scheduler::kNone;
+  const std::vector<std::string> names{"none", "auto", "slurm", "mpi", "flux", "pbs", "lsf", "sge"};
+  const auto name = std::find(names.begin(), names.end(), values.one_of("scheduler", names));
+  return static_cast<Scheduler>(name - names.begin());  // in the order of the enumeration
 }
 
 // Collects what is taken, and the line that tells the user.
@@ -76,10 +76,19 @@ void forgotten_scheduler(RawOptions& raw, const OptionValues& values,
 
 void add_scheduler_options(RawOptions& raw, const Environment& environment) {
   const OptionValues values(raw);
-  const auto facts = scheduler_facts(asked_scheduler(values), environment);
-  if (!facts) return forgotten_scheduler(raw, values, environment);
+  const Scheduler scheduler = asked_scheduler(values);
+  if (scheduler != Scheduler::kNone && values.given("hosts"))
+    usage_error("--scheduler and --hosts cannot be combined; drop one");
+  const SchedulerFact hosts = batch_hosts(scheduler, environment);
+  const auto facts = scheduler_facts(scheduler, environment);
+  if (!facts && hosts.value.empty()) return forgotten_scheduler(raw, values, environment);
   if (values.flag("standalone")) {
     usage_error("--standalone with --scheduler, which is for several nodes: drop one");
+  }
+  if (!facts) {
+    SchedulerFiller filler(raw, values);
+    filler.take("hosts", hosts);
+    return raw.hints.push_back("from the job: " + filler.line());
   }
   SchedulerFiller filler(raw, values);
   filler.take("nproc-per-node", facts->nproc);

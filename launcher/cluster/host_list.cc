@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include "launcher/base/errors.h"
@@ -22,6 +23,17 @@ int slots_of(const std::string& origin, std::string_view text) {
   if (!number || *number < 1)
     fail(origin, fmt::format("'{}' is not a number of workers", printable(text)));
   return *number;
+}
+
+// Numbers or UUIDs, as in CUDA_VISIBLE_DEVICES.
+std::string gpus_of(const std::string& origin, std::string_view text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == ',' || c == '/';
+  });
+  if (!plain || text.empty() || text.front() == ',' || text.back() == ',' ||
+      text.find(",,") != std::string_view::npos)
+    fail(origin, fmt::format("gpus='{}' is not a list such as 0,2,3", printable(text)));
+  return std::string(text);
 }
 
 // Anything else might be taken for an option by ssh, or be split by it.
@@ -49,6 +61,10 @@ Host without_user(const std::string& origin, std::string_view text) {
     host.name = text.substr(0, has_slots ? colon : text.size());
     slots = has_slots ? text.substr(colon) : "";
   }
+  if (whole_number(host.name))
+    fail(origin, fmt::format("'{}' is not a host; GPUs are for the lines of --hosts=@FILE: "
+                             "gpu1 gpus=0,2",
+                             host.name));
   if (!is_host_name(host.name))
     fail(origin, fmt::format("'{}' is not a host name", printable(host.name)));
   if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1));
@@ -99,14 +115,41 @@ std::vector<std::string> words_of(const std::string& line) {
 
 std::vector<Host> hosts_of_line(const std::string& origin, const std::vector<std::string>& words) {
   std::vector<Host> hosts = hosts_in(origin, words.front());
+  int slots = 0;
+  std::string gpus;
   for (std::size_t i = 1; i < words.size(); ++i) {
-    if (words[i].starts_with("max_slots=") || words[i].starts_with("max-slots=")) continue;
-    if (!words[i].starts_with("slots="))
-      fail(origin, fmt::format("'{}' is not known here", printable(words[i])));
-    const int slots = slots_of(origin, std::string_view(words[i]).substr(6));
-    for (Host& host : hosts) host.slots = slots;
+    const std::string_view word = words[i];
+    if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+    if (word.starts_with("gpus=")) {
+      gpus = gpus_of(origin, word.substr(5));
+    } else if (word.starts_with("slots=")) {
+      slots = slots_of(origin, word.substr(6));
+    } else if (i == 1 && whole_number(words[i])) {
+      slots = slots_of(origin, word);
+      break;  // SGE: the queue and the CPUs
+    } else {
+      fail(origin, fmt::format("'{}' is not known here", printable(word)));
+    }
+  }
+  if (slots == 0 && !gpus.empty())
+    slots = 1 + static_cast<int>(std::count(gpus.begin(), gpus.end(), ','));
+  for (Host& host : hosts) {
+    if (slots > 0) host.slots = slots;
+    host.gpus = gpus;
   }
   return hosts;
+}
+
+// As PBS writes them: one line per slot.
+void add_line(std::vector<Host>& hosts, Host host) {
+  const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& other) {
+    return other.destination == host.destination;
+  });
+  if (same == hosts.end() || host.slots > 0 || !host.gpus.empty()) {
+    hosts.push_back(std::move(host));
+  } else {
+    same->slots = std::max(same->slots, 1) + 1;
+  }
 }
 
 }  // namespace
@@ -124,7 +167,7 @@ std::vector<Host> parse_hostfile(const std::string& file, std::string_view text)
     const auto words = words_of(line);
     if (words.empty()) continue;
     for (Host& host : hosts_of_line(fmt::format("{}:{}", file, number), words))
-      hosts.push_back(std::move(host));
+      add_line(hosts, std::move(host));
   }
   if (hosts.empty()) usage_error(fmt::format("--hosts=@{}: names no host", file));
   return hosts;

@@ -11,6 +11,7 @@ struct Host {
   std::string destination;  // for ssh: [user@]name
   std::string name;         // by which other hosts know it
   int slots = 0;            // workers; 0: not given
+  std::string gpus{};       // for CUDA_VISIBLE_DEVICES; empty: all
   bool operator==(const Host&) const = default;
 };
 
@@ -19,8 +20,9 @@ struct Host {
 std::vector<Host> parse_hosts(std::string_view text);
 
 /// Parses one host per line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host
-/// slots=4";
-/// `#` begins a comment. Throws LaunchError (2) with `file` and the line.
+/// slots=4", then "gpus=0,2"; "host 4 ..." as in SGE's PE_HOSTFILE. The lines of a host that is
+/// repeated without slots are its slots, as in PBS. `#` begins a comment. Throws LaunchError (2)
+/// with `file` and the line.
 std::vector<Host> parse_hostfile(const std::string& file, std::string_view text);
 
 }  // namespace ddp::launch

@@ -135,7 +135,7 @@ std::vector<std::string> own_options(const HostsRequest& request, const HostsPla
   }
   if (!request.has_run_id) options.push_back("--rdzv-id=" + place.run_id);
   if (wants_token(request, hosts)) options.emplace_back("--rdzv-token-file=-");
-  if (hosts[index].slots > 0)
+  if (hosts[index].slots > 0 && request.slots_count)
     options.push_back(fmt::format("--nproc-per-node={}", hosts[index].slots));
   return options;
 }
@@ -172,8 +172,8 @@ HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
       request.file.empty() ? parse_hosts(request.hosts) : parse_hostfile(request.file, contents);
   check_numbers(request, hosts);
   check_first_host(request, hosts);
-  RemoteCommand remote{
-      place.folder, place.ddp_run, settings_for(request.exports, place.environment), {}};
+  const auto settings = settings_for(request.exports, place.environment);
+  RemoteCommand remote{place.folder, place.ddp_run, {}, {}};
   HostsPlan plan;
   plan.environment = place.environment;
   if (wants_token(request, hosts)) plan.token = place.token;
@@ -188,8 +188,15 @@ HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
     add(own_options(request, place, hosts, i));
     add({"--"});
     add(request.program);
-    HostCommand host{label_of(hosts, i), hosts[i].destination, ssh_command(place.environment)};
-    host.command.argv.push_back(host.destination);
+    remote.settings = settings;
+    if (!hosts[i].gpus.empty()) remote.settings.push_back("CUDA_VISIBLE_DEVICES=" + hosts[i].gpus);
+    HostCommand host{label_of(hosts, i), hosts[i].destination, {}};
+    if (i == 0 && request.starts_on_first) {
+      host.command = {"/bin/sh", {"sh", "-c"}};
+    } else {
+      host.command = ssh_command(place.environment);
+      host.command.argv.push_back(host.destination);
+    }
     host.command.argv.push_back(remote_command_line(remote));
     plan.hosts.push_back(std::move(host));
   }

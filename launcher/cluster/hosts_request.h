@@ -13,8 +13,10 @@ struct HostsRequest {
   std::string nnodes;   // as given; empty: one per host
   int min_nodes = 0;    // 0: the number of hosts
   int max_nodes = 0;
-  bool dynamic = false;      // c10d
-  bool has_address = false;  // --rdzv-endpoint or --master-addr
+  bool dynamic = false;          // c10d
+  bool starts_on_first = false;  // this is the first host: no remote shell is needed there
+  bool slots_count = true;       // a host's slots are its --nproc-per-node
+  bool has_address = false;      // --rdzv-endpoint or --master-addr
   bool has_port = false;
   bool has_run_id = false;
   bool has_token = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <initializer_list>
+#include <sstream>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -88,6 +89,16 @@ void refuse_several_tasks(const SchedulerFact& tasks, const SchedulerFact& nodes
                   tasks.value, tasks.variable, nodes.value, nodes.variable));
 }
 
+// Each component has a step, node list and node numbers of its own.
+void refuse_components(const Environment& environment) {
+  const SchedulerFact size = first_set(environment, {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"});
+  if (!is_more_than_one(size)) return;
+  usage_error(
+      fmt::format("--scheduler=slurm: {}={}: the components of a heterogeneous job do not form one "
+                  "job; name their hosts with --hosts, or unset {} to use one component",
+                  size.variable, size.value, size.variable));
+}
+
 SchedulerFacts slurm_facts(const Environment& environment) {
   const SchedulerFact job = first_set(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (job.value.empty()) {
@@ -95,6 +106,7 @@ SchedulerFacts slurm_facts(const Environment& environment) {
         "--scheduler=slurm: not in a Slurm job (SLURM_JOB_ID is not set); start ddp-run with "
         "srun, or omit the option");
   }
+  refuse_components(environment);
   SchedulerFacts facts{.name = "Slurm",
                        .nodes = slurm_nodes(environment),
                        .node_rank = first_set(environment, {"SLURM_NODEID"}),
@@ -154,20 +166,101 @@ SchedulerFacts mpi_facts(const Environment& environment) {
   return facts;
 }
 
+// ---- Flux -------------------------------------------------------------------------------------
+
+SchedulerFacts flux_facts(const Environment& environment) {
+  SchedulerFacts facts{.name = "Flux",
+                       .nodes = first_set(environment, {"FLUX_JOB_NNODES"}),
+                       .node_rank = first_set(environment, {"FLUX_TASK_RANK"}),
+                       .nproc = {},
+                       .host = first_set(environment, {kMasterAddr}),
+                       .port = first_set(environment, {kMasterPort}),
+                       .run_id = first_set(environment, {"FLUX_JOB_ID"})};
+  if (facts.nodes.value.empty() || facts.node_rank.value.empty()) {
+    usage_error(
+        "--scheduler=flux: not started by flux run (FLUX_TASK_RANK is not set); start ddp-run with "
+        "flux run, or omit the option");
+  }
+  const SchedulerFact tasks = first_set(environment, {"FLUX_JOB_SIZE"});
+  if (!tasks.value.empty() && number_of(tasks) != number_of(facts.nodes)) {
+    usage_error(
+        fmt::format("flux starts {} ddp-runs (FLUX_JOB_SIZE) on {} nodes (FLUX_JOB_NNODES), but "
+                    "one per node is needed; write flux run --nodes=N --tasks-per-node=1",
+                    tasks.value, facts.nodes.value));
+  }
+  facts.run_id.value = plain_name(facts.run_id.value);
+  return facts;
+}
+
+// ---- PBS, LSF, SGE: the job's script runs on the first host of a list ---------------------------
+
+SchedulerFact pbs_hosts(const Environment& environment) {
+  const SchedulerFact task = first_set(environment, {"PBS_TASKNUM"});
+  if (is_more_than_one(task)) {
+    usage_error(
+        fmt::format("--scheduler=pbs: started by pbsdsh (PBS_TASKNUM={}); start ddp-run once, in "
+                    "the job's script: it starts itself on the other hosts",
+                    task.value));
+  }
+  return first_set(environment, {"PBS_NODEFILE"});
+}
+
+// "gpu1 4 gpu2 4" -> gpu1:4,gpu2:4.
+std::string lsf_list(const std::string& text) {
+  std::istringstream words(text);
+  std::string list;
+  for (std::string name, slots; words >> name >> slots;)
+    list += fmt::format("{}{}:{}", list.empty() ? "" : ",", name, slots);
+  return list;
+}
+
+SchedulerFact in_job(SchedulerFact hosts, const char* option, const char* variables) {
+  if (!hosts.value.empty()) return hosts;
+  usage_error(
+      fmt::format("--scheduler={}: not in the script of such a job ({} is not set); start ddp-run "
+                  "there, or omit the option",
+                  option, variables));
+}
+
+SchedulerFact in_file(SchedulerFact file) {
+  file.value.insert(0, "@");
+  return file;
+}
+
 }  // namespace
+
+SchedulerFact batch_hosts(Scheduler scheduler, const Environment& environment) {
+  switch (scheduler) {
+    case Scheduler::kPbs:
+      return in_file(in_job(pbs_hosts(environment), "pbs", "PBS_NODEFILE"));
+    case Scheduler::kSge:
+      return in_file(in_job(first_set(environment, {"PE_HOSTFILE"}), "sge", "PE_HOSTFILE"));
+    case Scheduler::kLsf: {
+      SchedulerFact hosts = first_set(environment, {"LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE"});
+      hosts = in_job(hosts, "lsf", "LSB_MCPU_HOSTS");
+      if (hosts.variable == "LSB_DJOB_HOSTFILE") return in_file(hosts);
+      return {lsf_list(hosts.value), hosts.variable};
+    }
+    default:
+      return {};
+  }
+}
 
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment) {
   switch (scheduler) {
-    case Scheduler::kNone:
-      return std::nullopt;
     case Scheduler::kSlurm:
       return slurm_facts(environment);
     case Scheduler::kMpi:
       return mpi_facts(environment);
+    case Scheduler::kFlux:
+      return flux_facts(environment);
     case Scheduler::kAuto:
       break;
+    default:
+      return std::nullopt;
   }
   if (!slurm_step(environment).value.empty()) return slurm_facts(environment);
+  if (!first_set(environment, {"FLUX_TASK_RANK"}).value.empty()) return flux_facts(environment);
   if (!first_set(environment, kMpiSizes).value.empty()) return mpi_facts(environment);
   return std::nullopt;
 }
@@ -186,6 +279,7 @@ const char* scheduler_of_several_nodes(const Environment& environment) {
     return whole_number(first_set(environment, names).value).value_or(1) > 1;
   };
   if (!slurm_step(environment).value.empty() && several({"SLURM_STEP_NUM_NODES"})) return "slurm";
+  if (several({"FLUX_JOB_NNODES"})) return "flux";
   return several(kMpiSizes) ? "mpi" : nullptr;
 }
 

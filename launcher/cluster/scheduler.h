@@ -8,7 +8,7 @@
 
 namespace ddp::launch {
 
-enum class Scheduler { kNone, kAuto, kSlurm, kMpi };
+enum class Scheduler { kNone, kAuto, kSlurm, kMpi, kFlux, kPbs, kLsf, kSge };
 
 /// An option's value and the variable that it comes from; empty: unknown.
 struct SchedulerFact {
@@ -17,7 +17,7 @@ struct SchedulerFact {
 };
 
 struct SchedulerFacts {
-  std::string name;         // "Slurm", "MPI"
+  std::string name;         // "Slurm", "MPI", "Flux"
   SchedulerFact nodes;      // one ddp-run runs on each
   SchedulerFact node_rank;  // of this one
   SchedulerFact nproc;      // workers on this node
@@ -29,10 +29,14 @@ struct SchedulerFacts {
 
 /// Slurm: a step of srun, or an allocation. Mpi: Open MPI (OMPI_COMM_WORLD_*), or MPICH and its
 /// relatives (PMI_*); the first host comes from MASTER_ADDR or Slurm's node list, as MPI does not
-/// give it. Auto: the first of srun and MPI that started this process; nullopt if neither did.
-/// Throws LaunchError (2) if the requested scheduler is missing or started several ddp-runs on a
-/// node.
+/// give it. Flux: the same. Auto: the first of srun, Flux and MPI that started this process.
+/// Returns nullopt if none did, and for batch systems. Throws LaunchError (2) if the requested
+/// scheduler is missing, started several ddp-runs on a node, or has a heterogeneous job.
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment);
+
+/// Returns the hosts of a PBS, LSF or SGE job, as --hosts takes them: the job's script starts
+/// ddp-run on the first. Empty for other schedulers. Throws LaunchError (2) outside such a script.
+SchedulerFact batch_hosts(Scheduler scheduler, const Environment& environment);
 
 /// Returns a key that sorts the nodes of a step of srun by proximity: the place in the topology if
 /// Slurm has one, else the number of the node; "" outside a step.

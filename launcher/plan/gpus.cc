@@ -9,6 +9,7 @@
 #include <set>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/system/cgroup.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
@@ -71,6 +72,7 @@ MachineView MachineView::of_this_process() {
     machine.cuda_visible_devices = visible;
   if (const char* visible = std::getenv(kHipVisibleDevices)) machine.hip_visible_devices = visible;
   machine.cpus = std::max(1, static_cast<int>(cpus_of_this_thread().size()));
+  machine.cpus = std::min(machine.cpus, cpu_quota(machine.root).value_or(machine.cpus));
   return machine;
 }
 

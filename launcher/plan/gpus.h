@@ -9,9 +9,9 @@ namespace ddp::launch {
 
 /// The sources of facts about this machine; tests supply their own tree and values.
 struct MachineView {
-  std::string root;  // prefix of /proc and /dev; empty: the real ones
+  std::string root;  // prefix of /proc, /sys and /dev; empty: the real ones
   std::optional<std::string> cuda_visible_devices;  // nullopt: not set
-  int cpus = 1;                                     // by affinity
+  int cpus = 1;                                     // by affinity and the cgroup's quota
   std::string hip_visible_devices{};                // empty: not set, or no AMD machine
 
   static MachineView of_this_process();

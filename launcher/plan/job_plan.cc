@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/plan/gpus.h"
@@ -93,6 +94,12 @@ JobPlan plan_job(const LaunchConfig& config) {
   const auto places = ProgramPlaces::of_this_process();
   plan.command = resolve_program(config, places);
   plan.grace = config.shutdown_timeout;
+  plan.exit_grace = config.exit_grace;
+  plan.stdin_rank = config.stdin_rank;
+  if (!config.group && plan.stdin_rank >= plan.job.local_world_size) {
+    usage_error(fmt::format("--stdin-rank={}: the job has ranks 0 to {}", plan.stdin_rank,
+                            plan.job.local_world_size - 1));
+  }
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
   plan.restarts = config.restarts;
   plan.restarts.program = program_of(plan.command, places);
@@ -130,7 +137,8 @@ WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Work
   spec.local_rank = worker.local_rank;
   spec.command = worker_command(plan.command, worker.local_rank);
   spec.environment = worker_environment(plan.inherited, plan.job, group, worker);
-  spec.inherits_stdin = worker.rank == 0;  // several readers would split the input between them
+  // Several readers would split the input between them.
+  spec.inherits_stdin = worker.rank == plan.stdin_rank;
   spec.heartbeat_file = worker.heartbeat_file;
   if (!plan.cpus.empty()) spec.cpus = plan.cpus.at(static_cast<std::size_t>(worker.local_rank));
   spec.streams =

@@ -23,6 +23,8 @@ struct JobPlan {
   Environment inherited;
   JobInfo job;
   std::chrono::milliseconds grace{30'000};
+  std::chrono::milliseconds exit_grace{};  // --exit-grace; 0: none
+  int stdin_rank = 0;                      // the only one that reads ddp-run's standard input
   RunFolder folder;
   RestartRules restarts;
   bool standby_workers = false;  // --warm-spares

@@ -1,13 +1,16 @@
 #include "launcher/plan/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/base/run_layout.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/worker_contract.h"
@@ -21,9 +24,31 @@ constexpr const char* kStacks = "stacks.txt";
 
 constexpr const char* kLogsKept = "/logs_kept";
 
-std::string temporary_folder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder && *folder ? folder : "/tmp";
+// Where Python's tempfile looks, in its order.
+std::vector<std::string> temporary_folders() {
+  std::vector<std::string> folders{"/tmp", "/var/tmp", "."};
+  const char* given = std::getenv("TMPDIR");
+  if (given && *given) folders.insert(folders.begin(), given);
+  return folders;
+}
+
+// Returns the first that can be created. Workers may change directory, so its path is absolute.
+std::string create_private_folder() {
+  const std::vector<std::string> folders = temporary_folders();
+  std::string problem;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    std::string name = fs::absolute(folder + "/ddp-run_XXXXXX", error).string();
+    if (!error && ::mkdtemp(name.data())) {
+      if (!problem.empty()) say(fmt::format("{}; using '{}'", problem, folder));
+      return name;
+    }
+    if (problem.empty())
+      problem = fmt::format("cannot create a directory in '{}': {}", folder,
+                            error ? error.message() : error_text(errno));
+  }
+  throw LaunchError(kExitUsage, fmt::format("{}, nor in {}; set TMPDIR to a writable one", problem,
+                                            fmt::join(folders.begin() + 1, folders.end(), ", ")));
 }
 
 // <log-dir>/latest points to the newest run. Replaced by rename, so that it never dangles; a user's
@@ -62,7 +87,7 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
   folder.private_ = log_dir.empty() && files != RunFiles::kLogs;
   folder.has_logs_ = files != RunFiles::kErrorFiles;
   const std::string path = log_dir.empty()
-                               ? temporary_folder() + "/ddp-run_XXXXXX"
+                               ? temporary_folders().front() + "/ddp-run_XXXXXX"
                                : fmt::format("{}/{}_XXXXXX", log_dir, safe_file_name(run_id));
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);  // workers may change directory
@@ -73,21 +98,18 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
 RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, RunFiles files) {
   RunFolder folder = planned(log_dir, run_id, files);
   if (folder.path_.empty()) return folder;
-  const bool temporary = log_dir.empty();
-  const std::string base = temporary ? temporary_folder() : log_dir;
   std::string& name = folder.path_;
-  std::error_code error;
-  if (!temporary) fs::create_directories(base, error);
-  if (error || !::mkdtemp(name.data())) {
-    const std::string reason = error ? error.message() : error_text(errno);
-    throw LaunchError(
-        kExitUsage,
-        temporary
-            ? fmt::format("cannot create a directory in '{}': {}; set TMPDIR to a writable one",
-                          base, reason)
-            : fmt::format("--log-dir={}: {}; choose a writable directory", log_dir, reason));
+  if (log_dir.empty()) {
+    name = create_private_folder();
+    return folder;
   }
-  if (temporary) return folder;  // private, as mkdtemp() made it
+  std::error_code error;
+  fs::create_directories(log_dir, error);
+  if (error || !::mkdtemp(name.data())) {
+    throw LaunchError(kExitUsage,
+                      fmt::format("--log-dir={}: {}; choose a writable directory", log_dir,
+                                  error ? error.message() : error_text(errno)));
+  }
   fs::permissions(name, fs::perms(under_umask(0777)), error);
   point_latest_at(folder.path_);
   return folder;

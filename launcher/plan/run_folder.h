@@ -18,8 +18,9 @@ class RunFolder {
   /// No files at all.
   RunFolder() = default;
   /// Creates a folder in `log_dir`, where the link `latest` points to the newest run. If `log_dir`
-  /// is empty, it is a private folder under TMPDIR, which remove_if_private() removes unless it
-  /// holds Logs; "/dev/null": no files. Throws LaunchError (2) if the folder cannot be created.
+  /// is empty, it is a private folder under TMPDIR (else /tmp, /var/tmp, .), which
+  /// remove_if_private() removes unless it holds Logs; "/dev/null": no files. Throws LaunchError
+  /// (2) if the folder cannot be created.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, RunFiles files);
   /// The same without creating anything; XXXXXX stands for what create() would choose.
   static RunFolder planned(const std::string& log_dir, const std::string& run_id, RunFiles files);

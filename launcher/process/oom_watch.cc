@@ -5,6 +5,8 @@
 #include <fstream>
 #include <utility>
 
+#include "launcher/base/system/cgroup.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -28,25 +30,6 @@ std::string limit_text(const std::string& file) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-struct CgroupPath {
-  std::string v2;
-  std::string v1_memory;
-};
-
-CgroupPath cgroup_of_self(const std::string& root) {
-  CgroupPath path;
-  std::ifstream stream(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(stream, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    if (controllers == ",,") path.v2 = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos) path.v1_memory = line.substr(second + 1);
-  }
-  return path;
-}
-
 // "" if it has not risen, as far as is known.
 std::string rise_in_cgroup(const OomCounts& before, const OomCounts& after) {
   if (!before.cgroup || !after.cgroup || *after.cgroup <= *before.cgroup) return "";
@@ -59,9 +42,8 @@ std::string rise_in_cgroup(const OomCounts& before, const OomCounts& after) {
 OomCounts OomCounts::read(const std::string& root) {
   OomCounts counts;
   counts.machine = number_after(root + "/proc/vmstat", "oom_kill");
-  const CgroupPath path = cgroup_of_self(root);
-  const std::string v2 = root + "/sys/fs/cgroup" + path.v2;
-  const std::string v1 = root + "/sys/fs/cgroup/memory" + path.v1_memory;
+  const std::string v2 = root + "/sys/fs/cgroup" + cgroup_of_self(root, "");
+  const std::string v1 = root + "/sys/fs/cgroup/memory" + cgroup_of_self(root, "memory");
   counts.cgroup = number_after(v2 + "/memory.events.local", "oom_kill");
   if (!counts.cgroup) counts.cgroup = number_after(v2 + "/memory.events", "oom_kill");
   counts.limit = limit_text(v2 + "/memory.max");

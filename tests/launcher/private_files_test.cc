@@ -78,5 +78,16 @@ TEST_CASE("a run's folder in --log-dir is as readable as the umask allows") {
   }
 }
 
+TEST_CASE("a TMPDIR that cannot be used costs one line") {
+  const TempFolder tmp;
+  ChildOptions job = stub_job(tmp, {}, {"env=RANK"});
+  job.set["TMPDIR"] = tmp / "missing";
+  const auto run = run_to_end(job);
+  CHECK(run.exit == 0);
+  CHECK(run.out == "RANK=0\n");
+  CHECK(run.err == "ddp-run: cannot create a directory in '" + (tmp / "missing") +
+                       "': No such file or directory; using '/tmp'\n");
+}
+
 }  // namespace
 }  // namespace ddp::test

@@ -19,6 +19,17 @@ TEST_CASE("rank 0 of a job in the foreground reads the terminal") {
   CHECK(job.wait_exit() == 0);
 }
 
+TEST_CASE("--stdin-rank gives another rank the terminal, for Python's debugger as well") {
+  TerminalJob job({kDdpRun, "--nproc_per_node=2", "--stdin-rank=1", "/bin/sh", "-c",
+                   "[ $RANK = 0 ] && { read line || echo rank 0 reads nothing; exit 0; }; exec "
+                   "python3 -c 'breakpoint(); x = 1'"});
+  REQUIRE(job.shows("rank 0 reads nothing"));
+  job.type("p 'six times seven is', 6 * 7\n");
+  CHECK(job.shows("('six times seven is', 42)"));
+  job.type("c\n");
+  CHECK(job.wait_exit() == 0);
+}
+
 TEST_CASE("a job in the background leaves the terminal's input to the shell") {
   TerminalJob shell({"/bin/sh", "-c", "set -m; \"$@\" & read line; echo shell read $line; wait",
                      "sh", kDdpRun, "/bin/sh", "-c", "read line || echo worker read nothing"});
@@ -51,6 +62,13 @@ TEST_CASE("workers hear that the window has another size, and so does their pseu
   CHECK(job.shows("33 77"));
   job.type('\x03');
   CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+TEST_CASE("--stdin-rank needs a rank of the job") {
+  const TempFolder tmp;
+  const auto run = run_to_end(stub_job(tmp, {"--nproc_per_node=2", "--stdin-rank=2"}, {}));
+  CHECK(run.exit == 2);
+  CHECK(run.err == "error: --stdin-rank=2: the job has ranks 0 to 1\n");
 }
 
 }  // namespace

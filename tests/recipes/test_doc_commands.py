@@ -12,11 +12,12 @@ KEYS = (ROOT / "tests/trainer/config/keys.golden").read_text().split()
 # Not hydra's: pages also name those that are refused here.
 ROOMS = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key} - {"hydra"}))
 MODES = ["generate", "eval", "predict", "export", "estimate", "plan", "inspect", "report", "doctor", "tokenize"]
-# One node of a Slurm and an MPI job, which some commands ask about.
+# One node of a Slurm, an MPI and a Flux job, and a PBS job, which some commands ask about.
 SCHEDULED = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0",
              "SLURM_STEP_NODELIST": "gpu1", "SLURM_STEP_NUM_TASKS": "1", "MASTER_ADDR": "gpu1",
              "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-             "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "job"}
+             "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "job", "FLUX_JOB_NNODES": "2", "FLUX_TASK_RANK": "0",
+             "PBS_NODEFILE": "hosts.txt"}
 
 
 class Parsed(RecipeTest):

@@ -45,6 +45,34 @@ TEST_CASE("a group that succeeds is started once and swept") {
   CHECK(scene.os.rounds[0][1].command.argv[1] == "--rank=1");
 }
 
+TEST_CASE("workers that still run a minute after others have exited are named once") {
+  Scene scene;
+  scene.os.exits(0, {}).time_passes().exits(2, {}).exits(1, {});
+  CHECK(exit_code(scene.run(3)) == 0);
+  CHECK(scene.os.now() == Clock::time_point(std::chrono::seconds(60)));
+  CHECK(
+      scene.os.notes ==
+      Calls{"rank 0 has exited, ranks 1, 2 still run after 60 s; --exit-grace=SECONDS ends such a "
+            "job"});
+}
+
+TEST_CASE("after the grace period of --exit-grace workers that still run are hung") {
+  FakeRunner os;
+  JobPlan plan;
+  plan.job.local_world_size = 3;
+  plan.exit_grace = std::chrono::seconds(90);
+  os.exits(0, {}).exits(2, {}).time_passes().time_passes().exits(1, {0, SIGKILL});
+  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+  const RunResult result = LocalElasticAgent(plan, rendezvous, os).run();
+  CHECK(os.now() == Clock::time_point(std::chrono::seconds(90)));
+  CHECK(os.notes == Calls{"ranks 0, 2 have exited, rank 1 still runs after 60 s"});
+  CHECK(exit_code(result) == 124);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].rank == 1);
+  CHECK(result.failures[0].hang == "still running 90 s after ranks 0, 2 exited (--exit-grace)");
+  CHECK(os.calls == Calls{"start 3", kKill + " to 1", kTerm, kCont, "sweep"});
+}
+
 TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   Scene scene;
   scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});

@@ -114,7 +114,26 @@ TEST_CASE("a hostfile is read as mpirun and DeepSpeed read theirs") {
   CHECK(problem("# none\n") == "--hosts=@f: names no host");
   CHECK(problem("a\nb slots=x\n") ==
         "f:2: 'x' is not a number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
-  CHECK_THAT(problem("a gpus=4\n"), Contains("f:1: 'gpus=4' is not known here"));
+  CHECK_THAT(problem("a gpu=4\n"), Contains("f:1: 'gpu=4' is not known here"));
+}
+
+TEST_CASE("the files of PBS and SGE are hostfiles") {
+  using Hosts = std::vector<Host>;
+  CHECK(parse_hostfile("f", "a\na\nb\na\nb\n") == Hosts{{"a", "a", 3}, {"b", "b", 2}});
+  CHECK(parse_hostfile("f", "a\nb\n") == Hosts{{"a", "a", 0}, {"b", "b", 0}});
+  CHECK(parse_hostfile("f", "a.org 4 all.q@a.org UNDEFINED\nb.org 2 all.q@b.org <NULL>\n") ==
+        Hosts{{"a.org", "a.org", 4}, {"b.org", "b.org", 2}});
+}
+
+TEST_CASE("the lines of a hostfile may name the GPUs of a host") {
+  CHECK(parse_hostfile("f", "a gpus=0,2,3\nb slots=2 gpus=GPU-1f,GPU-2e\n") ==
+        std::vector<Host>{{"a", "a", 3, "0,2,3"}, {"b", "b", 2, "GPU-1f,GPU-2e"}});
+  for (const char* bad : {"", ",", "0,", "0,,1", "0;1"}) {
+    CHECK_THAT(problem_of([&] { parse_hostfile("f", std::string("a gpus=") + bad); }),
+               Contains("f:1: gpus=") && Contains("is not a list such as 0,2,3"));
+  }
+  // In --hosts a comma separates hosts.
+  CHECK_THAT(problem_of([] { parse_hosts("a:1,2"); }), Contains("'2' is not a host; GPUs are"));
 }
 
 TEST_CASE("a word arrives as it was, whatever login shell reads it") {
@@ -216,7 +235,7 @@ TEST_CASE("variables are passed on when they are named") {
 TEST_CASE("what cannot go with hosts is refused in one line") {
   CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is for one node"));
   CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is for one node"));
-  CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("Slurm"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("cannot be combined"));
   CHECK_THAT(plan_problem({"--hosts="}), Contains("name at least one host"));
   CHECK(plan_problem({"--hosts=@"}) == "--hosts=@: names no file; write --hosts=@FILE");
   CHECK(plan_problem({"--hosts=a,b", "--nnodes=3"}) ==
@@ -297,6 +316,29 @@ TEST_CASE("a job on hosts runs with ranks over all of them, its lines say where"
   CHECK(count_of(run.out, "b: HOST_NAME=b\n") == 1);
   CHECK(count_of(run.out, "b: RANK=2\n") == 1);
   CHECK(count_of(run.out, "WORLD_SIZE=3\n") == 3);
+  CHECK(test::nothing_left(hosts.tmp));
+}
+
+TEST_CASE("a hostfile chooses the workers' GPUs") {
+  const FakeHosts hosts;
+  const std::string file = hosts.tmp.write("hosts", "a gpus=1,3\nb gpus=2\n");
+  const auto run = run_to_end(hosts.job({"--hosts=@" + file}, {"env=CUDA_VISIBLE_DEVICES"}));
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(count_of(run.out, "a: CUDA_VISIBLE_DEVICES=1,3\n") == 2);
+  CHECK(count_of(run.out, "b: CUDA_VISIBLE_DEVICES=2\n") == 1);
+}
+
+TEST_CASE("a PBS job's script starts one job on its hosts, on its own without ssh") {
+  const FakeHosts hosts;
+  ChildOptions job = hosts.job({"--scheduler=pbs"}, {"env=HOST_NAME", "env=RANK"});
+  job.set["PBS_NODEFILE"] = hosts.tmp.write("nodes", "a\na\nb\n");
+  const auto run = run_to_end(job);
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(count_of(run.out, "a: HOST_NAME=(unset)\n") == 2);
+  CHECK(count_of(run.out, "b: HOST_NAME=b\n") == 1);
+  CHECK(count_of(run.out, "b: RANK=2\n") == 1);
   CHECK(test::nothing_left(hosts.tmp));
 }
 

@@ -176,11 +176,70 @@ TEST_CASE("mpirun inside a Slurm job finds the first host in Slurm's list") {
   CHECK(parse({"--scheduler=auto"}, environment).group->host == "n3");
 }
 
+// As flux-core's job shell sets them for the second of two tasks.
+Environment flux_task() {
+  return {{"FLUX_JOB_NNODES", "2"},  {"FLUX_JOB_SIZE", "2"}, {"FLUX_TASK_RANK", "1"},
+          {"FLUX_JOB_ID", "f2xQ9k"}, {"PMI_RANK", "1"},      {"PMI_SIZE", "2"},
+          {"MASTER_ADDR", "gpu1"}};
+}
+
+TEST_CASE("with --scheduler=flux a task of flux run is a node") {
+  for (const char* option : {"--scheduler=flux", "--scheduler=auto"}) {
+    const auto config = parse({option}, flux_task());
+    REQUIRE(config.group.has_value());
+    CHECK(config.group->rules.max_nodes == 2);
+    CHECK(config.group->node_rank == 1);
+    CHECK(config.group->host == "gpu1");
+    CHECK(config.group->rules.run_id == "f2xQ9k");
+  }
+  auto several = flux_task();
+  several["FLUX_JOB_SIZE"] = "8";
+  CHECK_THAT(complaint({"--scheduler=flux"}, several), Contains("--tasks-per-node=1"));
+  CHECK_THAT(complaint({"--scheduler=flux"}, {}), Contains("not started by flux run"));
+  CHECK_THAT(parse({}, flux_task()).hints.at(0), Contains("--scheduler=flux"));
+}
+
+TEST_CASE("the script of a PBS, LSF or SGE job starts ddp-run on the job's hosts") {
+  const auto pbs = parse({"--scheduler=pbs"}, {{"PBS_NODEFILE", "/var/spool/pbs/aux/7"}});
+  REQUIRE(pbs.hosts.has_value());
+  CHECK(pbs.hosts->file == "/var/spool/pbs/aux/7");
+  CHECK(pbs.hosts->starts_on_first);
+  CHECK(pbs.hosts->slots_count);
+  CHECK(pbs.hosts->options == Names{"--scheduler=none"});
+  CHECK(pbs.hints == Names{"from the job: --hosts=@/var/spool/pbs/aux/7 (PBS_NODEFILE)"});
+  const auto sge = parse({"--scheduler=sge", "--nproc-per-node=2"}, {{"PE_HOSTFILE", "/pe"}});
+  CHECK(sge.hosts->file == "/pe");
+  CHECK_FALSE(sge.hosts->slots_count);
+  const auto lsf = parse({"--scheduler=lsf"}, {{"LSB_MCPU_HOSTS", "gpu1 4 gpu2 4 "}});
+  CHECK(lsf.hosts->hosts == "gpu1:4,gpu2:4");
+  CHECK(parse({"--scheduler=lsf"}, {{"LSB_DJOB_HOSTFILE", "/lsf"}}).hosts->file == "/lsf");
+}
+
+TEST_CASE("a batch system whose job this is not is refused in one line") {
+  CHECK_THAT(complaint({"--scheduler=pbs"}, {}), Contains("PBS_NODEFILE is not set"));
+  CHECK_THAT(complaint({"--scheduler=lsf"}, {}), Contains("LSB_MCPU_HOSTS is not set"));
+  CHECK_THAT(complaint({"--scheduler=sge"}, {}), Contains("PE_HOSTFILE is not set"));
+  const Environment task{{"PBS_NODEFILE", "/f"}, {"PBS_TASKNUM", "2"}};
+  CHECK_THAT(complaint({"--scheduler=pbs"}, task), Contains("started by pbsdsh (PBS_TASKNUM=2)"));
+  const Environment script{{"PBS_NODEFILE", "/f"}, {"PBS_TASKNUM", "1"}};
+  CHECK(complaint({"--scheduler=pbs"}, script) == "(accepted)");
+  CHECK_THAT(complaint({"--scheduler=pbs", "--hosts=a"}, script), Contains("cannot be combined"));
+}
+
+TEST_CASE("a heterogeneous Slurm job is refused in one line") {
+  auto environment = slurm_step();
+  environment["SLURM_HET_SIZE"] = "2";
+  CHECK(complaint({"--scheduler=slurm"}, environment) ==
+        "--scheduler=slurm: SLURM_HET_SIZE=2: the components of a heterogeneous job do not form "
+        "one job; name their hosts with --hosts, or unset SLURM_HET_SIZE to use one component");
+  CHECK(complaint({}, environment) == "(accepted)");
+}
+
 TEST_CASE("what a scheduler cannot mean is refused in one line with the fix") {
   CHECK_THAT(complaint({"--scheduler=slurm"}, {}),
              Contains("not in a Slurm job") && Contains("SLURM_JOB_ID"));
   CHECK_THAT(complaint({"--scheduler=mpi"}, {}), Contains("not started by mpirun"));
-  CHECK_THAT(complaint({"--scheduler=pbs"}, {}), Contains("--scheduler=pbs"));
+  CHECK_THAT(complaint({"--scheduler=condor"}, {}), Contains("must be one of none, auto"));
   CHECK_THAT(complaint({"--scheduler=slurm", "--standalone"}, slurm_step()), Contains("drop one"));
   auto several = slurm_step();
   several["SLURM_STEP_NUM_TASKS"] = "8";

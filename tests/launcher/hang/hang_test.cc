@@ -315,5 +315,15 @@ TEST_CASE("no more than two debuggers work at once") {
   for (const auto& count : counts) CHECK(std::stoi(count) <= 2);
 }
 
+TEST_CASE("with --exit-grace a worker that outlives one that exited with 0 is hung") {
+  const TempFolder tmp;
+  const auto run =
+      run_to_end(stub_job(tmp, {"--nproc_per_node=2", "--exit-grace=0.1"}, {"@1wait", "env=RANK"}));
+  INFO(run.err);
+  CHECK(run.exit == 124);
+  CHECK(run.out.find("RANK=0\n") != std::string::npos);
+  CHECK_THAT(run.err, Catch::Contains("still running 0.1 s after rank 0 exited (--exit-grace)"));
+}
+
 }  // namespace
 }  // namespace ddp::test

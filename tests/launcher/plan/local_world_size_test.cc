@@ -5,14 +5,20 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/errors.h"
+#include "launcher/base/system/cgroup.h"
 #include "launcher/plan/gpus.h"
 #include "launcher/worker_contract.h"
+#include "tests/launcher/ddp_run.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
 namespace {
 
 using Catch::Contains;
+using test::ChildOptions;
+using test::kDdpRun;
+using test::lines_of;
+using test::run_to_end;
 using test::TempFolder;
 
 MachineView fake_machine(const TempFolder& root, int listed, int nodes,
@@ -34,6 +40,35 @@ std::string size_complaint(const std::string& value, const MachineView& machine)
     return error.what();
   }
   return "(accepted)";
+}
+
+std::optional<int> quota_of(const std::string& cgroups, const std::string& file,
+                            const std::string& text) {
+  const TempFolder root;
+  root.write("proc/self/cgroup", cgroups);
+  root.write("sys/fs/cgroup/" + file, text);
+  root.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+  return cpu_quota(root.path());
+}
+
+TEST_CASE("the CPU quota is that of the cgroup, of v2 or v1, or of one above it") {
+  CHECK(quota_of("0::/a/b\n", "a/b/cpu.max", "250000 100000\n") == 2);
+  CHECK(quota_of("0::/a/b\n", "a/cpu.max", "50000 100000\n") == 1);
+  CHECK(quota_of("0::/host/path\n", "cpu.max", "300000 100000\n") == 3);  // seen in a container
+  CHECK(quota_of("0::/a\n", "a/cpu.max", "max 100000\n") == std::nullopt);
+  CHECK(quota_of("3:cpu,cpuacct:/\n0::/\n", "cpu/cpu.cfs_quota_us", "200000\n") == 4);
+  CHECK(quota_of("3:cpu:/host\n", "cpu/cpu.cfs_quota_us", "-1\n") == std::nullopt);
+  CHECK(quota_of("", "none", "") == std::nullopt);
+}
+
+TEST_CASE("the workers of --nproc-per-node=cpu and their threads follow the quota") {
+  const TempFolder root;
+  root.write("proc/self/cgroup", "0::/\n");
+  root.write("sys/fs/cgroup/cpu.max", "100000 100000\n");
+  ChildOptions job;
+  job.argv = {kDdpRun, "--dry-run", "--nproc-per-node=cpu", "true"};
+  job.set[kDeviceRoot] = root.path();
+  CHECK(lines_of(run_to_end(job).out).size() == 1);
 }
 
 TEST_CASE("a number of workers is taken as it is") {

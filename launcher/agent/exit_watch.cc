@@ -1,0 +1,75 @@
+#include "launcher/agent/exit_watch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launcher/agent/worker_reports.h"
+#include "launcher/base/text.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::chrono::seconds kFirstLine(60);
+
+std::string ranks_in(const std::vector<Worker>& workers, WorkerState state) {
+  constexpr std::size_t kMost = 8;
+  std::vector<int> ranks;
+  for (const Worker& worker : workers) {
+    if (worker.state == state) ranks.push_back(worker.rank);
+  }
+  const std::size_t shown = std::min(ranks.size(), kMost);
+  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(shown);
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks.begin(), end, ", "), shown < ranks.size() ? ", ..." : "");
+}
+
+}  // namespace
+
+void ExitWatch::begin_round() {
+  first_exit_.reset();
+  look_at_.reset();
+}
+
+void ExitWatch::exited(Clock::time_point now) {
+  if (first_exit_) return;
+  first_exit_ = now;
+  const bool soon = grace_.count() > 0 && grace_ < kFirstLine;
+  look_at_ = now + (soon ? grace_ : kFirstLine);
+}
+
+void ExitWatch::forgive(Clock::duration suspended) {
+  if (first_exit_) *first_exit_ += suspended;
+  if (look_at_) *look_at_ += suspended;
+}
+
+std::vector<ProcessFailure> ExitWatch::look(const std::vector<Worker>& workers,
+                                            ProcessRunner& processes) {
+  const auto now = processes.now();
+  if (!look_at_ || now < *look_at_) return {};
+  const std::string exited = ranks_in(workers, WorkerState::kSucceeded);
+  look_at_.reset();
+  if (grace_.count() == 0 || now < *first_exit_ + grace_) {
+    const std::string running = ranks_in(workers, WorkerState::kRunning);
+    processes.note(fmt::format("{} {} exited, {} still {} after {}{}", exited,
+                               exited.starts_with("ranks") ? "have" : "has", running,
+                               running.starts_with("ranks") ? "run" : "runs",
+                               seconds_text(kFirstLine),
+                               grace_.count() > 0 ? "" : "; --exit-grace=SECONDS ends such a job"));
+    if (grace_.count() > 0) look_at_ = *first_exit_ + grace_;
+    return {};
+  }
+  std::vector<ProcessFailure> failures;
+  for (const Worker& worker : workers) {
+    if (worker.state != WorkerState::kRunning) continue;
+    failures.push_back(failure_of(worker, processes));
+    failures.back().exit = {kExitHang, 0};
+    failures.back().hang = fmt::format("still running {} after {} exited (--exit-grace)",
+                                       seconds_text(grace_), exited);
+  }
+  return failures;
+}
+
+}  // namespace ddp::launch
