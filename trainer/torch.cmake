@@ -64,6 +64,9 @@ ddp_torch_room(ddp_model
     model/blocks/tensor_parallel.cc
     model/ops/weight_copies.cc)
 
+# Rounds as torch's operators do, one operation at a time.
+set_source_files_properties(optim/dynamic_map.cc PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)
 ddp_torch_room(ddp_optim

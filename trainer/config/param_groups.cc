@@ -235,4 +235,17 @@ int states_of(const GroupOptions& options, const OptimizerConfig& config) {
   return facts.needs_momentum && momentum_of(config) == 0.0 ? 0 : facts.states;
 }
 
+bool has_8_bit_state(int64_t elements, const OptimizerConfig& config) {
+  constexpr int64_t kSmallest = 4096;
+  return config.state_bits == StateBits::k8 && elements >= kSmallest;
+}
+
+double state_bytes(int64_t elements, const GroupOptions& options, const OptimizerConfig& config) {
+  constexpr int64_t kFloat = 4;
+  const int64_t blocks = (elements + kStateBlock - 1) / kStateBlock;
+  const int64_t bytes =
+      has_8_bit_state(elements, config) ? elements + kFloat * blocks : kFloat * elements;
+  return static_cast<double>(states_of(options, config)) * static_cast<double>(bytes);
+}
+
 }  // namespace ddp::train

@@ -51,9 +51,16 @@ struct ParameterGroup {
 std::vector<ParameterGroup> resolve_param_groups(const Config& config,
                                                  const std::vector<ParameterShape>& parameters);
 
+/// Whether the optimizer keeps its state of a parameter of `elements` in 8 bits. Smaller ones, such
+/// as biases and norms, would gain little.
+bool has_8_bit_state(int64_t elements, const OptimizerConfig& config);
+
 /// Number of state values that the optimizer keeps per element of a group's parameters: 2 for Adam,
 /// 1 or 0 for SGD.
 int states_of(const GroupOptions& options, const OptimizerConfig& config);
+
+/// Bytes of the state that the optimizer keeps of a parameter of `elements` in a group.
+double state_bytes(int64_t elements, const GroupOptions& options, const OptimizerConfig& config);
 
 /// Names of the parameters for which a run by `before` kept no state that an optimizer by `now` can
 /// continue with: they were frozen, or had another optimizer.

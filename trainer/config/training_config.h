@@ -124,6 +124,9 @@ inline Names names_of(LrSchedule) {
           "warmup_stable_decay=wsd"};
 }
 
+enum class StateBits { k32, k8 };
+inline Names names_of(StateBits) { return {"32", "8"}; }
+
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::kAdamW;
   double learning_rate = 3e-4;  ///< The largest one of the schedule.
@@ -136,10 +139,14 @@ struct OptimizerConfig {
   bool decay_embeddings = false;       ///< And to embeddings, as nanoGPT and transformers do.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
-  AutoNumber momentum;                   ///< For sgd and muon.
-  bool nesterov = false;                 ///< For sgd.
-  std::vector<ParamGroup> param_groups;  ///< The first match counts.
+  AutoNumber momentum;                    ///< For sgd and muon.
+  bool nesterov = false;                  ///< For sgd.
+  StateBits state_bits = StateBits::k32;  ///< For adamw and adam.
+  std::vector<ParamGroup> param_groups;   ///< The first match counts.
 };
+
+/// Elements that share a scale where state_bits is 8.
+inline constexpr int64_t kStateBlock = 256;
 
 /// `auto` resolved: the optimizer's own default.
 inline double momentum_of(const OptimizerConfig& config) {

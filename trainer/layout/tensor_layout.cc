@@ -41,6 +41,27 @@ TensorLayout TensorLayout::slice(int64_t begin, int64_t end) const {
   return part;
 }
 
+TensorLayout TensorLayout::in_blocks(int64_t block) const {
+  const int64_t all = elements_in(shape);
+  const auto rounded_up = [&](int64_t element) { return (element + block - 1) / block; };
+  std::vector<IndexRange> runs;
+  for (const Box& box : boxes) {
+    for_each_run(box, shape, [&](int64_t begin, int64_t count) {
+      if (!runs.empty() && runs.back().end == begin)
+        runs.back().end += count;
+      else
+        runs.push_back({begin, begin + count});
+    });
+  }
+  TensorLayout result{{rounded_up(all)}, {}, counted, place, first / block};
+  for (const IndexRange& run : runs) {
+    if (run.begin % block != 0 || (run.end % block != 0 && run.end != all))
+      throw std::logic_error("layout: a box ends within a block");
+    result.boxes.push_back(Box::rows(result.shape, run.begin / block, rounded_up(run.end)));
+  }
+  return result;
+}
+
 int64_t TensorLayout::elements() const {
   return std::accumulate(boxes.begin(), boxes.end(), int64_t{0},
                          [](int64_t sum, const Box& box) { return sum + box.elements(); });

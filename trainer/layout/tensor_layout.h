@@ -40,6 +40,10 @@ struct TensorLayout {
   /// The elements [begin, end) of the rank's tensor.
   TensorLayout slice(int64_t begin, int64_t end) const;
 
+  /// The layout of a tensor that has one element for each `block` of this one's, numbered by rows.
+  /// No box may end within a block, unless the tensor ends there.
+  TensorLayout in_blocks(int64_t block) const;
+
   /// Without padding.
   int64_t elements() const;
   bool is_whole() const { return boxes == std::vector{Box::whole(shape)}; }

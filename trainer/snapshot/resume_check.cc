@@ -89,6 +89,7 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   std::vector<std::string> lines;
   std::vector<std::string> fixed = task.shape_keys();
   fixed.emplace_back("optimizer_config.name");
+  fixed.emplace_back("optimizer_config.state_bits");
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (std::find(fixed.begin(), fixed.end(), change.key) != fixed.end()) {
       throw UserError(fmt::format(

@@ -56,7 +56,7 @@ Json arithmetic_settings(const std::string& config_json) {
        {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
   keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps",
                             "min_lr", "lr_power", "weight_decay", "decay_embeddings", "betas",
-                            "eps", "momentum", "nesterov", "param_groups"});
+                            "eps", "state_bits", "momentum", "nesterov", "param_groups"});
   keep_model(config, kept);
   return kept;
 }

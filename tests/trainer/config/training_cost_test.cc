@@ -69,6 +69,10 @@ TEST_CASE("the state of training takes 16 bytes per parameter with AdamW, less w
   other.optimizer.name = OptimizerName::kMuon;
   CHECK(bytes_of(other, "optimizer") ==
         int64_t{8} * 124'439'808 - int64_t{4} * 12 * 12 * 768 * 768);
+  Config in_8_bits = config;
+  in_8_bits.optimizer.state_bits = StateBits::k8;
+  const auto bytes = static_cast<double>(bytes_of(in_8_bits, "optimizer"));
+  CHECK(bytes / 124'439'808 == Approx(2.0 + 8.0 / 256).margin(0.01));
   Config own = config;
   own.distributed.gradient_as_bucket_view = false;
   CHECK(bytes_of(own, "ddp_buckets", {false, 2}) == int64_t{4} * 124'439'808);

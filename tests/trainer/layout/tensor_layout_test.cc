@@ -75,6 +75,22 @@ TEST_CASE("a slice beyond a layout's elements, which is padding, has the element
   CHECK(layout.slice(9, 12).boxes.empty());
 }
 
+TEST_CASE("blocks of elements are laid out as their elements are, if no box ends within one") {
+  const auto whole = TensorLayout::whole({7, 5}, /*counted=*/true, 3);
+  const auto blocks_of = [&](int64_t begin, int64_t end) {
+    return whole.slice(begin, end).in_blocks(4);
+  };
+  CHECK((whole.in_blocks(4) == TensorLayout::whole({9}, true, 3)));
+  CHECK((blocks_of(8, 20).boxes == std::vector{Box::rows({9}, 2, 5)}));
+  CHECK((blocks_of(8, 35).boxes == std::vector{Box::rows({9}, 2, 9)}));
+  CHECK(blocks_of(8, 20).first == 2);
+  CHECK(blocks_of(8, 8).boxes.empty());
+  CHECK_THROWS_AS(blocks_of(8, 18), std::logic_error);
+  CHECK_THROWS_AS(blocks_of(5, 20), std::logic_error);
+  CHECK_THROWS_AS(TensorLayout::cut({4, 6}, 1, {{0, 3}}).in_blocks(4), std::logic_error);
+  CHECK(numbers_of(TensorLayout::cut({4, 8}, 1, {{4, 8}}).in_blocks(4)) == Numbers{1, 3, 5, 7});
+}
+
 TEST_CASE("a slice of whole rows is one box") {
   const auto layout = TensorLayout::whole({6, 4, 2});
   CHECK((layout.slice(8, 40).boxes == std::vector{Box::rows({6, 4, 2}, 1, 5)}));

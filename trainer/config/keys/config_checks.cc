@@ -227,6 +227,26 @@ void check_optimizers_of_groups(const OptimizerConfig& optimizer, const Given& g
   }
 }
 
+void check_state_bits(const Config& config, const Given& given) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.state_bits == StateBits::k32) return;
+  const auto refuse = [&](const std::string& what) {
+    given.refuse("optimizer_config.state_bits", what);
+  };
+  if (optimizer.name != OptimizerName::kAdamW && optimizer.name != OptimizerName::kAdam) {
+    refuse(
+        fmt::format("8 is for the averages of adamw and adam, not for {}; set "
+                    "optimizer_config.name=adamw or remove state_bits",
+                    facts_of(optimizer.name).name));
+  }
+  if (config.distributed.tensor > 1) {
+    refuse(
+        fmt::format("8 needs whole blocks of {} elements, and distributed_config.tensor={} cuts "
+                    "them; use strategy=zero1, zero2 or zero3 instead, or remove state_bits",
+                    kStateBlock, config.distributed.tensor));
+  }
+}
+
 void check_optimizer(const Config& config, const Given& given) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > optimizer.learning_rate) {
@@ -240,6 +260,7 @@ void check_optimizer(const Config& config, const Given& given) {
                  "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
   check_optimizers_of_groups(optimizer, given);
+  check_state_bits(config, given);
 }
 
 void check_strategy(const Config& config, const Given& given) {

@@ -171,7 +171,8 @@ struct Assign {
     const bool is_bool = value.kind == Kind::kBool;
     const std::string text = is_bool ? value.boolean ? "true" : "false" : python_str(value);
     const auto named = value_named<E>(text);
-    if ((value.kind == Kind::kString || is_bool) && named) {
+    const bool is_word = value.kind == Kind::kString || value.kind == Kind::kInt || is_bool;
+    if (is_word && named) {
       *member = *named;
       return;
     }
@@ -334,6 +335,7 @@ struct Read {
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
     const std::string name = choice_names<E>().at(static_cast<std::size_t>(*member));
+    if (const auto number = python_int(name)) return Node::of(*number);
     return name == "true" || name == "false" ? Node::of(name == "true") : Node::of(name);
   }
 };

@@ -163,6 +163,9 @@ std::vector<Field> optimizer_fields() {
       {DDP_KEY(optimizer, betas), .range = kProbability,
        .meaning = "beta1 and beta2 of adamw and adam."},
       {DDP_KEY(optimizer, eps), .range = kAbove0, .meaning = "Epsilon of adamw and adam."},
+      {DDP_KEY(optimizer, state_bits),
+       .meaning = "Bits of the averages of adamw and adam. 8: those of parameters of 4096 and more "
+                  "elements are quantized in blocks of 256; 2 bytes a parameter instead of 8."},
       {DDP_KEY(optimizer, momentum), .range = kProbability,
        .meaning = "Momentum of sgd and muon; auto: 0 for sgd, 0.95 for muon."},
       {DDP_KEY(optimizer, nesterov), .meaning = "Nesterov momentum for sgd; muon always has it."},

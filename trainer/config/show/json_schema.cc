@@ -78,6 +78,8 @@ Json base_type(const Field& field) {
   for (const std::string& name : field_choices(field)) {
     if (name == "true" || name == "false")
       choices.push_back(name == "true");
+    else if (name.find_first_not_of("0123456789") == std::string::npos)
+      choices.push_back(std::stoi(name));
     else
       choices.push_back(name);
   }

@@ -25,7 +25,7 @@ struct StateCounts {
   double below = 0.0;  ///< The model's, below adapters.
   double trained = 0.0;
   double largest = 0.0;  ///< Largest trained parameter.
-  double states = 0.0;   ///< Optimizer state.
+  double states = 0.0;   ///< Optimizer state, in numbers of 4 bytes.
   double averages = 0.0;
 };
 
@@ -98,15 +98,17 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   if (adapted) counts.below = static_cast<double>(count_of(of_model));
   for (const auto& group : resolve_param_groups(config, parameters)) {
     double of_group = 0.0;
+    double states = 0.0;
     for (const std::size_t i : group.members) {
       const auto count = static_cast<double>(parameters[i].count());
       of_group += count;
+      states += state_bytes(parameters[i].count(), group.options, config.optimizer) / kFloat;
       if (!group.options.frozen) counts.largest = std::max(counts.largest, count);
     }
     counts.all += of_group;
     if (group.options.frozen) continue;
     counts.trained += of_group;
-    counts.states += of_group * states_of(group.options, config.optimizer);
+    counts.states += states;
   }
   if (config.trainer.ema_decay > 0) counts.averages = counts.trained;
   return counts;

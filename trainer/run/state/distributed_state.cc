@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trainer/model/blocks/tensor_parallel.h"
+#include "trainer/optim/blockwise_adam.h"
 #include "trainer/run/state/mapped_tensor.h"
 #include "trainer/run/state/row_moves.h"
 #include "trainer/run/state/shared_snapshot.h"
@@ -80,14 +81,20 @@ std::vector<torch::Tensor> take_elements(std::vector<torch::Tensor>& parts, int6
   return taken;
 }
 
-/// Who holds which elements of a parameter.
+/// Whether it has a number for each block of a parameter, rather than for each element.
+bool is_of_blocks(std::string_view tensor) {
+  return tensor.starts_with("optimizer.") && tensor.ends_with(kAbsmax);
+}
+
+/// Who holds which elements of a parameter, or which of its blocks.
 std::vector<ElementRange> held_of(const std::vector<std::vector<Shard>>& shards,
-                                  std::size_t parameter) {
+                                  std::size_t parameter, int64_t block) {
   std::vector<ElementRange> held;
   for (std::size_t rank = 0; rank < shards.size(); ++rank) {
     for (const Shard& shard : shards[rank]) {
       if (shard.parameter == parameter && shard.size() > 0)
-        held.push_back({static_cast<int>(rank), shard.begin, shard.end});
+        held.push_back(
+            {static_cast<int>(rank), shard.begin / block, (shard.end + block - 1) / block});
     }
   }
   std::sort(held.begin(), held.end(),
@@ -119,7 +126,8 @@ struct DistributedState::Entry {
 TensorLayout DistributedState::layout_of(const NamedTensor& held) const {
   if (held.layout) return *held.layout;
   const auto found = layouts_.find(parameter_of(held.name));
-  if (found != layouts_.end()) return found->second;
+  if (found != layouts_.end())
+    return is_of_blocks(held.name) ? found->second.in_blocks(kStateBlock) : found->second;
   return TensorLayout::whole(held.tensor.sizes().vec(), mesh_.model().is_main());
 }
 
@@ -260,8 +268,11 @@ std::vector<StatePiece> DistributedState::pieces_of_shards(
     if (!sharded_.contains(tensor.name) || number == numbers.end()) continue;
     const auto layout = layouts_.find(parameter);
     if (layout != layouts_.end() && !layout->second.counted) continue;
-    const auto shape = parameters[number->second].tensor.sizes().vec();
-    DividedTensor each{tensor.name, shape, held_of(shards, number->second), {}, {}};
+    const bool blocks = is_of_blocks(tensor.name);
+    const auto shape = blocks ? tensor.shape : parameters[number->second].tensor.sizes().vec();
+    DividedTensor each{
+        tensor.name, shape, held_of(shards, number->second, blocks ? kStateBlock : 1), {}, {}};
+    if (tensor.dtype == dtype_name(torch::kUInt8)) each.type = torch::kUInt8;
     each.saved = rows_to_save(each.held, row_elements(shape), mesh_.data().size());
     if (const auto own = places.find(tensor.name); own != places.end()) {
       for (const std::size_t i : own->second) {

@@ -65,7 +65,7 @@ class Mover {
     for (const Placed& part : placed_[i]) {
       if (part.move.to != rank_) continue;
       parts[part.move.begin] =
-          table_[part.move.from].narrow(0, part.at, part.move.end - part.move.begin);
+          table_[part.move.from].narrow(0, part.at, part.move.end - part.move.begin).to(cut.type);
     }
     std::vector<torch::Tensor> in_order;
     for (auto& [first, values] : parts) in_order.push_back(std::move(values));

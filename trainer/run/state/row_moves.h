@@ -20,8 +20,9 @@ struct DividedTensor {
   std::vector<int64_t> shape;
   std::vector<ElementRange> held;
   std::vector<ElementRange> saved;
-  /// What this rank holds: where it begins, and the values by rows, float32.
+  /// What this rank holds: where it begins, and the values by rows.
   std::vector<std::pair<int64_t, torch::Tensor>> own;
+  torch::ScalarType type = torch::kFloat32;  ///< Or uint8.
 };
 
 /// The boxes that `rank` of `ranks` saves. A collective: parts of rows move in one all-gather of

@@ -1,0 +1,89 @@
+// optimizer_config.state_bits=8: averages in 8 bits, under every strategy and through kills.
+#include <signal.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/logged_losses.h"
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+const Words kEightBits = kWideModel + Words{"optimizer_config.state_bits=8"};
+
+Words steps_to(int step) { return {"trainer_config.max_steps=" + std::to_string(step)}; }
+
+Words micro_batches_each(int count) {
+  return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
+}
+
+}  // namespace
+
+TEST_CASE("8-bit averages lead to nearly the same losses, and to a smaller snapshot") {
+  const Workspace eight, full;
+  const Words run = {"trainer_config.max_steps=60", "trainer_config.log_every_steps=1"};
+  const auto by_eight = succeed(alone(eight, kEightBits + run));
+  const auto by_full = succeed(alone(full, kWideModel + run));
+  check_near(logged_losses(by_eight.out), logged_losses(by_full.out), 0.02);
+  CHECK(differences(eight.snapshot(), full.snapshot()) != Words{});
+  // 4 bytes an element for the weights, and 8 or a little over 2 for the averages.
+  const auto bytes = [](const Workspace& place) {
+    return static_cast<double>(std::filesystem::file_size(place.snapshot()));
+  };
+  CHECK(bytes(eight) / bytes(full) == Approx(6.0 / 12.0).margin(0.03));
+}
+
+TEST_CASE("zero1, zero2 and zero3 on 3 ranks keep the 8-bit averages that ddp keeps") {
+  check_all_same<Workspace>({{3, under("zero1")}, {3, under("zero3")}}, {3, {}},
+                            kEightBits + Words{"trainer_config.eval_every_steps=2"});
+  const Divided one{1, micro_batches_each(6)};
+  check_all_same<Workspace>(
+      {{3, under("zero2") + micro_batches_each(2)}, {3, under("zero3") + micro_batches_each(2)}},
+      one, kEightBits);
+}
+
+TEST_CASE("a pipeline keeps the 8-bit averages that one process keeps") {
+  const Words options = kEightBits + micro_batches_each(2);
+  check_same({2, stages(2), "Pipeline: "}, {1, {}},
+             options + Words{"gpt_config.n_layer=4", "gpt_config.tie_weights=false"});
+}
+
+TEST_CASE("a run with 8-bit averages resumes from shards under another strategy") {
+  const Workspace broken, unbroken;
+  const auto whole = succeed(launched(unbroken, 2, kEightBits));
+  succeed(launched(broken, 2, kEightBits + under("zero1") + steps_to(3)));
+  CHECK(shards_of(broken.snapshot()).size() == 2);
+  const auto rest = succeed(launched(broken, 2, kEightBits + under("zero3") + steps_to(5)));
+  CHECK(order_of_steps(rest.out) == range_of(4, 5));
+  succeed(launched(broken, 2, kEightBits));
+  CHECK(differences(broken.snapshot(), unbroken.snapshot()) == Words{});
+  CHECK(content_sha256(broken) == content_sha256(unbroken));
+}
+
+TEST_CASE("a killed rank with 8-bit averages resumes bit for bit") {
+  const Words often = kEightBits + under("zero3") +
+                      Words{"trainer_config.max_steps=20", "trainer_config.save_every_steps=2"};
+  const Workspace unbroken, killed;
+  succeed(launched(unbroken, 2, often));
+  const Words fault = {"trainer_config.fault_plan=[\"rank=1 step=9 phase=backward kind=kill\"]"};
+  const auto run = succeed(launched(killed, 2, often + fault, {"--max_restarts=1"}));
+  CHECK_THAT(run.out, Catch::Contains("Resuming training from snapshot"));
+  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+}
+
+TEST_CASE("a snapshot with averages of other bits is refused in one line") {
+  const Workspace place;
+  succeed(alone(place, kEightBits + steps_to(2)));
+  const auto run = finish(alone(place, kWideModel));
+  CHECK(run.exit != 0);
+  CHECK_THAT(run.err, Catch::Contains("optimizer_config.state_bits is 8 there, 32 in this "
+                                      "configuration"));
+}
+
+}  // namespace ddp::test
