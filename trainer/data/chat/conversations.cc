@@ -261,18 +261,12 @@ void read_file(const std::string& path, LeftOut& left_out, ConversationForms* fo
   }
 }
 
-std::vector<std::string> find_files(const std::string& path) {
-  auto files = find_data_files(path, ".jsonl");
-  return files.empty() ? find_data_files(path, ".json") : files;
-}
-
 }  // namespace
 
 std::vector<Conversation> read_conversations(const std::string& path, LeftOut& left_out,
                                              ConversationForms* forms) {
-  const auto files = find_files(path);
-  if (files.empty())
-    throw UserError(path + ": no such file, glob or folder with .jsonl or .json files");
+  const auto files = find_data_files(path, ".jsonl");
+  if (files.empty()) throw UserError(path + ": no such file, glob or folder with .jsonl files");
   std::vector<Conversation> all;
   for (const std::string& file : files) read_file(file, left_out, forms, all);
   if (all.empty())

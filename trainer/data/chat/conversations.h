@@ -21,7 +21,7 @@ struct Conversation {
 /// Rows of each form, by its name: "messages (OpenAI)".
 using ConversationForms = std::map<std::string, int64_t>;
 
-/// `path`: a file, a glob, or a folder with *.jsonl, else *.json; JSON lines or an array. A row has
+/// `path`: a file, a glob, or a folder with *.jsonl; JSON lines or an array. A row has
 /// one of:
 /// - `messages`, a list of {role, content}, as OpenAI's;
 /// - `conversations`, a list of {from, value}, as ShareGPT's; `system` may precede them;

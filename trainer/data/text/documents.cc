@@ -12,8 +12,9 @@ bool holds_documents(const std::string& file) { return is_row_file(file) || is_a
 
 std::vector<std::string> find_documents(const std::string& path) {
   if (path.empty()) return {};
+  // No .json: a folder has such files for a tokenizer or a model.
   for (const char* extension :
-       {".parquet", ".arrow", ".feather", ".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".json"}) {
+       {".parquet", ".arrow", ".feather", ".txt", ".jsonl", ".ndjson", ".csv", ".tsv"}) {
     auto files = find_data_files(path, extension);
     if (files.empty()) continue;
     if (holds_documents(files.front())) return files;
