@@ -101,7 +101,7 @@ class DataForms(unittest.TestCase):
                     self.assertIn("T[[he old oak stands below the brook, and the wind is high.", out)
                     self.assertNotRegex(out, r"\"(text|body)\"|\bid,body\b")
                     if form[0] != "plain texts":
-                        self.assertIn("Lengths: 10 training texts, in tokens: 48 on average, at most 58; ", out)
+                        self.assertIn("Lengths: 10 training texts, in tokens: 49 on average, at most 58; ", out)
                         self.assertRegex(out, r"      32 to 63 +10  #{50}\n")
                 if "skip" in options:
                     self.assertRegex(out, r"Left out: 1 unusable (rows|conversations) left out; the first: .*my-\w+\.jsonl:(4|11): ")
@@ -154,7 +154,7 @@ class DataForms(unittest.TestCase):
         masked = "data_config.tokenizer=vocab.txt data_config.block_size=32 ~data_config.eval_path ~data_config.test_path data_config.min_characters=0 "
         of_rows = self.show(masked + "data_config.path=rows.jsonl data_config.text_column=story", "masked_lm")
         of_lines = self.show(masked + "data_config.path=lines.txt", "masked_lm")
-        self.assertRegex(of_rows, r"\[\[[^\]]*(\[MASK\])?=[a-z. ]+\]\]")
+        self.assertRegex(of_rows, r"\[\[\[MASK\]=[a-z]+")
         self.assertEqual(of_rows.split("Data: ")[0], of_lines.split("Data: ")[0])
         self.write("reviews.json", json.dumps([{"text": text, "label": "good" if i % 2 else "bad"} for i, text in enumerate(TEXTS)]))
         out = self.show("data_config.path=reviews.json data_config.tokenizer=vocab.txt bert_config.init_from=null", "text_classification")
