@@ -212,6 +212,7 @@ ddp_torch_room(ddp_trainer_app
     app/plan/machine_memory.cc
     app/plan/memory_estimate.cc
     app/modes/chat.cc
+    app/modes/data_show.cc
     app/modes/estimate.cc
     app/modes/eval.cc
     app/modes/eval_suite.cc

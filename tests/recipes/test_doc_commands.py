@@ -11,7 +11,7 @@ from support import BIN, CORPUS, ROOT, RecipeTest
 KEYS = (ROOT / "tests/trainer/config/keys.golden").read_text().split()
 # Not hydra's: pages also name those that are refused here.
 ROOMS = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key} - {"hydra"}))
-MODES = ["generate", "eval", "predict", "export", "estimate", "plan", "inspect", "report", "doctor", "tokenize"]
+MODES = ["generate", "eval", "predict", "export", "estimate", "plan", "inspect", "report", "doctor", "tokenize", "data"]
 # One node of a Slurm, an MPI and a Flux job, and a PBS job, which some commands ask about.
 SCHEDULED = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0",
              "SLURM_STEP_NODELIST": "gpu1", "SLURM_STEP_NUM_TASKS": "1", "MASTER_ADDR": "gpu1",
@@ -113,7 +113,7 @@ class Parsed(RecipeTest):
 # A training takes four steps of a small model; everything else is as it stands.
 SHIM = """#!/bin/bash
 case " $* " in
-  *" report "* | *" estimate "* | *" plan "*) exec {trainer} "$@" ;;
+  *" report "* | *" estimate "* | *" plan "* | *" data show "*) exec {trainer} "$@" ;;
   *" --config "*) exec {trainer} "$@" trainer_config.max_steps=4 trainer_config.batch_size=4 \\
       trainer_config.global_batch_size=8 trainer_config.eval_iters=1 optimizer_config.warmup_steps=1 ;;
   *) exec {trainer} "$@" ;;

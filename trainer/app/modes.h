@@ -31,6 +31,8 @@ int run_inspect(const TrainerArgs& args);
 int run_doctor(const TrainerArgs& args);
 /// `trainer tokenize`: texts into a folder of token files.
 int run_tokenize(const TrainerArgs& args);
+/// `trainer data show`: the first samples on stdout; trains nothing.
+int run_data_show(const TrainerArgs& args);
 /// `trainer report RUN_DIR ... --output FILE`
 int run_report(const TrainerArgs& args);
 /// `trainer --version`

@@ -1,6 +1,7 @@
 // `trainer tokenize`
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -13,7 +14,8 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/progress_line.h"
 #include "trainer/app/text_files.h"
-#include "trainer/data/data_source.h"
+#include "trainer/data/left_out.h"
+#include "trainer/data/text/documents.h"
 #include "trainer/data/tokens/shard_writer.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/prefetcher.h"
@@ -46,20 +48,38 @@ struct Made {
   Result result;
 };
 
+uint64_t bytes_of(const TextPiece& piece) {
+  uint64_t bytes = piece.chunk.text.size();
+  for (const std::string& text : piece.documents) bytes += text.size();
+  return bytes;
+}
+
+/// Calls `use` with the text of a piece, or with each of its documents.
+template <typename Use>
+void for_each_text(const TextPiece& piece, const Use& use) {
+  if (!piece.chunk.text.empty()) use(piece.chunk.text);
+  for (const std::string& text : piece.documents) use(text);
+}
+
+LeftOut rows_left_out(const TokenizeArgs& options) {
+  return LeftOut(options.skip_bad_rows ? OnBadSample::kSkip : OnBadSample::kStop);
+}
+
 /// `make` of every piece on several threads, `use` of the results in order.
 template <typename Result>
-void for_each_piece(const TokenizeArgs& options, const std::string& what,
+void for_each_piece(const TokenizeArgs& options, const std::string& what, LeftOut& left_out,
                     const TextChunks::SafePrefix& safe_prefix,
                     const std::function<Result(const TextPiece&)>& make,
                     const std::function<void(Made<Result>&)>& use) {
   ProgressLine progress(what, size_of_files(options.inputs));
-  TextPieces pieces(options.inputs, safe_prefix);
+  const RowsOfFiles rows{options.text_column.value_or(DataConfig().text_column), left_out};
+  TextPieces pieces(options.inputs, safe_prefix, rows);
   const int64_t threads = thread_count(options);
   Prefetcher<TextPiece, Made<Result>> results(
       threads, 2 * threads, [&] { return pieces.next(); },
       [&](const TextPiece& piece) -> Made<Result> {
-        return {{piece.file, piece.ends_file, piece.ends_all, {}},
-                piece.chunk.text.size(),
+        return {{piece.file, piece.ends_file, piece.ends_all, {}, {}, {}},
+                bytes_of(piece),
                 piece.ends_all ? Result() : make(piece)};
       });
   for (Made<Result> made = results.next(); !made.piece.ends_all; made = results.next()) {
@@ -77,24 +97,27 @@ void for_each_piece(const TokenizeArgs& options, const std::string& what,
 
 std::set<uint32_t> characters_of(const TokenizeArgs& options, const TextPiece& piece) {
   std::set<uint32_t> found;
-  const std::string& text = piece.chunk.text;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_utf8(text, at);
-    if (point.bytes == 0) {
-      throw UserError(fmt::format("{}: {}, or write --tokenizer byte, which takes any bytes",
-                                  options.inputs[piece.file],
-                                  not_utf8(text, at, piece.chunk.offset)));
+  for_each_text(piece, [&](const std::string& text) {
+    for (std::size_t at = 0; at < text.size();) {
+      const CodePoint point = decode_utf8(text, at);
+      if (point.bytes == 0) {
+        throw UserError(fmt::format("{}: {}, or write --tokenizer byte, which takes any bytes",
+                                    options.inputs[piece.file],
+                                    not_utf8(text, at, piece.chunk.offset)));
+      }
+      found.insert(point.value);
+      at += point.bytes;
     }
-    found.insert(point.value);
-    at += point.bytes;
-  }
+  });
+  if (!piece.documents.empty()) found.insert('\n');  // it ends a document
   return found;
 }
 
 std::unique_ptr<Tokenizer> make_char_tokenizer(const TokenizeArgs& options) {
   std::set<uint32_t> all;
+  LeftOut counted_later = rows_left_out(options);
   for_each_piece<std::set<uint32_t>>(
-      options, "looking for characters", whole_characters,
+      options, "looking for characters", counted_later, whole_characters,
       [&](const TextPiece& piece) { return characters_of(options, piece); },
       [&](Made<std::set<uint32_t>>& made) { all.merge(made.result); });
   std::vector<std::string> characters;
@@ -109,14 +132,17 @@ std::size_t cut_between_words(std::string_view text) {
   return 0;
 }
 
-WordCounts count_words(const TokenizeArgs& options,
-                       const std::function<void(const TextPiece&, WordCounts&)>& add) {
+/// Adds the words of a text, which is of that piece.
+using AddWords = std::function<void(const TextPiece&, const std::string&, WordCounts&)>;
+
+WordCounts count_words(const TokenizeArgs& options, const AddWords& add) {
   WordCounts words;
+  LeftOut counted_later = rows_left_out(options);
   for_each_piece<WordCounts>(
-      options, "counting words", cut_between_words,
+      options, "counting words", counted_later, cut_between_words,
       [&add](const TextPiece& piece) {
         WordCounts counts;
-        add(piece, counts);
+        for_each_text(piece, [&](const std::string& text) { add(piece, text, counts); });
         return counts;
       },
       [&](Made<WordCounts>& made) { words.add(made.result); });
@@ -132,23 +158,23 @@ void warn_when_smaller(const TokenizeArgs& options, std::size_t size, const Word
 }
 
 std::unique_ptr<Tokenizer> train_bpe_tokenizer(const TokenizeArgs& options) {
-  const WordCounts words = count_words(options, [](const TextPiece& piece, WordCounts& counts) {
-    counts.add_text(piece.chunk.text);
-  });
+  const WordCounts words = count_words(options, [](const TextPiece&, const std::string& text,
+                                                   WordCounts& counts) { counts.add_text(text); });
   BpeSpec spec = train_bpe(words, options.vocab_size);
   warn_when_smaller(options, spec.vocabulary.size(), words);
   return std::make_unique<BpeTokenizer>(std::move(spec));
 }
 
 std::unique_ptr<Tokenizer> train_wordpiece_tokenizer(const TokenizeArgs& options) {
-  const WordCounts words = count_words(options, [&](const TextPiece& piece, WordCounts& counts) {
-    try {
-      for_each_bert_word(piece.chunk.text, BertWordOptions{},
-                         [&counts](std::string_view word) { counts.add_word(word); });
-    } catch (const UserError& error) {
-      fail_in_file(options, piece, error);
-    }
-  });
+  const WordCounts words = count_words(
+      options, [&](const TextPiece& piece, const std::string& text, WordCounts& counts) {
+        try {
+          for_each_bert_word(text, BertWordOptions{},
+                             [&counts](std::string_view word) { counts.add_word(word); });
+        } catch (const UserError& error) {
+          fail_in_file(options, piece, error);
+        }
+      });
   WordpieceSpec spec = train_wordpiece(words, options.vocab_size);
   warn_when_smaller(options, spec.vocabulary.size(), words);
   return std::make_unique<WordpieceTokenizer>(std::move(spec));
@@ -222,23 +248,51 @@ void check_end_of_text(const TokenizeArgs& options, const Tokenizer& tokenizer) 
 /// By a signal: what is written of a file goes.
 struct Interrupted : std::exception {};
 
-void encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, ShardWriter& writer) {
-  for_each_piece<std::vector<int32_t>>(
-      options, "encoding",
+/// The tokens of a piece, and its documents that cannot be encoded: "FILE:LINE: reason".
+struct EncodedPiece {
+  std::vector<int32_t> tokens;
+  std::vector<std::string> unusable;
+};
+
+EncodedPiece encode_piece(const TokenizeArgs& options, const Tokenizer& tokenizer,
+                          const TextPiece& piece) {
+  EncodedPiece result;
+  if (piece.documents.empty()) {
+    try {
+      result.tokens = tokenizer.encode(piece.chunk.text);
+    } catch (const UserError& error) {
+      fail_in_file(options, piece, error);
+    }
+  }
+  for (std::size_t i = 0; i < piece.documents.size(); ++i) {
+    try {
+      const auto tokens = encode_document(tokenizer, piece.documents[i]);
+      result.tokens.insert(result.tokens.end(), tokens.begin(), tokens.end());
+    } catch (const UserError& error) {
+      result.unusable.push_back(fmt::format("{}: {}", piece.places[i], error.what()));
+    }
+  }
+  return result;
+}
+
+/// Returns the bytes of text that were encoded.
+uint64_t encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, LeftOut& left_out,
+                      ShardWriter& writer) {
+  uint64_t bytes = 0;
+  for_each_piece<EncodedPiece>(
+      options, "encoding", left_out,
       [&tokenizer](std::string_view text) { return tokenizer.safe_prefix(text); },
-      [&](const TextPiece& piece) {
-        try {
-          return tokenizer.encode(piece.chunk.text);
-        } catch (const UserError& error) {
-          fail_in_file(options, piece, error);
-        }
-      },
-      [&](Made<std::vector<int32_t>>& made) {
+      [&](const TextPiece& piece) { return encode_piece(options, tokenizer, piece); },
+      [&](Made<EncodedPiece>& made) {
         if (StopSignal::pending() != 0) throw Interrupted();
-        writer.write(made.result);
-        if (made.piece.ends_file && options.append_end_of_text)
+        for (const std::string& what : made.result.unusable) left_out.found(what);
+        bytes += made.bytes;
+        writer.write(made.result.tokens);
+        const bool of_rows = holds_documents(options.inputs[made.piece.file]);
+        if (made.piece.ends_file && options.append_end_of_text && !of_rows)
           writer.write(std::vector<int32_t>{*tokenizer.end_of_text()});
       });
+  return bytes;
 }
 
 /// Last: the folder is whole when it is there.
@@ -250,8 +304,8 @@ void write_tokenizer(const TokenizeArgs& options, const Tokenizer& tokenizer) {
 }
 
 void print_summary(const TokenizeArgs& options, const Tokenizer& tokenizer,
-                   const ShardWriter& writer, double seconds) {
-  const auto bytes = static_cast<double>(size_of_files(options.inputs));
+                   const ShardWriter& writer, uint64_t encoded, double seconds) {
+  const auto bytes = static_cast<double>(encoded);
   const auto tokens = static_cast<double>(writer.tokens());
   fmt::print(
       "{}: {} tokens in {} file{}, {} vocabulary of {}, {:.2f} bytes a token; {:.1f} MB encoded in "
@@ -268,15 +322,18 @@ int write_shards(const TokenizeArgs& options, const Tokenizer& tokenizer) {
   ShardWriter writer(
       {options.output, options.shard_tokens, tokenizer.size(), tokenizer_fingerprint(tokenizer)});
   const auto start = std::chrono::steady_clock::now();
+  LeftOut left_out = rows_left_out(options);
+  uint64_t bytes = 0;
   try {
-    encode_files(options, tokenizer, writer);
+    bytes = encode_files(options, tokenizer, left_out, writer);
   } catch (const Interrupted&) {
     return StopSignal::pending();
   }
   writer.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tokenizer(options, tokenizer);
-  print_summary(options, tokenizer, writer, seconds.count());
+  print_summary(options, tokenizer, writer, bytes, seconds.count());
+  if (left_out.count() > 0) fmt::print(stderr, "warning: {}\n", left_out.text());
   return 0;
 }
 
@@ -284,7 +341,10 @@ int write_shards(const TokenizeArgs& options, const Tokenizer& tokenizer) {
 
 int run_tokenize(const TrainerArgs& args) {
   const TokenizeArgs& options = args.tokenize;
-  for (const std::string& input : options.inputs) require_plain_text(input);
+  const bool rows = std::any_of(options.inputs.begin(), options.inputs.end(), holds_documents);
+  if (!rows && (options.text_column || options.skip_bad_rows))
+    throw UserError(fmt::format("--{}: has no effect, as no input has rows; remove it",
+                                options.text_column ? "text_column" : "on_bad_sample"));
   if (size_of_files(options.inputs) == 0)
     throw UserError(options.inputs.front() + ": holds no text");
   check_folder(options);

@@ -3,20 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <utility>
 
+#include "trainer/data/text/documents.h"
 #include "trainer/data/tokens/memory_tokens.h"
+#include "trainer/data/tokens/spilled_tokens.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
-#include "trainer/storage/table_texts.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -90,6 +91,20 @@ Texts read_texts(const std::string& path) {
   return texts;
 }
 
+/// By its name: trained on as plain text, it would teach its syntax, or noise.
+void require_plain_text(const std::string& file) {
+  for (const auto& [end, tool] : {std::pair{".gz", "gzip -dk"},
+                                  {".zst", "zstd -dk"},
+                                  {".xz", "xz -dk"},
+                                  {".bz2", "bzip2 -dk"},
+                                  {".zip", "unzip"}}) {
+    if (lower_extension(file) == end)
+      throw UserError(fmt::format("{0}: is compressed; unpack it: {1} {0}", file, tool));
+  }
+  if (holds_documents(file))
+    throw UserError(file + ": has rows, and the files before it are texts; name them apart");
+}
+
 void require_plain_texts(const std::string& path) {
   for (const std::string& file : find_texts(path)) require_plain_text(file);
 }
@@ -143,70 +158,95 @@ void with_texts(const char* key, const std::string& path, const Work& work) {
   });
 }
 
-/// The tables among the files that `path` means; empty: it means other files.
-std::vector<std::string> find_tables(const std::string& path) {
-  for (const char* extension : {".parquet", ".arrow", ".feather"}) {
-    auto files = find_data_files(path, extension);
-    if (!files.empty() && is_arrow_table(files.front())) return files;
-  }
-  return {};
-}
-
-std::vector<std::string> read_documents(const char* key, const std::vector<std::string>& files,
-                                        const std::string& column) {
-  return with_key(key, [&] {
-    std::vector<std::string> documents;
-    for (const std::string& file : files) {
-      if (!is_arrow_table(file)) throw UserError(file + ": is no table, as the files before are");
-      read_table_texts(file, column, [&](std::string_view text) { documents.emplace_back(text); });
+/// The characters of all documents, as one text.
+std::string characters_of(Documents& documents) {
+  std::set<uint32_t> found;
+  for (std::string text; documents.next(text);)
+    for (std::size_t at = 0; at < text.size();) {
+      const CodePoint point = decode_utf8(text, at);
+      found.insert(point.value);
+      at += std::max<std::size_t>(1, point.bytes);
     }
-    return documents;
-  });
+  std::string text = "\n";
+  for (const uint32_t character : found) text += encode_utf8(character);
+  return text;
 }
 
 /// The documents one after the other, each followed by the end-of-text token; where the tokenizer
 /// has none, by a line end.
-std::unique_ptr<TokenSequence> encode_documents(const Tokenizer& tokenizer,
-                                                const std::vector<std::string>& documents) {
-  const auto end = tokenizer.end_of_text();
-  std::vector<int32_t> tokens;
-  Sha256 sum;
-  for (const std::string& document : documents) {
-    const auto encoded = tokenizer.encode(end ? document : document + "\n");
-    tokens.insert(tokens.end(), encoded.begin(), encoded.end());
-    if (end) tokens.push_back(*end);
-    sum.update(fmt::format("{}:{}", document.size(), document));
+class EncodedDocuments {
+ public:
+  EncodedDocuments(const Tokenizer& tokenizer, Documents& documents)
+      : tokenizer_(tokenizer), documents_(documents) {}
+
+  std::unique_ptr<TokenSequence> all() {
+    return spill_tokens(tokenizer_, [this](std::vector<int32_t>& tokens) { return next(tokens); });
   }
-  return std::make_unique<MemoryTokens>(std::move(tokens), sum.hex());
+  int64_t characters() const { return characters_; }
+  const LengthCounts& lengths() const { return lengths_; }
+
+ private:
+  bool next(std::vector<int32_t>& tokens) {
+    for (std::string text; documents_.next(text);) {
+      try {
+        tokens = encode_document(tokenizer_, text);
+      } catch (const UserError& error) {
+        documents_.refuse(error.what());
+        continue;
+      }
+      characters_ += count_characters(text);
+      lengths_.add(std::ssize(tokens));
+      return true;
+    }
+    return false;
+  }
+
+  const Tokenizer& tokenizer_;
+  Documents& documents_;
+  int64_t characters_ = 0;
+  LengthCounts lengths_;
+};
+
+/// Opens data_config.eval_path, if it is given, with the tokenizer of `source`.
+void open_evaluation(const DataConfig& config, LeftOut& left_out, DataSource& source) {
+  if (config.eval_path.empty()) return;
+  const auto files = find_documents(config.eval_path);
+  if (files.empty()) {
+    return with_texts(kEvalPath, config.eval_path, [&](std::string_view whole) {
+      source.evaluation = encode_text(*source.tokenizer, whole);
+    });
+  }
+  with_key(kEvalPath, [&] {
+    Documents documents(files, config.text_column, left_out);
+    source.evaluation = EncodedDocuments(*source.tokenizer, documents).all();
+  });
 }
 
-DataSource open_tables(const DataConfig& config, const std::vector<std::string>& files,
-                       std::unique_ptr<Tokenizer> of_snapshot) {
+DataSource open_documents(const DataConfig& config, const std::vector<std::string>& files,
+                          std::unique_ptr<Tokenizer> of_snapshot) {
   DataSource source;
   source.from_text = true;
-  const auto documents = read_documents(kPath, files, config.text_column);
+  LeftOut left_out(config.on_bad_sample);
   with_key(kPath, [&] {
-    std::string whole = "\n";
-    for (const std::string& document : documents) {
-      whole += document;
-      source.characters_in_files += count_characters(document);
+    std::string characters;
+    if (!of_snapshot && (config.tokenizer.empty() || config.tokenizer == "char")) {
+      LeftOut counted_later(config.on_bad_sample);
+      Documents documents(files, config.text_column, counted_later);
+      characters = characters_of(documents);
     }
-    source.tokenizer = tokenizer_of_text(config, whole, std::move(of_snapshot));
-    source.training = encode_documents(*source.tokenizer, documents);
-    return 0;
+    source.tokenizer = tokenizer_of_text(config, characters, std::move(of_snapshot));
+    Documents documents(files, config.text_column, left_out);
+    EncodedDocuments encoded(*source.tokenizer, documents);
+    source.training = encoded.all();
+    source.characters_in_files = encoded.characters();
+    source.lengths = encoded.lengths();
+    if (source.training->size() == 0)
+      throw UserError(fmt::format("{}: has no row with a text; {}", config.path, left_out.text()));
   });
   source.training_tokens =
       static_cast<int64_t>(static_cast<double>(source.training->size()) * config.truncate);
-  if (config.eval_path.empty()) return source;
-  const auto others = find_tables(config.eval_path);
-  if (!others.empty()) {
-    source.evaluation =
-        encode_documents(*source.tokenizer, read_documents(kEvalPath, others, config.text_column));
-    return source;
-  }
-  with_texts(kEvalPath, config.eval_path, [&](std::string_view whole) {
-    source.evaluation = encode_text(*source.tokenizer, whole);
-  });
+  open_evaluation(config, left_out, source);
+  source.left_out = left_out.text();
   return source;
 }
 
@@ -220,11 +260,9 @@ DataSource open_text(const DataConfig& config, std::unique_ptr<Tokenizer> of_sna
     source.training = encode_text(*source.tokenizer, text);
   });
   source.training_tokens = source.training->size();
-  if (!config.eval_path.empty()) {
-    with_texts(kEvalPath, config.eval_path, [&](std::string_view whole) {
-      source.evaluation = encode_text(*source.tokenizer, whole);
-    });
-  }
+  LeftOut left_out(config.on_bad_sample);
+  open_evaluation(config, left_out, source);
+  source.left_out = left_out.text();
   return source;
 }
 
@@ -272,20 +310,22 @@ DataSource open_shards(const DataConfig& config, std::unique_ptr<Tokenizer> of_s
 
 }  // namespace
 
-bool holds_tables(const std::string& path) { return !path.empty() && !find_tables(path).empty(); }
-
-void require_plain_text(const std::string& file) {
-  constexpr std::array<std::string_view, 5> kStructured = {".csv", ".tsv", ".json", ".jsonl",
-                                                           ".ndjson"};
-  const std::string end = lower_extension(file);
-  const bool structured =
-      std::find(kStructured.begin(), kStructured.end(), end) != kStructured.end();
-  if (!structured && !is_arrow_table(file)) return;
-  throw UserError(
-      file +
-      ": is a table or JSON, and its syntax would be trained on; write its texts to a "
-      ".txt file, rename it to .txt to train on it as it is, or set data_config.format=chat "
-      "if its rows are conversations");
+void check_row_keys(const DataConfig& data) {
+  const DataConfig usual;
+  const bool column = data.text_column != usual.text_column;
+  if (!column && data.on_bad_sample == usual.on_bad_sample) return;
+  std::vector<std::string> paths = {data.path, data.eval_path, data.test_path};
+  for (const WeightedSource& source : data.sources) paths.push_back(source.path);
+  for (const NamedSet& set : data.eval_sets) paths.push_back(set.path);
+  const bool rows = std::any_of(paths.begin(), paths.end(),
+                                [](const auto& path) { return !find_documents(path).empty(); });
+  const bool chat = data.format == DataFormat::kChat;
+  if (chat ? !column : rows) return;
+  throw UserError(fmt::format(
+      "data_config.{}: {}; remove it", column ? "text_column" : "on_bad_sample",
+      chat ? "has no effect on conversations, with data_config.format=chat"
+           : "has no effect, as none of the data has rows (.jsonl, .json, .csv, .tsv, .parquet, "
+             ".arrow or .feather)"));
 }
 
 std::string read_plain_text(const char* key, const std::string& path) {
@@ -316,8 +356,10 @@ bool holds_tokens(const DataConfig& config) {
 std::string large_text_note(const DataConfig& config) {
   constexpr uint64_t kLarge = 100'000'000;
   if (config.format == DataFormat::kChat || holds_tokens(config)) return "";
+  const auto rows = find_documents(config.path);
+  const auto files = rows.empty() ? find_data_files(config.path, ".txt") : rows;
   uint64_t bytes = 0;
-  for (const std::string& file : find_data_files(config.path, ".txt")) {
+  for (const std::string& file : files) {
     std::error_code error;
     const auto size = fs::file_size(file, error);
     if (!error) bytes += size;  // open_data() reports what is wrong with it
@@ -325,17 +367,22 @@ std::string large_text_note(const DataConfig& config) {
   if (bytes < kLarge) return "";
   std::error_code ignored;
   return fmt::format(
-      "Text: {:.0f} MB are encoded now and at each start, and each rank holds them, 4 bytes a "
-      "token; to do it once: trainer tokenize --tokenizer {} --input {}{} --output tokens, then "
-      "data_config.path=tokens",
-      static_cast<double>(bytes) / 1e6, config.tokenizer.empty() ? "char" : config.tokenizer,
-      config.path, fs::is_directory(config.path, ignored) ? "/*.txt" : "");
+      "Text: {:.0f} MB are encoded now and at each start, and each rank {}; to do it once: trainer "
+      "tokenize --tokenizer {} --input {}{}{} --output tokens, then data_config.path=tokens",
+      static_cast<double>(bytes) / 1e6,
+      rows.empty() ? "holds them, 4 bytes a token"
+                   : "writes them to a temporary file, 2 or 4 bytes a token",
+      config.tokenizer.empty() ? "char" : config.tokenizer, config.path,
+      fs::is_directory(config.path, ignored) ? "/*" + lower_extension(files.front()) : "",
+      rows.empty() || config.text_column == DataConfig().text_column
+          ? ""
+          : " --text_column " + config.text_column);
 }
 
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot) {
   if (holds_tokens(config)) return open_shards(config, std::move(of_snapshot));
-  if (const auto tables = find_tables(config.path); !tables.empty())
-    return open_tables(config, tables, std::move(of_snapshot));
+  if (const auto files = find_documents(config.path); !files.empty())
+    return open_documents(config, files, std::move(of_snapshot));
   return open_text(config, std::move(of_snapshot));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
+#include "trainer/data/length_counts.h"
 #include "trainer/data/tokens/token_sequence.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -18,17 +19,16 @@ struct DataSource {
   int64_t training_tokens = 0;  ///< From the start of `training`; data_config.truncate leaves them.
   int64_t characters_in_files = 0;  ///< In the training text; 0 for files of tokens.
   bool from_text = false;
+  std::string left_out;  ///< LeftOut::text() of the rows of all files; "" if all are used.
+  LengthCounts lengths;  ///< Of the documents in `training`, tokens; empty for texts and tokens.
 };
 
 /// Whether data_config.path specifies files of tokens. Also false if there are none.
 bool holds_tokens(const DataConfig& config);
 
-/// Whether `path` names tables whose texts open_data() reads from data_config.text_column.
-bool holds_tables(const std::string& path);
-
-/// Throws UserError if `file` is a table or JSON, judging by its name: trained on as plain text, it
-/// would teach its syntax.
-void require_plain_text(const std::string& file);
+/// Throws UserError if data_config.text_column or on_bad_sample is given and none of the data has
+/// rows.
+void check_row_keys(const DataConfig& config);
 
 /// Reads and encodes texts; only opens files of tokens. With `of_snapshot`, that tokenizer is used
 /// where the configuration names none. Throws UserError with the key, the file and what is wrong
@@ -39,7 +39,8 @@ DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_sna
 /// folder with its *.txt. Throws UserError with `key`, the file and the reason: it cannot be read
 /// or is not UTF-8.
 std::string read_utf8_text(const char* key, const std::string& path);
-/// The same for plain texts only; see require_plain_text().
+/// The same for plain texts only: throws UserError for a compressed file, and for rows, whose
+/// syntax would be trained on.
 std::string read_plain_text(const char* key, const std::string& path);
 
 /// Returns one line of advice if the training text is large enough to be tokenized beforehand; else

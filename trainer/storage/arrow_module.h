@@ -14,10 +14,9 @@ namespace ddp::train {
 using ArrowModuleEntry = RemoteFolder* (*)(const std::string& url);
 inline constexpr const char* kArrowModuleEntry = "ddp_trainer_open_remote_folder";
 
-/// The implementation of read_table_texts().
-using ArrowTableEntry = void (*)(const std::string& path, const std::string& column,
-                                 const TakeText& take);
-inline constexpr const char* kArrowTableEntry = "ddp_trainer_read_table_texts";
+/// The implementation of open_column_texts(). The caller owns the result.
+using ArrowTableEntry = ColumnTexts* (*)(const std::string& path, const std::string& column);
+inline constexpr const char* kArrowTableEntry = "ddp_trainer_open_column_texts";
 
 /// Returns the function `entry` of the module; null if there is no module. Throws RunError that
 /// begins with `what` if it cannot be loaded.

@@ -9,6 +9,7 @@
 #include <parquet/arrow/reader.h>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -40,21 +41,22 @@ int column_of(const arrow::Schema& schema, const std::string& column) {
 }
 
 template <class Array>
-void take_all(const arrow::Array& array, const TakeText& take) {
+void take_all(const arrow::Array& array, std::vector<std::string>& to) {
   const auto& texts = static_cast<const Array&>(array);
   for (int64_t i = 0; i < texts.length(); ++i) {
-    if (texts.IsValid(i)) take(texts.GetView(i));
+    if (texts.IsValid(i)) to.emplace_back(texts.GetView(i));
   }
 }
 
-void take_array(const arrow::Array& array, const std::string& column, const TakeText& take) {
+void take_array(const arrow::Array& array, const std::string& column,
+                std::vector<std::string>& to) {
   switch (array.type_id()) {
     case arrow::Type::STRING:
-      return take_all<arrow::StringArray>(array, take);
+      return take_all<arrow::StringArray>(array, to);
     case arrow::Type::LARGE_STRING:
-      return take_all<arrow::LargeStringArray>(array, take);
+      return take_all<arrow::LargeStringArray>(array, to);
     case arrow::Type::STRING_VIEW:
-      return take_all<arrow::StringViewArray>(array, take);
+      return take_all<arrow::StringViewArray>(array, to);
     default:
       throw UserError(
           fmt::format("column '{}' is of type {}, not string; set "
@@ -63,44 +65,92 @@ void take_array(const arrow::Array& array, const std::string& column, const Take
   }
 }
 
-void read_parquet(const std::shared_ptr<arrow::io::RandomAccessFile>& file,
-                  const std::string& column, const TakeText& take) {
-  parquet::arrow::FileReaderBuilder builder;
-  check(builder.Open(file));
-  std::unique_ptr<parquet::arrow::FileReader> reader;
-  check(builder.Build(&reader));
-  std::shared_ptr<arrow::Schema> schema;
-  check(reader->GetSchema(&schema));
-  column_of(*schema, column);
-  const int leaf = reader->parquet_reader()->metadata()->schema()->ColumnIndex(column);
-  if (leaf < 0) throw UserError(fmt::format("column '{}' is not of texts", column));
-  for (int group = 0; group < reader->num_row_groups(); ++group) {
-    const auto table = get(reader->ReadRowGroup(group, {leaf}));
-    for (const auto& chunk : table->column(0)->chunks()) take_array(*chunk, column, take);
-  }
-}
-
-void read_arrow(const std::shared_ptr<arrow::io::RandomAccessFile>& file, const std::string& column,
-                const TakeText& take) {
-  const auto reader = get(arrow::ipc::RecordBatchFileReader::Open(file));
-  const int field = column_of(*reader->schema(), column);
-  for (int batch = 0; batch < reader->num_record_batches(); ++batch)
-    take_array(*get(reader->ReadRecordBatch(batch))->column(field), column, take);
-}
-
-}  // namespace
-}  // namespace ddp::train
-
-extern "C" __attribute__((visibility("default"))) void ddp_trainer_read_table_texts(
-    const std::string& path, const std::string& column, const ddp::train::TakeText& take) {
-  using namespace ddp::train;
+/// Runs `work` on the file at `path`; what it throws begins with that name.
+template <class Work>
+auto with_file(const std::string& path, const Work& work) {
   try {
-    const auto file = get(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
-    lower_extension(path) == ".parquet" ? read_parquet(file, column, take)
-                                        : read_arrow(file, column, take);
+    return work();
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", path, error.what()));
   } catch (const std::exception& error) {  // parquet's, on damaged files
     throw UserError(fmt::format("{}: cannot be read: {}", path, error.what()));
   }
+}
+
+using File = std::shared_ptr<arrow::io::RandomAccessFile>;
+
+class ParquetTexts : public ColumnTexts {
+ public:
+  ParquetTexts(const std::string& path, const File& file, const std::string& column)
+      : path_(path), column_(column) {
+    constexpr int64_t kRowsAtATime = 1024;
+    parquet::ArrowReaderProperties properties;
+    properties.set_batch_size(kRowsAtATime);
+    properties.set_pre_buffer(false);  // it would keep all of the column
+    parquet::arrow::FileReaderBuilder builder;
+    check(builder.Open(file));
+    check(builder.properties(properties)->Build(&reader_));
+    std::shared_ptr<arrow::Schema> schema;
+    check(reader_->GetSchema(&schema));
+    column_of(*schema, column);
+    const int leaf = reader_->parquet_reader()->metadata()->schema()->ColumnIndex(column);
+    if (leaf < 0) throw UserError(fmt::format("column '{}' is not of texts", column));
+    std::vector<int> groups(static_cast<std::size_t>(reader_->num_row_groups()));
+    std::iota(groups.begin(), groups.end(), 0);
+    batches_ = get(reader_->GetRecordBatchReader(groups, {leaf}));
+  }
+
+  bool next(std::vector<std::string>& texts) override {
+    return with_file(path_, [&] {
+      texts.clear();
+      std::shared_ptr<arrow::RecordBatch> batch;
+      check(batches_->ReadNext(&batch));
+      if (batch) take_array(*batch->column(0), column_, texts);
+      return batch != nullptr;
+    });
+  }
+
+ private:
+  std::string path_;
+  std::string column_;
+  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::shared_ptr<arrow::RecordBatchReader> batches_;
+};
+
+class ArrowTexts : public ColumnTexts {
+ public:
+  ArrowTexts(const std::string& path, const File& file, const std::string& column)
+      : path_(path),
+        column_(column),
+        reader_(get(arrow::ipc::RecordBatchFileReader::Open(file))),
+        field_(column_of(*reader_->schema(), column)) {}
+
+  bool next(std::vector<std::string>& texts) override {
+    texts.clear();
+    if (at_ == reader_->num_record_batches()) return false;
+    return with_file(path_, [&] {
+      take_array(*get(reader_->ReadRecordBatch(at_++))->column(field_), column_, texts);
+      return true;
+    });
+  }
+
+ private:
+  std::string path_;
+  std::string column_;
+  std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
+  int field_;
+  int at_ = 0;
+};
+
+}  // namespace
+}  // namespace ddp::train
+
+extern "C" __attribute__((visibility("default"))) ddp::train::ColumnTexts*
+ddp_trainer_open_column_texts(const std::string& path, const std::string& column) {
+  using namespace ddp::train;
+  return with_file(path, [&]() -> ColumnTexts* {
+    const File file = get(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
+    if (lower_extension(path) == ".parquet") return new ParquetTexts(path, file, column);
+    return new ArrowTexts(path, file, column);
+  });
 }

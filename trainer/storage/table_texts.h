@@ -2,21 +2,26 @@
 // object stores; see arrow_module.h.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace ddp::train {
 
-/// Valid during the call.
-using TakeText = std::function<void(std::string_view)>;
+/// The texts of a column in the order of the rows, a batch of rows in memory at a time.
+class ColumnTexts {
+ public:
+  virtual ~ColumnTexts() = default;
+  /// Replaces `texts` by those of the next rows, without nulls; false at the end. Throws UserError
+  /// with the file.
+  virtual bool next(std::vector<std::string>& texts) = 0;
+};
 
 /// Whether the name ends in .parquet, .arrow or .feather.
 bool is_arrow_table(const std::string& path);
 
-/// Calls `take` with each text of `column` in the order of the rows; nulls are skipped. Throws
-/// UserError with the file: not readable, no such column (with those there are), a column of
+/// Throws UserError with the file: not readable, no such column (with those there are), a column of
 /// another type; or that this trainer was built without Arrow.
-void read_table_texts(const std::string& path, const std::string& column, const TakeText& take);
+std::unique_ptr<ColumnTexts> open_column_texts(const std::string& path, const std::string& column);
 
 }  // namespace ddp::train

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/length_counts.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -37,6 +38,8 @@ class CausalData {
   virtual std::optional<int32_t> sample_end() const = 0;
   /// For the start of the log, one line for each.
   virtual std::vector<std::string> describe() const = 0;
+  /// The lengths of training documents or conversations, in tokens, before they were cut.
+  virtual LengthCounts lengths() const = 0;
   /// The data that a resumed run needs to make the same samples.
   virtual SnapshotMetadata metadata() const { return {}; }
   /// Options to try a trained model: they follow `trainer generate --snapshot `.

@@ -67,23 +67,9 @@ std::string base_settings(const Config& config, const SnapshotMetadata* resumed,
                              takes_folders_tokenizer(config) ? nullptr : &tokenizer);
 }
 
-/// Throws UserError if no data have the column: the key would have no effect.
-void check_text_column(const DataConfig& data) {
-  if (data.text_column == DataConfig{}.text_column) return;
-  std::vector<std::string> paths = {data.path, data.eval_path, data.test_path};
-  for (const WeightedSource& source : data.sources) paths.push_back(source.path);
-  for (const NamedSet& set : data.eval_sets) paths.push_back(set.path);
-  if (data.format != DataFormat::kChat && std::any_of(paths.begin(), paths.end(), holds_tables))
-    return;
-  throw UserError(fmt::format(
-      "data_config.text_column: {}: has no effect, as none of the data is a table (.parquet, "
-      ".arrow or .feather); remove it",
-      shown(data.text_column)));
-}
-
 std::unique_ptr<CausalData> open_causal_data(const Config& config,
                                              const SnapshotMetadata* metadata) {
-  if (metadata == nullptr) check_text_column(config.data);
+  if (metadata == nullptr) check_row_keys(config.data);
   if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
   return open_text_data(config,
                         metadata == nullptr ? default_tokenizer(config) : tokenizer_of(*metadata));

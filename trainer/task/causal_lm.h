@@ -76,6 +76,8 @@ class CausalLm : public Task, private StageModel {
   void check_resume(const std::map<std::string, std::string>& metadata,
                     const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
+  std::vector<std::string> describe_data() const override { return data_->describe(); }
+  LengthCounts lengths() const override { return data_->lengths(); }
   std::string next_command(const std::string& snapshot) const override {
     return "trainer generate --snapshot " + snapshot + " " + data_->prompt_options();
   }

@@ -1,5 +1,6 @@
 // Conversations as the data of a language model.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -124,7 +125,8 @@ class ChatData : public CausalData {
       : config_(config),
         tokenizer_(tokenizer_at(origin)),
         template_(parse_chat_template(require_template(origin), now)),
-        encoder_(make_encoder(origin)) {
+        encoder_(make_encoder(origin)),
+        left_out_(config.data.on_bad_sample) {
     open();
   }
 
@@ -139,6 +141,11 @@ class ChatData : public CausalData {
   std::vector<int32_t> sample_prompt(const std::string& text) const override;
   std::optional<int32_t> sample_end() const override { return encoder_.end_of_turn(); }
   std::vector<std::string> describe() const override;
+  LengthCounts lengths() const override {
+    LengthCounts all;
+    for (const ChatSamples& part : parts_) all.add(part.counts().lengths);
+    return all;
+  }
   SnapshotMetadata metadata() const override {
     if (!template_.names("strftime_now")) return {};
     return {{kChatTime, fmt::to_string(template_.now())}};
@@ -149,11 +156,6 @@ class ChatData : public CausalData {
   using Conversations = std::vector<Conversation>;
 
   ChatEncoder make_encoder(const ChatOrigin& origin) const;
-  /// What becomes of an unusable line: it is noted, or empty: the run stops.
-  OnBadLine on_bad() const {
-    if (config_.data.on_bad_sample == OnBadSample::kStop) return {};
-    return [this](const std::string& what) { left_out_.push_back(what); };
-  }
   Conversations read(const std::string& key, const std::string& path) const;
   ChatSamples samples_of(const std::string& key, std::span<const Conversation> chats) const;
   ChatSamples samples_to_evaluate(const std::string& key, const std::string& path) const;
@@ -170,9 +172,7 @@ class ChatData : public CausalData {
   void check_training() const;
   /// "; 3 unusable conversations left out; the first: chats.jsonl:1: ...", or empty.
   std::string left_out() const {
-    if (left_out_.empty()) return "";
-    return fmt::format("; {} unusable conversations left out; the first: {}", left_out_.size(),
-                       left_out_.front());
+    return left_out_.count() == 0 ? "" : "; " + left_out_.text("conversations");
   }
   std::string describe_part(const char* name, const std::string& path,
                             const ChatSamples& samples) const;
@@ -185,7 +185,8 @@ class ChatData : public CausalData {
   std::vector<ChatSamples> parts_;                    // one for each source
   std::unique_ptr<MixedSamples<ChatSamples>> mixed_;  // of data_config.sources
   ChatSamples evaluation_;
-  mutable std::vector<std::string> left_out_;  // lines, with on_bad_sample=skip
+  mutable LeftOut left_out_;
+  mutable ConversationForms forms_;  // of all rows read so far
 };
 
 ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
@@ -200,7 +201,7 @@ ChatEncoder ChatData::make_encoder(const ChatOrigin& origin) const {
 
 ChatData::Conversations ChatData::read(const std::string& key, const std::string& path) const {
   try {
-    return read_conversations(path, on_bad());
+    return read_conversations(path, left_out_, &forms_);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}{}", key, error.what(), left_out()));
   }
@@ -209,7 +210,7 @@ ChatData::Conversations ChatData::read(const std::string& key, const std::string
 ChatSamples ChatData::samples_of(const std::string& key,
                                  std::span<const Conversation> chats) const {
   try {
-    return {encode_all(chats, encoder_, config_.data.loss_on, on_bad()), config_.data.block_size};
+    return {encode_all(chats, encoder_, config_.data.loss_on, left_out_), config_.data.block_size};
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", key, error.what()));
   }
@@ -334,10 +335,11 @@ std::vector<std::string> ChatData::describe() const {
     lines.push_back(
         describe_part("Evaluation", data.eval_path.empty() ? part : data.eval_path, evaluation_));
   }
-  if (!left_out_.empty()) {
-    lines.push_back(fmt::format("Left out: {} unusable conversations; the first: {}",
-                                left_out_.size(), left_out_.front()));
-  }
+  if (left_out_.count() > 0) lines.push_back("Left out: " + left_out_.text("conversations"));
+  std::vector<std::string> forms;
+  for (const auto& [form, rows] : forms_)
+    forms.push_back(forms_.size() == 1 ? form : fmt::format("{} in {} rows", form, rows));
+  lines.push_back(fmt::format("Rows: {}", fmt::join(forms, ", ")));
   lines.push_back(fmt::format("Chat: {} unique tokens; {} ends an assistant's turn; loss on {}",
                               tokenizer_->size(), tokenizer_->decode(encoder_.end_of_turn()),
                               data.loss_on == LossOn::kAll

@@ -7,6 +7,7 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/data/data_source.h"
+#include "trainer/data/text/documents.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/bert_task.h"
@@ -36,7 +37,8 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
 }
 
 MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
-    : BertTask(config, metadata) {
+    : BertTask(config, metadata), left_out_(config.data.on_bad_sample) {
+  if (metadata == nullptr) check_row_keys(config.data);
   if (!tokenizer_) {
     throw UserError(fmt::format(
         "data_config.tokenizer: {} needs BERT's vocabulary; name a folder with tokenizer.json or "
@@ -62,15 +64,32 @@ MaskingOptions MaskedLm::masking(bool every_epoch_anew) const {
   return {config_.data.block_size, config_.data.mask_share, seed, every_epoch_anew};
 }
 
-MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) const {
+std::unique_ptr<TextLines> MaskedLm::read_lines(const char* key, const std::string& path,
+                                                double share) {
+  const DataConfig& data = config_.data;
+  const int64_t most = data.block_size - kAroundText;
+  const auto files = find_documents(path);
+  if (files.empty()) {
+    const std::string text = read_plain_text(key, path);
+    return std::make_unique<TextLines>(*tokenizer_, truncate_text(text, share), data.min_characters,
+                                       most);
+  }
+  try {
+    Documents documents(files, data.text_column, left_out_);
+    return std::make_unique<TextLines>(*tokenizer_, documents, data.min_characters, most);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) {
   Part part;
-  part.lines = std::make_unique<TextLines>(*tokenizer_, read_plain_text(key, path),
-                                           config_.data.min_characters,
-                                           config_.data.block_size - kAroundText);
+  part.lines = read_lines(key, path);
   if (part.lines->size() == 0) {
-    throw UserError(fmt::format("{}: {}: none of its {} lines has {} characters and a token", key,
+    throw UserError(fmt::format("{}: {}: none of its {} lines has {} characters and a token{}", key,
                                 path, part.lines->lines_in_text(),
-                                std::max<int64_t>(1, config_.data.min_characters)));
+                                std::max<int64_t>(1, config_.data.min_characters),
+                                left_out_note()));
   }
   part.samples = std::make_unique<MaskedLines>(*part.lines, 0, part.lines->size(), tokens_,
                                                masking(/*every_epoch_anew=*/false));
@@ -79,10 +98,10 @@ MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) con
 
 void MaskedLm::open_training() {
   const DataConfig& data = config_.data;
-  const std::string text = read_plain_text("data_config.path", data.path);
-  lines_ = std::make_unique<TextLines>(*tokenizer_, truncate_text(text, data.truncate),
-                                       data.min_characters, data.block_size - kAroundText);
-  const int64_t all = lines_->size();
+  lines_ = read_lines("data_config.path", data.path, data.truncate);
+  const bool of_rows = !find_documents(data.path).empty();
+  const double used = static_cast<double>(lines_->size()) * data.truncate;
+  const int64_t all = of_rows ? static_cast<int64_t>(used) : lines_->size();
   const double split = static_cast<double>(all) * data.train_split;
   const int64_t last = data.eval_path.empty() ? static_cast<int64_t>(split) : all;
   // A train_split of 0, which no configuration can have, leaves all for evaluation.
@@ -99,9 +118,13 @@ void MaskedLm::refuse_lines() const {
   throw UserError(fmt::format(
       "data_config.path: {}: {} of its {} lines have {} characters (truncate {}), too few for "
       "training with trainer_config.batch_size {} (train_split {}); use a longer text, or lower "
-      "batch_size or data_config.min_characters",
+      "batch_size or data_config.min_characters{}",
       data.path, lines_->size(), lines_->lines_in_text(), data.min_characters, data.truncate,
-      config_.trainer.batch_size, data.train_split));
+      config_.trainer.batch_size, data.train_split, left_out_note()));
+}
+
+std::string MaskedLm::left_out_note() const {
+  return left_out_.count() == 0 ? "" : "; " + left_out_.text();
 }
 
 const SampleSource* MaskedLm::source_of(const Part& part) { return part.samples.get(); }
@@ -178,14 +201,19 @@ double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
 }
 
 std::vector<std::string> MaskedLm::describe() const {
+  std::vector<std::string> lines = describe_data();
+  lines.insert(lines.begin(), describe_bert(config_.bert, parameter_count(*model_)));
+  return lines;
+}
+
+std::vector<std::string> MaskedLm::describe_data() const {
   const auto lines_in = [](const Part& part) { return part.samples ? part.samples->size() : 0; };
-  std::vector<std::string> lines = {
-      describe_bert(config_.bert, parameter_count(*model_)),
-      fmt::format(
-          "Data: {}: {} of {} lines, {} tokens, {} in the vocabulary; lines for training {}, "
-          "evaluation {}, test {}",
-          config_.data.path, lines_->size(), lines_->lines_in_text(), lines_->tokens(),
-          tokenizer_->size(), training_->size(), lines_in(evaluation_), lines_in(test_))};
+  std::vector<std::string> lines = {fmt::format(
+      "Data: {}: {} of {} lines, {} tokens, {} in the vocabulary; lines for training {}, "
+      "evaluation {}, test {}",
+      config_.data.path, lines_->size(), lines_->lines_in_text(), lines_->tokens(),
+      tokenizer_->size(), training_->size(), lines_in(evaluation_), lines_in(test_))};
+  if (left_out_.count() > 0) lines.push_back("Left out: " + left_out_.text());
   if (evaluation_.samples) {
     lines.push_back(fmt::format(
         "Guessing: the most frequent token everywhere would be right about {:.4f} of the "

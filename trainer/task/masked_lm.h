@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/left_out.h"
 #include "trainer/data/text/masked_lines.h"
 #include "trainer/data/text/text_lines.h"
 #include "trainer/model/bert/bert.h"
@@ -47,6 +48,8 @@ class MaskedLm : public BertTask {
   std::string_view unit() const override { return "lines"; }
 
   std::vector<std::string> describe() const override;
+  std::vector<std::string> describe_data() const override;
+  LengthCounts lengths() const override { return lines_->lengths(); }
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text \"The [MASK] ran\"";
   }
@@ -64,14 +67,18 @@ class MaskedLm : public BertTask {
     std::unique_ptr<MaskedLines> samples;
   };
   static const SampleSource* source_of(const Part& part);
-  Part open_part(const char* key, const std::string& path) const;
+  std::unique_ptr<TextLines> read_lines(const char* key, const std::string& path,
+                                        double share = 1.0);
+  Part open_part(const char* key, const std::string& path);
   void open_training();
   [[noreturn]] void refuse_lines() const;
+  std::string left_out_note() const;
   MaskingOptions masking(bool every_epoch_anew) const;
   torch::Tensor hidden_logits(const Batch& batch);
   double share_of_most_frequent(const MaskedLines& samples) const;
 
   MaskingTokens tokens_;
+  LeftOut left_out_;
   std::unique_ptr<TextLines> lines_;  // of data_config.path
   std::unique_ptr<MaskedLines> training_;
   Part evaluation_;  // without lines where they are a part of lines_

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/data/length_counts.h"
+
 namespace ddp::train {
 
 class TaskReport {
@@ -15,6 +17,10 @@ class TaskReport {
 
   /// Lines about model and data for the start of the log.
   virtual std::vector<std::string> describe() const = 0;
+  /// The lines of describe() about the data; they need no model.
+  virtual std::vector<std::string> describe_data() const { return {}; }
+  /// The lengths of the training texts in tokens, before they were cut; empty if there are none.
+  virtual LengthCounts lengths() const { return {}; }
   /// Returns warnings of this rank since the last call, such as samples left out.
   virtual std::vector<std::string> take_warnings() { return {}; }
   /// Generates text with the current model, from random numbers that depend on `seed` alone. For

@@ -98,7 +98,9 @@ torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& t
 
 TextClassification::TextClassification(const Config& config,
                                        const std::map<std::string, std::string>* metadata)
-    : BertTask(config, metadata), split_seed_(split_seed_of(config, metadata)) {
+    : BertTask(config, metadata),
+      split_seed_(split_seed_of(config, metadata)),
+      left_out_(config.data.on_bad_sample) {
   if (tokenizer_) take_tokens();
   if (metadata != nullptr) labels_ = labels_of(*metadata);
   open_training();
@@ -116,26 +118,33 @@ void TextClassification::take_tokens() {
   }
 }
 
-std::vector<TableRow> TextClassification::usable_rows(const char* key, const std::string& path) {
-  auto rows = read_table(key, path, {config_.data.text_column, config_.data.label_column});
-  std::vector<TableRow> usable;
-  for (TableRow& row : rows) {
-    const std::string problem = problem_of(row);
-    if (problem.empty()) {
-      usable.push_back(std::move(row));
-      continue;
+bool TextClassification::next_usable(TableReader& reader, const std::string& path, TableRow& row) {
+  while (true) {
+    std::string what;
+    try {
+      if (!reader.next(row)) return false;
+      what = problem_of(row);
+      if (what.empty()) return true;
+      what = fmt::format("{}:{}: {}", path, row.line, what);
+    } catch (const UserError& error) {
+      what = error.what();
     }
-    const std::string what = fmt::format("{}: line {}: {}", path, row.line, problem);
-    if (config_.data.on_bad_sample == OnBadSample::kStop) {
-      throw UserError(fmt::format(
-          "{}: {}; fix the row, or set data_config.on_bad_sample=skip to skip such rows", key,
-          what));
-    }
-    left_out_.push_back(what);
+    left_out_.found(what);
   }
-  if (usable.empty()) {
-    throw UserError(fmt::format("{}: {}: has no row to use{}", key, path,
-                                left_out_.empty() ? "" : "; the first: " + left_out_.front()));
+}
+
+std::vector<TableRow> TextClassification::usable_rows(const char* key, const std::string& path) {
+  require_row_file(key, path);
+  std::vector<TableRow> usable;
+  try {
+    TableReader reader(path, {config_.data.text_column, config_.data.label_column});
+    for (TableRow row; next_usable(reader, path, row);) usable.push_back(std::move(row));
+    if (usable.empty()) {
+      throw UserError(fmt::format("{}: has no row to use{}", path,
+                                  left_out_.count() == 0 ? "" : "; " + left_out_.text()));
+    }
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
   }
   return usable;
 }
@@ -148,7 +157,7 @@ std::vector<int64_t> TextClassification::label_numbers(const char* key, const st
     const auto found = numbers.find(row.label);
     if (found == numbers.end()) {
       throw UserError(fmt::format(
-          "{}: {}: line {}: the label {} is not one that the model knows: {}; correct the row, or "
+          "{}: {}:{}: the label {} is not one that the model knows: {}; correct the row, or "
           "train a new model whose training data have this label",
           key, path, row.line, shown(row.label), shown_list(labels_)));
     }
@@ -380,9 +389,14 @@ double TextClassification::share_of_most_frequent() const {
 }
 
 std::vector<std::string> TextClassification::describe() const {
+  std::vector<std::string> lines = describe_data();
+  lines.insert(lines.begin(), describe_bert(config_.bert, parameter_count(*model_)));
+  return lines;
+}
+
+std::vector<std::string> TextClassification::describe_data() const {
   const auto texts_in = [](const auto& part) { return part ? part->size() : 0; };
   std::vector<std::string> lines = {
-      describe_bert(config_.bert, parameter_count(*model_)),
       fmt::format("Data: {}: {}, {} tokens, {} in the vocabulary; texts for training {}, "
                   "evaluation {}, test {}",
                   config_.data.path, counted(texts_->texts.size(), "text"), texts_->texts.tokens(),
@@ -402,13 +416,10 @@ std::vector<std::string> TextClassification::describe() const {
         "not move them",
         split_seed_, config_.trainer.seed));
   }
-  if (!left_out_.empty()) {
-    constexpr std::size_t kMostShown = 5;
-    const auto last =
-        left_out_.begin() + static_cast<std::ptrdiff_t>(std::min(left_out_.size(), kMostShown));
-    lines.push_back(fmt::format("Left out: {}: {}{}", counted(std::ssize(left_out_), "row"),
-                                fmt::join(left_out_.begin(), last, "; "),
-                                last == left_out_.end() ? "" : "; ..."));
+  if (left_out_.count() > 0) {
+    lines.push_back(fmt::format("Left out: {}: {}{}", counted(left_out_.count(), "row"),
+                                fmt::join(left_out_.first(), "; "),
+                                left_out_.count() > std::ssize(left_out_.first()) ? "; ..." : ""));
   }
   if (evaluation_) {
     lines.push_back(fmt::format(

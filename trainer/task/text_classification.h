@@ -59,6 +59,8 @@ class TextClassification : public BertTask {
 
   std::map<std::string, std::string> metadata() const override;
   std::vector<std::string> describe() const override;
+  std::vector<std::string> describe_data() const override;
+  LengthCounts lengths() const override { return texts_->texts.lengths(); }
   std::vector<std::string> take_warnings() override;
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text TEXT";
@@ -71,6 +73,7 @@ class TextClassification : public BertTask {
   BertSizes sizes() const override;
 
  private:
+  bool next_usable(TableReader& reader, const std::string& path, TableRow& row);
   /// Returns the usable rows of a table. Throws UserError.
   std::vector<TableRow> usable_rows(const char* key, const std::string& path);
   void take_tokens();
@@ -90,7 +93,7 @@ class TextClassification : public BertTask {
   bool own_vocabulary_ = false;  // trained here, on the training texts
   BertTokens tokens_;
   Labels labels_;
-  std::vector<std::string> left_out_;        // rows, with on_bad_sample=skip
+  LeftOut left_out_;
   std::vector<std::string> similar_labels_;  // to warn about
   std::string start_;                        // the source of the weights
   std::unique_ptr<LabelledTexts> texts_;

@@ -29,6 +29,11 @@ class TextData : public CausalData {
   std::vector<int32_t> sample_prompt(const std::string& text) const override;
   std::optional<int32_t> sample_end() const override { return tokenizer().end_of_text(); }
   std::vector<std::string> describe() const override;
+  LengthCounts lengths() const override {
+    LengthCounts all;
+    for (const auto& part : data_.parts()) all.add(part->lengths());
+    return all;
+  }
   std::string prompt_options() const override { return "--prompt TEXT"; }
 
  private:
@@ -128,6 +133,8 @@ std::vector<std::string> TextData::describe_sources() const {
 std::vector<std::string> TextData::describe() const {
   auto lines = describe_sources();
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
+  for (const auto& part : data_.parts())
+    if (!part->left_out().empty()) lines.push_back("Left out: " + part->left_out());
   return lines;
 }
 

@@ -56,21 +56,29 @@ TEST_CASE("tokens that do not fit are refused in one line") {
   CHECK_FALSE(fs::exists(place.snapshot()));
 }
 
-TEST_CASE("a table or JSON as a corpus is refused, and a column where there is no table") {
+TEST_CASE("rows without the column are refused, and keys of rows where there are none") {
   const Workspace place;
-  place.write("chats.jsonl", "{\"text\": \"a\"}\n");
+  place.write("chats.jsonl", "{\"text\": \"a\"}\n{\"messages\": []}\n");
   place.write("TABLE.CSV", "text,label\na,b\n");
+  place.write("a.txt.gz", "\x1F\x8B");
   const auto with = [&](const Words& more) { return refusal_of(alone(place, more)); };
+  CHECK_THAT(with({"data_config.text_column=nonsense"}),
+             Contains("data_config.text_column: has no effect, as none of the data has rows"));
+  CHECK_THAT(with({"data_config.on_bad_sample=skip"}),
+             Contains("data_config.on_bad_sample: has no effect, as none of the data has rows"));
   CHECK_THAT(with({"data_config.path=chats.jsonl", "data_config.text_column=nonsense"}),
-             Contains("data_config.text_column: nonsense: has no effect"));
+             Contains("chats.jsonl:1: has no nonsense; its names are text; set data_config."));
   CHECK_THAT(with({"data_config.path=chats.jsonl"}),
-             Contains("data_config.path: ") &&
-                 Contains("chats.jsonl: is a table or JSON, and its syntax would be trained on"));
-  CHECK_THAT(with({"data_config.eval_path=TABLE.CSV", "data_config.tokenizer=byte"}),
-             Contains("data_config.eval_path: ") && Contains("TABLE.CSV: is a table or JSON"));
-  CHECK_THAT(refusal_of(trainer(place, {"tokenize", "--input", "chats.jsonl", "--tokenizer", "byte",
-                                        "--output", "tokens"})),
-             Contains("chats.jsonl: is a table or JSON"));
+             Contains("chats.jsonl:2: has no text; its names are messages; set "
+                      "data_config.text_column to one of them, or data_config.format=chat"));
+  CHECK_THAT(with({"data_config.path=TABLE.CSV", "data_config.text_column=body"}),
+             Contains("TABLE.CSV: has no column body; its columns are text, label"));
+  CHECK_THAT(with({"data_config.path=a.txt.gz"}),
+             Contains("a.txt.gz: is compressed; unpack it: gzip -dk "));
+  CHECK_THAT(with({"data_config.path=chats.jsonl", "data_config.text_column=no",
+                   "data_config.on_bad_sample=skip"}),
+             Contains("has no row with a text; 2 unusable rows left out; the first: ") &&
+                 Contains("chats.jsonl:1: has no no"));
 }
 
 TEST_CASE("a tokenizer in the working directory is none of the model's folder") {
@@ -224,14 +232,15 @@ TEST_CASE("tables that do not fit are refused in one line") {
       {"single.csv: of 3 rows only that at line 4 has the label b", "data_config.eval_path"});
   place.write("empty.csv", "text,label\nthe film,a\n\"\",b\n");
   check_refused(run_with({"data_config.path=empty.csv"}),
-                {"empty.csv: line 3: its text is empty", "data_config.on_bad_sample=skip"});
+                {"empty.csv:3: its text is empty", "data_config.on_bad_sample=skip"});
   place.write("blank.csv", "text,label\n\"\",b\n");
   check_refused(run_with({"data_config.path=blank.csv", "data_config.on_bad_sample=skip"}),
-                {"has no row to use; the first: ", "blank.csv: line 2: its text is empty"});
+                {"has no row to use; 1 unusable rows left out; the first: ",
+                 "blank.csv:2: its text is empty"});
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_refused(
       run_with({"data_config.eval_path=unknown.csv"}),
-      {"data_config.eval_path", "unknown.csv: line 3: the label awful is not one", "bad, good"});
+      {"data_config.eval_path", "unknown.csv:3: the label awful is not one", "bad, good"});
   place.write("one.csv", "text,label\nthe film,a\nthe cast,a\n");
   check_refused(run_with({"data_config.path=one.csv"}), {"all rows have the label a"});
   check_refused(run_with({"bert_config.class_weights=[1, 2, 3]"}),
@@ -256,6 +265,11 @@ TEST_CASE("a vocabulary without a mask, lines that are too short and another sha
   check_refused(in_process(alone(place, {"data_config.min_characters=1000"})),
                 {"data_config.path", "0 of its 90 lines have 1000 characters"});
   check_refused(in_process(alone(place, {"gpt_config.n_layer=2"})), {"gpt_config.n_layer"});
+  check_refused(in_process(alone(place, {"data_config.text_column=story"})),
+                {"data_config.text_column: has no effect, as none of the data has rows"});
+  place.write("lines.jsonl", "{\"story\": \"a\"}\n");
+  check_refused(in_process(alone(place, {"data_config.path=lines.jsonl"})),
+                {"data_config.path: ", "lines.jsonl:1: has no text; its names are story"});
   check_refused(in_process(alone(place, {"bert_config.n_head=5"})), {"bert_config.n_embd"});
   succeed_in_process(alone(place, {"trainer_config.max_steps=1"}));
   succeed_in_process(

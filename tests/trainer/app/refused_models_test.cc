@@ -160,7 +160,7 @@ TEST_CASE("a classifier's snapshot refuses labels and inputs that it does not kn
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_refused(
       in_process(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", "unknown.csv"})),
-      {"unknown.csv: line 3: the label awful is not one that the model knows: bad, good; "
+      {"unknown.csv:3: the label awful is not one that the model knows: bad, good; "
        "correct the row"});
   check_refused(in_process(trainer(place, joined(kPredict, {"--text", ""}))), {"--text: is empty"});
   place.write("other.csv", "body\nx\n");

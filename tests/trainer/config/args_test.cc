@@ -268,7 +268,7 @@ TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in i
 TEST_CASE("the help pages are frozen") {
   std::string pages;
   for (const char* mode : {"", "generate", "eval", "predict", "export", "estimate", "plan",
-                           "inspect", "doctor", "tokenize", "report"}) {
+                           "inspect", "doctor", "tokenize", "report", "data"}) {
     std::vector<std::string> words;
     if (*mode != '\0') words.emplace_back(mode);
     words.emplace_back(*mode == '\0' ? "--help" : "-h");

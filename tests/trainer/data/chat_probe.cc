@@ -40,8 +40,9 @@ void encode(const Json& request) {
   const ChatEncoder encoder(chat, *tokenizer);
   const LossOn loss_on = request.at("loss_on") == "all" ? LossOn::kAll : LossOn::kAssistant;
   if (loss_on == LossOn::kAssistant) encoder.check_answers();
+  LeftOut none(OnBadSample::kStop);
   for (const EncodedChat& each :
-       encode_all(read_conversations(request.at("path")), encoder, loss_on))
+       encode_all(read_conversations(request.at("path"), none), encoder, loss_on, none))
     std::cout << Json{{"tokens", each.tokens}, {"targets", each.is_target}} << "\n";
   std::cout << Json{{"end_of_turn", encoder.end_of_turn()}} << "\n";
 }

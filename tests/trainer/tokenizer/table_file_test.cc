@@ -95,16 +95,17 @@ TEST_CASE("a table that is separated by something else is refused by name") {
 TEST_CASE("fields that no table has are refused with their line before they take memory") {
   const std::string long_field(5'000'000, 'x');
   CHECK_THAT(table_error("a.csv", "text,label\n" + long_field + ",x\n"),
-             Contains("line 2: has a field of 5.0 MB, more than 4.2 MB"));
+             Contains("a.csv:2: has a field of 5.0 MB, more than 4.2 MB"));
   CHECK_THAT(table_error("a.csv", "text,label\n\"" + long_field + "\",x\n"),
-             Contains("line 2: has a field of 5.0 MB"));
+             Contains("a.csv:2: has a field of 5.0 MB"));
   CHECK_THAT(table_error("a.jsonl", "{\"label\": 1, \"text\": \"" + long_field + "\"}"),
-             Contains("line 1: has a field of 5.0 MB"));
+             Contains("a.jsonl:1: has a field of 5.0 MB"));
   CHECK_THAT(table_error("a.csv", std::string(1'000'000, ',')),
-             Contains("line 1: has more than 10000 fields"));
+             Contains("a.csv: has more than 10000 fields"));
   std::string members = "{\"a\": 1";
   for (int i = 0; i < 20'000; ++i) members += ", \"b" + std::to_string(i) + "\": 1";
-  CHECK_THAT(table_error("a.jsonl", members + "}"), Contains("line 1: has more than 10000 fields"));
+  CHECK_THAT(table_error("a.jsonl", members + "}"),
+             Contains("a.jsonl:1: has more than 10000 fields"));
 }
 
 TEST_CASE("a refused table is quoted in part, however wide it is") {
@@ -134,22 +135,24 @@ TEST_CASE("what is no table is refused with the key, the file, the line and the 
                           "of them, or set data_config.label_column"));
   CHECK_THAT(table_error("a.csv", "label,text,text\n"), Contains("has two columns text"));
   CHECK_THAT(table_error("a.csv", "text,label\n\"one\ntwo\",x\na,b,c\n"),
-             Contains("line 4: has 3 fields, the header has 2"));
+             Contains("a.csv:4: has 3 fields, the header has 2"));
   CHECK_THAT(table_error("a.csv", "text,label\na,b\n\"one,x\n"),
-             Contains("line 3: a quoted field is not terminated"));
+             Contains("a.csv:3: a quoted field is not terminated"));
   CHECK_THAT(table_error("a.csv", "text,label\n\"one\"s,x\n"),
-             Contains("line 2: text follows a closing quote"));
+             Contains("a.csv:2: text follows a closing quote"));
   CHECK_THAT(table_error("a.csv", ""), Contains("is empty"));
   CHECK_THAT(table_error("a.csv", "text,label\n\xFF,x\n"), Contains("UTF-8"));
   CHECK_THAT(table_error("a.txt", "text"), Contains("expected a .csv") && Contains(".jsonl"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n[1]\n"),
-             Contains("line 2: is not a JSON object"));
+             Contains("a.jsonl:2: is not a JSON object"));
   CHECK_THAT(table_error("a.jsonl", std::string(300, '[')),
-             Contains("line 1: is not a JSON object"));
+             Contains("a.jsonl:1: is not a JSON object"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\"}\n"),
-             Contains("line 1: has no label; its names are text"));
-  CHECK_THAT(table_error("a.jsonl", "{\"text\": [1], \"label\": 1}\n"),
-             Contains("line 1: text is a list or an object; expected text"));
+             Contains("a.jsonl:1: has no label; its names are text"));
+  CHECK_THAT(
+      table_error("a.jsonl", "{\"text\": [1], \"label\": 1}\n"),
+      Contains("a.jsonl:1: text is of type array, not a text; its names are text, label; set "
+               "data_config.text_column to one of them"));
 }
 
 }  // namespace ddp::test

@@ -37,7 +37,11 @@ const Options kDoctorOptions = {
 const Options kTokenizeOptions = {
     "trainer tokenize --help",
     {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
-     "overwrite", "shard_tokens=N", "threads=N", "h,help"}};
+     "text_column=NAME", "on_bad_sample=skip", "overwrite", "shard_tokens=N", "threads=N",
+     "h,help"}};
+const Options kDataShowOptions = {
+    "trainer data --help",
+    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "rows=N", "h,help"}};
 const Options kReportOptions = {"trainer report --help", {"output=FILE", "h,help"}};
 
 TrainerArgs parse_inspect(const Words& words) {
@@ -125,6 +129,9 @@ TrainerArgs parse_tokenize(const Words& words) {
   options.inputs.insert(options.inputs.end(), inputs.begin(), inputs.end());
   options.output = parsed.text("output");
   options.append_end_of_text = parsed.has("append_end_of_text");
+  if (parsed.has("text_column")) options.text_column = parsed.text("text_column");
+  if (parsed.has("on_bad_sample"))
+    options.skip_bad_rows = parsed.choice("on_bad_sample", {"stop", "skip"}) == 1;
   options.overwrite = parsed.has("overwrite");
   if (parsed.has("shard_tokens")) options.shard_tokens = parsed.whole_number("shard_tokens", 1);
   if (parsed.has("threads")) options.threads = parsed.whole_number("threads", 1);
@@ -241,6 +248,20 @@ TrainerArgs parse_estimate(const Words& words) {
   return args;
 }
 
+TrainerArgs parse_data(const Words& words) {
+  const bool show = !words.empty() && words.front() == "show";
+  const Parsed parsed(show ? Words(words.begin() + 1, words.end()) : words, kDataShowOptions);
+  if (parsed.has("help")) return help_args(help_data());
+  if (!show) throw UserError("data: write trainer data show --config FILE [--rows N]");
+  check_overrides(parsed.rest());
+  TrainerArgs args;
+  args.mode = Mode::kDataShow;
+  args.config = config_source(parsed);
+  args.overrides = parsed.rest();
+  if (parsed.has("rows")) args.data_rows = parsed.whole_number("rows", 0);
+  return args;
+}
+
 /// --gpus, --memory and what describes their speed.
 PlanArgs plan_options(const Parsed& parsed) {
   parsed.require({"gpus", "memory"});
@@ -311,11 +332,11 @@ struct Subcommand {
   const char* name;
   TrainerArgs (*parse)(const Words& words);
 };
-constexpr Subcommand kModes[] = {{"generate", parse_generate}, {"eval", parse_eval},
-                                 {"predict", parse_predict},   {"export", parse_export},
-                                 {"estimate", parse_estimate}, {"plan", parse_plan},
-                                 {"inspect", parse_inspect},   {"doctor", parse_doctor},
-                                 {"tokenize", parse_tokenize}, {"report", parse_report}};
+constexpr Subcommand kModes[] = {
+    {"generate", parse_generate}, {"eval", parse_eval},         {"predict", parse_predict},
+    {"export", parse_export},     {"estimate", parse_estimate}, {"plan", parse_plan},
+    {"inspect", parse_inspect},   {"doctor", parse_doctor},     {"tokenize", parse_tokenize},
+    {"report", parse_report},     {"data", parse_data}};
 
 Words mode_names() {
   Words names;

@@ -23,6 +23,7 @@ enum class Mode {
   kInspect,
   kDoctor,
   kTokenize,
+  kDataShow,
   kReport,
   kShow,
   kHelp,
@@ -113,8 +114,10 @@ struct TokenizeArgs {
   std::vector<std::string> inputs;
   std::string output;
   bool train = false;
-  int64_t vocab_size = 0;           ///< 0: not given
-  bool append_end_of_text = false;  ///< After each file.
+  int64_t vocab_size = 0;                  ///< 0: not given
+  bool append_end_of_text = false;         ///< After each file.
+  std::optional<std::string> text_column;  ///< Of files of rows.
+  bool skip_bad_rows = false;
   bool overwrite = false;
   int64_t shard_tokens = 100'000'000;
   int64_t threads = 0;  ///< 0: one for each core
@@ -132,6 +135,7 @@ struct TrainerArgs {
   PlanArgs plan;
   std::optional<int64_t> vocab_size;  ///< estimate and plan: instead of reading the data.
   TokenizeArgs tokenize;
+  int64_t data_rows = 3;                    ///< `trainer data show --rows N`
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`
   bool doctor_json = false;                 ///< `--json`

@@ -33,6 +33,7 @@ Usage: trainer --config FILE [KEY=VALUE ...]
        trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
        trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
+       trainer data show --config FILE [--rows N] [KEY=VALUE ...]
 
 Examples:
   trainer --config configs/gpt2_train_cfg.yaml
@@ -309,7 +310,8 @@ Required:
       --tokenizer NAME      char: the input's characters; byte: its bytes; bpe (GPT-2's) or
                             wordpiece (BERT's): with --train; or a folder with tokenizer.json,
                             with vocab.json and merges.txt, or with vocab.txt
-      --input FILE ...      Text files of any size
+      --input FILE ...      Files of any size: texts, or rows (.jsonl, .json, .csv, .tsv, .parquet),
+                            each a document with the end-of-text token after it
       --output FOLDER       Folder for tokens_000000.bin, ... and tokenizer.json
 
 Training a tokenizer:
@@ -317,14 +319,39 @@ Training a tokenizer:
       --vocab_size N        Vocabulary size; of bpe at least 257
 
 Other:
-      --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: no
+      --append_end_of_text  Put the tokenizer's end-of-text token after each text file (default: no
                             separator)
+      --text_column NAME    Column of rows with the text (default: text)
+      --on_bad_sample skip  Count rows that cannot be used and leave them out; stop: end at the first
+                            (default: stop)
       --overwrite           Replace the output of an earlier run
       --shard_tokens N      Maximum tokens per file (default: 100000000)
       --threads N           Encoding threads (default: one per core)
   -h, --help                Show this help
 
 Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N killed by signal N
+)";
+}
+
+std::string help_data() {
+  return R"(Show the training data as the model sees them: the first sequences with their tokens, which of them
+count in the loss, how long texts are, and what was cut or left out and why. Trains nothing.
+
+Usage: trainer data show --config FILE [--rows N] [KEY=VALUE ...]
+
+Examples:
+  trainer data show --config configs/finetune_chat.yaml data_config.path=my-chats.jsonl
+  trainer data show --config configs/quickstart.yaml --rows 1
+
+Options:
+  -c, --config FILE   YAML file with the configuration; -cn, -cp and -cd as for training
+      --rows N        Sequences to show (default: 3)
+  -h, --help          Show this help
+
+What counts in the loss is green on a terminal, elsewhere or with NO_COLOR set in brackets: [[...]].
+A hidden token of masked_lm is followed by what is to be predicted: [[[MASK]=word]].
+
+Exit codes: 0 done, 2 usage or configuration error, or data that training would refuse
 )";
 }
 

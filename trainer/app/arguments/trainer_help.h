@@ -15,6 +15,7 @@ std::string help_plan();
 std::string help_inspect();
 std::string help_doctor();
 std::string help_tokenize();
+std::string help_data();
 std::string help_report();
 
 }  // namespace ddp::train

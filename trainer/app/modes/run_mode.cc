@@ -28,6 +28,8 @@ int run_mode(const TrainerArgs& args) {
       return run_doctor(args);
     case Mode::kTokenize:
       return run_tokenize(args);
+    case Mode::kDataShow:
+      return run_data_show(args);
     case Mode::kReport:
       return run_report(args);
     case Mode::kShow:

@@ -12,15 +12,17 @@ std::vector<Field> data_fields() {
   return {
       {DDP_KEY(data, path), .null_means = NullMeans::kNotGiven,
        .default_text = "required, or sources",
-       .meaning = "Training data: a text file (UTF-8), a token file, a glob or a folder of such "
-                  "files. Relative paths start at the current directory."},
+       .meaning = "Training data: a text file (UTF-8), a file of rows (.jsonl, .json, .csv, .tsv, "
+                  ".parquet), a token file, a glob or a folder of such files. Relative paths start "
+                  "at the current directory."},
       {DDP_KEY(data, sources), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
        .meaning = "Training data from several sources instead of path: [{path: web, weight: 3}, "
                   "{path: code, weight: 1}]. An epoch has as many sequences as all sources "
                   "together, and takes them from each in proportion to its weight."},
       {DDP_KEY(data, format), .tasks = {TaskKind::kCausalLm},
-       .meaning = "auto: .bin files hold tokens, all others text; chat: JSON lines with "
-                  "conversations (docs/chat.md). The formats are described in docs/data.md."},
+       .meaning = "auto: .bin files hold tokens, .jsonl, .csv and the like rows, all others text; "
+                  "chat: JSON with conversations (docs/chat.md). The formats are described in "
+                  "docs/data.md."},
       {DDP_KEY(data, loss_on), .tasks = {TaskKind::kCausalLm},
        .meaning = "Targets of format=chat. assistant: what the assistant says, and the token that "
                   "ends its turns; all: every token."},
@@ -56,12 +58,9 @@ std::vector<Field> data_fields() {
            "Distance between the starts of consecutive training sequences; 1: every position; "
            "auto: half of block_size, or less if an epoch would have fewer than 512 sequences."},
       {DDP_KEY(data, on_bad_sample),
-       .tasks = {TaskKind::kCausalLm, TaskKind::kImageClassification,
-                 TaskKind::kTextClassification},
-       .meaning = "What to do about an unusable sample, such as a broken image, an empty text or a "
-                  "conversation that cannot be read: skip it, log and count it; or stop the run. "
-                  "causal_lm: with format=chat only."},
-      {DDP_KEY(data, text_column), .tasks = {TaskKind::kCausalLm, TaskKind::kTextClassification},
+       .meaning = "What to do about an unusable sample, such as a broken image, or a row or a "
+                  "conversation that cannot be read: skip it, log and count it; or stop the run."},
+      {DDP_KEY(data, text_column), .tasks = kTextTasks,
        .meaning = "Column of a table, or field of JSON objects, with the texts."},
       {DDP_KEY(data, label_column), .tasks = {TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the labels."},

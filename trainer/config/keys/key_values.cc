@@ -122,6 +122,10 @@ struct Assign {
     *member = std::move(text);
   }
   void operator()(std::vector<std::string>* member) const {
+    if (value.kind == Kind::kString && value.text == "all-linear") {  // peft's name
+      *member = {"*"};
+      return;
+    }
     if (value.kind != Kind::kList)
       refuse_type(value, "a list of strings", "give a list, e.g. [\"...\"]");
     *member = texts("give a string");

@@ -125,7 +125,8 @@ std::vector<Field> lora_fields() {
       {DDP_KEY_AT("lora.targets", lora.targets), .null_means = NullMeans::kNotGiven,
        .default_text = "gpt: [c_attn]; llama: [q_proj, v_proj]",
        .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "
-                  "ends of these after a dot: [q_proj, \"mlp.*\"]; [\"*\"] is all of them."},
+                  "ends of these after a dot: [q_proj, \"mlp.*\"]; all-linear or [\"*\"] is all of "
+                  "them."},
   };
 }
 

@@ -278,8 +278,7 @@ std::vector<int32_t> ChatEncoder::encode_prompt(const std::vector<ChatMessage>& 
 }
 
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
-                                    const ChatEncoder& encoder, LossOn loss_on,
-                                    const OnBadLine& on_bad) {
+                                    const ChatEncoder& encoder, LossOn loss_on, LeftOut& left_out) {
   std::vector<EncodedChat> chats(conversations.size());
   std::vector<std::string> wrong(conversations.size());
   std::atomic<std::size_t> next = 0;
@@ -305,10 +304,8 @@ std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
     if (wrong[i].empty()) {
       if (kept != i) chats[kept] = std::move(chats[i]);
       ++kept;
-    } else if (on_bad) {
-      on_bad(wrong[i]);
     } else {
-      throw UserError(wrong[i]);
+      left_out.found(wrong[i]);
     }
   }
   chats.resize(kept);

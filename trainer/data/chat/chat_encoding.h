@@ -69,9 +69,8 @@ class ChatEncoder {
 };
 
 /// Encodes each of `conversations`, on all CPU cores that this process may use. One that cannot be
-/// encoded goes to `on_bad` and is left out, or is a UserError with its place.
+/// encoded goes to `left_out`, with its place.
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
-                                    const ChatEncoder& encoder, LossOn loss_on,
-                                    const OnBadLine& on_bad = {});
+                                    const ChatEncoder& encoder, LossOn loss_on, LeftOut& left_out);
 
 }  // namespace ddp::train

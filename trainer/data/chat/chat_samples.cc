@@ -58,6 +58,7 @@ ChatSamples::ChatSamples(std::vector<EncodedChat> chats, int64_t block_size)
   counts_.conversations = static_cast<int64_t>(chats.size());
   std::vector<int64_t> sizes;
   for (EncodedChat& chat : chats) {
+    counts_.lengths.add(std::ssize(chat.tokens));
     cut(chat);
     const int64_t targets = targets_of(chat);
     if (targets == 0) {

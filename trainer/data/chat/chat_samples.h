@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/data/chat/chat_encoding.h"
+#include "trainer/data/length_counts.h"
 #include "trainer/data/rows.h"
 #include "trainer/data/sample_source.h"
 
@@ -20,6 +21,7 @@ struct ChatCounts {
   int64_t without_target = 0;  ///< Left out: they have none, or none before the cut.
   int64_t targets = 0;
   int64_t used_positions = 0;  ///< Positions in all rows that hold a token.
+  LengthCounts lengths;        ///< Of all conversations in tokens, before the cut.
 };
 
 /// A micro-batch of conversations while it is being filled: inputs, targets and positions, int64

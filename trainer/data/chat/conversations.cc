@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
+#include "trainer/data/text/record_file.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/utf8.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/tokenizer/bounded_json.h"
 
 namespace ddp::train {
@@ -22,11 +21,26 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kRoles = {"system", "user", kAssistantRole, "tool"};
 
-const std::string& required_text(const OrderedJson& object, const char* key) {
+/// A text, or the texts of a list of parts.
+std::string required_text(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
-  if (found != object.end() && found->is_string()) return found->get_ref<const std::string&>();
-  throw UserError(fmt::format("'{}' is {}; give a text", key,
-                              found == object.end() ? "missing" : quoted_part(found->dump())));
+  if (found != object.end() && found->is_string()) return found->get<std::string>();
+  if (found == object.end() || !found->is_array() || found->empty() ||
+      !found->front().is_object()) {
+    throw UserError(fmt::format("'{}' is {}; give a text", key,
+                                found == object.end() ? "missing" : quoted_part(found->dump())));
+  }
+  std::string text;
+  for (const OrderedJson& part : *found) {
+    if (!part.is_object() || part.value("type", OrderedJson()) != "text") {
+      throw UserError(
+          fmt::format("'{}' has the part {}; a language model takes parts of the type "
+                      "text only",
+                      key, quoted_part(part.dump())));
+    }
+    text += required_text(part, "text");
+  }
+  return text;
 }
 
 /// Files write null or [] where there is nothing.
@@ -55,11 +69,27 @@ std::string other_fields(const OrderedJson& message) {
   return other.empty() ? "" : other.dump();
 }
 
+/// ShareGPT's `from` and `value` as `role` and `content`, whose other fields stay.
+OrderedJson with_usual_names(OrderedJson message) {
+  static const std::map<std::string, std::string_view> kNames = {
+      {"human", "user"},        {"gpt", kAssistantRole},      {"chatgpt", kAssistantRole},
+      {"bing", kAssistantRole}, {"bard", kAssistantRole},     {"model", kAssistantRole},
+      {"observation", "tool"},  {"function_response", "tool"}};
+  if (message.contains("role") || !message.contains("from")) return message;
+  const std::string from = required_text(message, "from");
+  const auto name = kNames.find(from);
+  message["role"] = name == kNames.end() ? from : std::string(name->second);
+  message.erase("from");
+  if (!message.contains("content") && message.contains("value")) {
+    message["content"] = message["value"];
+    message.erase("value");
+  }
+  return message;
+}
+
 ChatMessage message_of(const OrderedJson& json) {
-  if (!json.is_object())
-    throw UserError("a message is no object; write {\"role\": ..., \"content\": ...}");
   refuse_old_calls(json);
-  const std::string& role = required_text(json, "role");
+  const std::string role = required_text(json, "role");
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
     throw UserError(
         fmt::format("unknown role {}; use system, user, assistant or tool", quoted_part(role)));
@@ -92,8 +122,11 @@ bool is_weighted_out(const OrderedJson& json) {
 }
 
 void add_messages(const OrderedJson& list, bool trained, Conversation& conversation) {
-  if (!list.is_array()) throw UserError("'messages' is no list");
-  for (const OrderedJson& each : list) {
+  if (!list.is_array()) throw UserError("the messages are no list");
+  for (const OrderedJson& original : list) {
+    if (!original.is_object())
+      throw UserError("a message is no object; write {\"role\": ..., \"content\": ...}");
+    const OrderedJson each = with_usual_names(original);
     ChatMessage message = message_of(each);
     const bool learned = trained && message.role == kAssistantRole && !is_weighted_out(each);
     conversation.messages.push_back(std::move(message));
@@ -111,18 +144,67 @@ void add_part(const OrderedJson& object, const char* key, std::string_view role,
   conversation.trained.push_back(trained);
 }
 
-Conversation conversation_of(const OrderedJson& object) {
-  Conversation conversation;
-  if (object.is_object() && object.contains("messages")) {
+void add_text(std::string_view role, std::string text, Conversation& conversation) {
+  conversation.messages.push_back({std::string(role), std::move(text)});
+  conversation.trained.push_back(role == kAssistantRole);
+}
+
+void add_system(const OrderedJson& object, Conversation& conversation) {
+  if (has(object, "system") && object["system"] != "")
+    add_text("system", required_text(object, "system"), conversation);
+}
+
+/// Alpaca's: the input is a part of the question.
+void add_instruction(const OrderedJson& object, Conversation& conversation) {
+  add_system(object, conversation);
+  if (has(object, "history")) {
+    for (const OrderedJson& turn : object["history"]) {
+      if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
+        throw UserError("'history' is no list of [question, answer]");
+      add_text("user", turn[0], conversation);
+      add_text(kAssistantRole, turn[1], conversation);
+    }
+  }
+  std::string question = required_text(object, "instruction");
+  if (has(object, "input") && object["input"] != "")
+    question += "\n" + required_text(object, "input");
+  add_text("user", std::move(question), conversation);
+  add_text(kAssistantRole, required_text(object, "output"), conversation);
+}
+
+std::string names_of(const OrderedJson& object) {
+  std::vector<std::string> names;
+  for (const auto& item : object.items()) names.push_back(item.key());
+  return shown_list(names);
+}
+
+/// Returns the name of its form.
+const char* read_form(const OrderedJson& object, Conversation& conversation) {
+  const auto holds = [&](const char* key) { return object.contains(key); };
+  if (!object.is_object())
+    throw UserError("is no object; write one per line, or an array of objects");
+  if (holds("messages")) {
     add_messages(object["messages"], /*trained=*/true, conversation);
-  } else if (object.is_object() && object.contains("prompt") && object.contains("completion")) {
+    return "messages (OpenAI)";
+  }
+  if (holds("conversations")) {
+    add_system(object, conversation);
+    add_messages(object["conversations"], /*trained=*/true, conversation);
+    return "conversations (ShareGPT)";
+  }
+  if (holds("instruction") && holds("output")) {
+    add_instruction(object, conversation);
+    return "instruction, input and output (Alpaca)";
+  }
+  if (holds("prompt") && holds("completion")) {
     add_part(object, "prompt", "user", conversation);
     add_part(object, "completion", kAssistantRole, conversation);
-  } else {
-    throw UserError("has neither 'messages' nor 'prompt' and 'completion'");
+    return "prompt and completion";
   }
-  if (conversation.messages.empty()) throw UserError("has no messages");
-  return conversation;
+  throw UserError(
+      fmt::format("has neither 'messages', 'conversations', 'instruction' and 'output', nor "
+                  "'prompt' and 'completion'; its names are {}",
+                  names_of(object)));
 }
 
 /// Python's json.dumps writes NaN and Infinity where JSON has no number: null.
@@ -142,56 +224,51 @@ std::string without_nan(std::string line) {
   return line;
 }
 
-Conversation read_line(const std::string& line, const std::string& place) {
+Conversation read_row(const Record& record, const std::string& place, ConversationForms* forms) {
+  const std::string& text = record.text;
   const bool may_hold_nan =
-      line.find("NaN") != std::string::npos || line.find("Infinity") != std::string::npos;
+      text.find("NaN") != std::string::npos || text.find("Infinity") != std::string::npos;
   const OrderedJson json =
-      parse_bounded_ordered_json(may_hold_nan ? without_nan(line) : line, place);
+      parse_bounded_ordered_json(may_hold_nan ? without_nan(text) : text, place);
   try {
-    Conversation conversation = conversation_of(json);
+    Conversation conversation;
+    const char* form = read_form(json, conversation);
+    if (conversation.messages.empty()) throw UserError("has no messages");
     conversation.tools = tools_of(json);
     conversation.place = place;
+    if (forms != nullptr) ++(*forms)[form];
     return conversation;
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", place, error.what()));
   }
 }
 
-/// What other formats begin with.
-void refuse_other_formats(const std::string& path, std::string_view start) {
-  constexpr const char* kHow =
-      "{}: is {}, not one JSON object per line; write it with datasets' Dataset.to_json(FILE)";
-  if (start.starts_with("PAR1")) throw UserError(fmt::format(kHow, path, "a Parquet file"));
-  if (start.starts_with('[') && (start.find_first_not_of(" \t\r", 1) == std::string_view::npos ||
-                                 start.find('{') != std::string_view::npos))
-    throw UserError(fmt::format(kHow, path, "a JSON array"));
-}
-
-void read_file(const std::string& path, const OnBadLine& on_bad, std::vector<Conversation>& all) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  int64_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (++number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
-    if (number == 1) refuse_other_formats(path, line);
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+void read_file(const std::string& path, LeftOut& left_out, ConversationForms* forms,
+               std::vector<Conversation>& all) {
+  RecordFile file(path);
+  if (!file.is_json())
+    throw UserError(path +
+                    ": is a table; write JSON lines, such as pandas' to_json(orient="
+                    "'records', lines=True)");
+  bool more = true;
+  for (Record record; more;) {
     try {
-      all.push_back(read_line(line, fmt::format("{}:{}", path, number)));
+      more = file.next(record);
+      if (more) all.push_back(read_row(record, fmt::format("{}:{}", path, record.line), forms));
     } catch (const UserError& error) {
-      if (!on_bad) throw;
-      on_bad(error.what());
+      left_out.found(error.what());
     }
   }
-  if (file.bad()) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
 }
 
 }  // namespace
 
-std::vector<Conversation> read_conversations(const std::string& path, const OnBadLine& on_bad) {
+std::vector<Conversation> read_conversations(const std::string& path, LeftOut& left_out,
+                                             ConversationForms* forms) {
   const auto files = find_data_files(path, ".jsonl");
   if (files.empty()) throw UserError(path + ": no such file, glob or folder with .jsonl files");
   std::vector<Conversation> all;
-  for (const std::string& file : files) read_file(file, on_bad, all);
+  for (const std::string& file : files) read_file(file, left_out, forms, all);
   if (all.empty())
     throw UserError(path + ": holds no conversations; write one JSON object per line");
   return all;

@@ -1,16 +1,15 @@
-// Reads files of conversations: one JSON object per line.
+// Reads files of conversations in the forms in which people share them.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "trainer/data/chat/chat_template.h"
+#include "trainer/data/left_out.h"
 
 namespace ddp::train {
-
-/// Called with the error.
-using OnBadLine = std::function<void(const std::string& what)>;
 
 struct Conversation {
   std::vector<ChatMessage> messages;
@@ -19,12 +18,22 @@ struct Conversation {
   std::string tools{};        ///< Tools that the model may call: a JSON list; empty: none.
 };
 
-/// `path`: a file, a glob, or a folder with *.jsonl. A line has `messages`, a list of {role,
-/// content}; or `prompt` and `completion`, texts of a user and an assistant or lists of messages,
-/// of which a prompt's are not trained. An assistant's message with the weight 0 is not trained
-/// either, as in OpenAI's files. `tools`, `tool_calls` and what belongs to them are for the chat
-/// template, and so are all other fields of a message. Empty lines are ignored. An unusable line,
-/// "FILE:LINE: reason", goes to `on_bad` or, without it, is a UserError.
-std::vector<Conversation> read_conversations(const std::string& path, const OnBadLine& on_bad = {});
+/// Rows of each form, by its name: "messages (OpenAI)".
+using ConversationForms = std::map<std::string, int64_t>;
+
+/// `path`: a file, a glob, or a folder with *.jsonl; JSON lines or an array. A row has
+/// one of:
+/// - `messages`, a list of {role, content}, as OpenAI's;
+/// - `conversations`, a list of {from, value}, as ShareGPT's; `system` may precede them;
+/// - `instruction`, `input` (may be absent or empty) and `output`, as Alpaca's; `system` and
+///   `history`, a list of [question, answer], may precede them;
+/// - `prompt` and `completion`, texts of a user and an assistant or lists of messages, of which a
+///   prompt's are not trained.
+/// Contents are texts, or lists of parts {type: text, text}. An assistant's message with the weight
+/// 0 is not trained either, as in OpenAI's files. `tools`, `tool_calls` and what belongs to them
+/// are for the chat template, and so are all other fields of a message. Unusable rows, "FILE:LINE:
+/// reason", go to `left_out`. `forms`, unless null, is added to. Throws UserError.
+std::vector<Conversation> read_conversations(const std::string& path, LeftOut& left_out,
+                                             ConversationForms* forms = nullptr);
 
 }  // namespace ddp::train

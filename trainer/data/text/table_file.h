@@ -1,10 +1,12 @@
-// Reads tables of texts: comma- or tab-separated values (RFC 4180), or JSON objects, one per
-// line.
+// Reads tables of texts: comma- or tab-separated values (RFC 4180), or JSON objects, one per line
+// or in an array.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "trainer/data/text/record_file.h"
 
 namespace ddp::train {
 
@@ -30,14 +32,44 @@ struct TableRow {
 /// Whether `text` consists of spaces and line ends only.
 bool is_blank(const std::string& text);
 
-/// The rows of `path` below the header. The name gives the format: .csv, .tsv, .jsonl or .ndjson,
-/// in any case. Lines end with LF, CR LF or CR.
-/// Empty lines are skipped; a quoted field may hold separators, line ends and doubled quotes.
-/// Throws UserError with `key`, the file, the line and the reason: not readable or not UTF-8, a
-/// column that is missing, a row with more or fewer fields than the header, an open quote, another
-/// separator, a field above 4 MB, or more than 10,000 fields. `all_columns`, unless null, receives
-/// the names of all columns, and each row its cells of them; where an object lacks a name, that
-/// cell is null.
+/// Whether the name is that of a file of rows: .csv, .tsv, .jsonl, .ndjson or .json, in any case.
+bool is_row_file(const std::string& path);
+
+/// Throws UserError that begins with `key` if `path` is not such a file.
+void require_row_file(const char* key, const std::string& path);
+
+/// The rows of a file below the header, one at a time; its format: as RecordFile's. Empty lines of
+/// separated values are skipped; a quoted field may hold separators, line ends and doubled quotes.
+class TableReader {
+ public:
+  /// Throws UserError with the file and the reason: not readable, another separator, or a column
+  /// that its header lacks. `with_cells`: rows have the cells of all columns.
+  TableReader(const std::string& path, TableColumns columns, bool with_cells = false);
+
+  /// Returns false at the end of the file. Throws UserError "FILE:LINE: reason" for a row that
+  /// cannot be used: not UTF-8, a column that is missing or not a text, more or fewer fields than
+  /// the header, an open quote, a field above 4 MB (64 MB without labels), or more than 10,000
+  /// fields. The next call continues after it.
+  bool next(TableRow& row);
+  /// The names of all columns so far; an object whose name is absent has the cell null.
+  const std::vector<std::string>& names() const { return header_; }
+
+ private:
+  void read_header();
+  bool next_separated(TableRow& row);
+  bool next_json(TableRow& row);
+
+  RecordFile file_;
+  TableColumns columns_;
+  bool with_cells_;
+  std::vector<std::string> header_;
+  std::size_t text_at_ = 0;
+  std::size_t label_at_ = 0;
+  Record record_;
+};
+
+/// All rows of `path`. Throws UserError with `key`, the file, the line and the reason.
+/// `all_columns`, unless null, receives the names of all columns, and each row its cells of them.
 std::vector<TableRow> read_table(const char* key, const std::string& path,
                                  const TableColumns& columns,
                                  std::vector<std::string>* all_columns = nullptr);

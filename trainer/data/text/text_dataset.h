@@ -29,6 +29,10 @@ class TextDataset {
   /// Characters of the whole text, of which data_config.truncate leaves the tokens; 0 for files of
   /// tokens.
   int64_t characters_in_file() const { return source_.characters_in_files; }
+  /// LeftOut::text() of the unusable rows; "" if there are none.
+  const std::string& left_out() const { return source_.left_out; }
+  /// Of the documents of files of rows; empty for others.
+  const LengthCounts& lengths() const { return source_.lengths; }
   bool is_text() const { return source_.from_text; }
 
   const TrainingWindows& training() const { return training_; }

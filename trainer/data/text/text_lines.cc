@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
@@ -22,12 +23,29 @@ TextLines::TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t 
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    ++lines_in_text_;
-    if (count_characters(line) < min_characters) continue;
-    const auto tokens = tokenizer.encode(line);
-    if (!tokens.empty()) add(tokens, most_tokens);
+    add_line(tokenizer, line, min_characters, most_tokens);
   }
   finish();
+}
+
+TextLines::TextLines(const Tokenizer& tokenizer, Documents& documents, int64_t min_characters,
+                     int64_t most_tokens) {
+  for (std::string text; documents.next(text);) {
+    try {
+      add_line(tokenizer, text, min_characters, most_tokens);
+    } catch (const UserError& error) {
+      documents.refuse(error.what());
+    }
+  }
+  finish();
+}
+
+void TextLines::add_line(const Tokenizer& tokenizer, std::string_view line, int64_t min_characters,
+                         int64_t most_tokens) {
+  ++lines_in_text_;
+  if (count_characters(line) < min_characters) return;
+  const auto tokens = tokenizer.encode(line);
+  if (!tokens.empty()) add(tokens, most_tokens);
 }
 
 TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
@@ -38,6 +56,7 @@ TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> te
 }
 
 void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
+  lengths_.add(std::ssize(tokens));
   const auto used = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
   tokens_.insert(tokens_.end(), used.begin(), used.end());
   ends_.push_back(tokens_.size());

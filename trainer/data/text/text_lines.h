@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/data/length_counts.h"
+#include "trainer/data/text/documents.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -21,21 +23,29 @@ class TextLines {
   /// Each of `texts`, whatever its content, is a line; one without any token stays empty.
   TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts, int64_t most_tokens);
 
+  /// As the first, of `documents`, each of which is a line.
+  TextLines(const Tokenizer& tokenizer, Documents& documents, int64_t min_characters,
+            int64_t most_tokens);
+
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   std::span<const int32_t> operator[](int64_t line) const;
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
-  int64_t longest() const;  ///< Tokens of a line.
+  int64_t longest() const;                                  ///< Tokens of a line.
+  const LengthCounts& lengths() const { return lengths_; }  ///< Of lines before they are cut.
   int64_t lines_in_text() const { return lines_in_text_; }
   /// Equal for equal lines of tokens.
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
+  void add_line(const Tokenizer& tokenizer, std::string_view line, int64_t min_characters,
+                int64_t most_tokens);
   void add(std::span<const int32_t> tokens, int64_t most_tokens);
   void finish();
 
   std::vector<int32_t> tokens_;
   std::vector<std::size_t> ends_;
   int64_t lines_in_text_ = 0;
+  LengthCounts lengths_;
   std::string fingerprint_;
 };
 

@@ -1,0 +1,199 @@
+// trainer data show: what training reads, before it trains.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/load_run.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/bert_task.h"
+#include "trainer/task/causal_lm.h"
+#include "trainer/task/task.h"
+
+namespace ddp::train {
+namespace {
+
+struct SampleToken {
+  int64_t id = 0;
+  bool counts = false;  ///< In the loss.
+  int64_t hidden = -1;  ///< What is to be predicted in its place; -1: nothing.
+};
+using SampleTokens = std::vector<SampleToken>;
+
+/// A row of a batch, as numbers.
+std::span<const int64_t> row_of(const torch::Tensor& tensor_BT, int64_t row) {
+  const auto columns = static_cast<std::size_t>(tensor_BT.size(1));
+  return {tensor_BT.const_data_ptr<int64_t>() + static_cast<std::size_t>(row) * columns, columns};
+}
+
+/// The texts of a row of a language model: a window, or packed conversations. The token that a
+/// position predicts follows it.
+std::vector<SampleTokens> causal_texts(const Batch& batch, int64_t row, bool packed) {
+  const auto inputs = row_of(batch[kInputs], row), targets = row_of(batch[kTargets], row);
+  const torch::Tensor positions_BT = batch.find(kPositions);
+  std::vector<SampleTokens> texts(1);
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    const bool begins = packed && row_of(positions_BT, row)[t] == 0;
+    const bool counts = t > 0 && !begins && targets[t - 1] >= 0;
+    if (begins && t > 0) {
+      if (targets[t - 1] >= 0) texts.back().push_back({targets[t - 1], true});
+      texts.emplace_back();
+    }
+    texts.back().push_back({inputs[t], counts});
+  }
+  if (targets.back() >= 0) texts.back().push_back({targets.back(), true});
+  const auto is_padding = [](const SampleToken& token) { return token.id == 0 && !token.counts; };
+  if (packed && std::all_of(texts.back().begin(), texts.back().end(), is_padding)) texts.pop_back();
+  return texts;
+}
+
+SampleTokens bert_text(const Batch& batch, int64_t row) {
+  const auto inputs = row_of(batch[kInputs], row);
+  const bool* seen =
+      batch[kAttentionMask].const_data_ptr<bool>() + row * static_cast<int64_t>(inputs.size());
+  SampleTokens tokens;
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (seen[t]) tokens.push_back({inputs[t]});
+  const torch::Tensor positions_M = batch.find(kTargetPositions);
+  if (!positions_M.defined()) return tokens;
+  const auto* targets = batch[kTargets].const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < positions_M.size(0); ++i) {
+    const int64_t at = positions_M.const_data_ptr<int64_t>()[i];
+    if (at / std::ssize(inputs) != row) continue;
+    SampleToken& token = tokens[static_cast<std::size_t>(at % std::ssize(inputs))];
+    token.counts = true;
+    token.hidden = targets[i];
+  }
+  return tokens;
+}
+
+/// Texts with marks for what counts in the loss.
+class MarkedText {
+ public:
+  explicit MarkedText(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+    const char* no_color = std::getenv("NO_COLOR");
+    const bool color = ::isatty(STDOUT_FILENO) == 1 && (no_color == nullptr || *no_color == '\0');
+    begin_ = color ? "\033[32m" : "[[";
+    end_ = color ? "\033[0m" : "]]";
+  }
+
+  /// The text, and below it the numbers of its tokens.
+  std::string of(const SampleTokens& tokens) const {
+    std::string text, ids;
+    for (std::size_t first = 0; first < tokens.size();) {
+      const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end = std::find_if(begin, tokens.end(), [&](const SampleToken& each) {
+        return each.counts != begin->counts;
+      });
+      std::string part, numbers;
+      for (auto token = begin; token != end; ++token) {
+        part += text_of(token->id);
+        numbers += fmt::format("{}{}", token == begin ? "" : " ", token->id);
+        if (token->hidden >= 0) part += "=" + text_of(token->hidden);
+        if (token->hidden >= 0) numbers += fmt::format("={}", token->hidden);
+      }
+      text += begin->counts ? begin_ + part + end_ : part;
+      ids += (ids.empty() ? "" : " ") + (begin->counts ? begin_ + numbers + end_ : numbers);
+      first = static_cast<std::size_t>(end - tokens.begin());
+    }
+    return fmt::format("{}\nTokens: {}\n", text, ids);
+  }
+
+ private:
+  /// Without control characters, which a terminal would obey.
+  std::string text_of(int64_t id) const {
+    std::string text;
+    for (const char c : tokenizer_.decode(static_cast<int32_t>(id))) {
+      const bool control = static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t';
+      text += control ? fmt::format("\\x{:02x}", static_cast<int>(c)) : std::string(1, c);
+    }
+    return text;
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string begin_, end_;
+};
+
+std::string counted_in_loss(const SampleTokens& tokens) {
+  const auto count = std::count_if(tokens.begin(), tokens.end(),
+                                   [](const SampleToken& token) { return token.counts; });
+  return fmt::format("{} tokens, {} in the loss", tokens.size(), count);
+}
+
+std::string sample_text(const Task& task, const Config& config, const Batch& batch, int64_t row,
+                        const MarkedText& marked) {
+  std::string text = fmt::format("--- Sample {} of {}", row + 1, task.training().size());
+  if (config.task == TaskKind::kCausalLm) {
+    const bool packed = config.data.format == DataFormat::kChat;
+    const auto texts = causal_texts(batch, row, packed);
+    if (packed) text += fmt::format(": {} conversations", texts.size());
+    for (const SampleTokens& each : texts)
+      text += fmt::format("\n--- {}\n{}", counted_in_loss(each), marked.of(each));
+    return text;
+  }
+  const SampleTokens tokens = bert_text(batch, row);
+  const auto classes = task.classes();
+  if (classes.empty()) {
+    text += fmt::format(": {}", counted_in_loss(tokens));
+  } else {
+    const int64_t label = batch[kTargets].const_data_ptr<int64_t>()[row];
+    text += fmt::format(": {} tokens; label: {} ({})", tokens.size(),
+                        classes[static_cast<std::size_t>(label)], label);
+  }
+  return text + "\n" + marked.of(tokens);
+}
+
+std::string histogram(const LengthCounts& lengths, int64_t block_size) {
+  if (lengths.count() == 0)
+    return fmt::format(
+        "Lengths: each sample is data_config.block_size + 1 = {} tokens of the text\n",
+        block_size + 1);
+  std::string text = fmt::format(
+      "Lengths: {} training texts, in tokens: {} on average, at most {}; "
+      "data_config.block_size={}\n",
+      lengths.count(), lengths.sum() / lengths.count(), lengths.longest(), block_size);
+  constexpr int64_t kWidth = 50;
+  const int64_t most = *std::max_element(lengths.bins().begin(), lengths.bins().end());
+  for (std::size_t bin = 0; bin < LengthCounts::kBins; ++bin) {
+    const int64_t count = lengths.bins()[bin];
+    if (count == 0) continue;
+    const int64_t first = bin == 0 ? 0 : int64_t{1} << (bin - 1);
+    const auto width = static_cast<std::size_t>((count * kWidth + most - 1) / most);
+    text += fmt::format("{:>8} to {:<8} {:>8}  {}\n", first, (int64_t{1} << bin) - 1, count,
+                        std::string(width, '#'));
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_data_show(const TrainerArgs& args) {
+  Config config = load_config(args.config, args.overrides);
+  if (config.task == TaskKind::kImageClassification)
+    throw UserError("trainer data show: is for texts; task=image_classification has images");
+  config.trainer.batch_size = 1;  // data that are too few for training can be shown
+  const auto task = make_task(config, nullptr);
+  const auto tokenizer = config.task == TaskKind::kCausalLm ? tokenizer_of(task->metadata())
+                                                            : tokenizer_of_bert(task->metadata());
+  std::vector<int64_t> samples(
+      static_cast<std::size_t>(std::min(args.data_rows, task->training().size())));
+  std::iota(samples.begin(), samples.end(), 0);
+  const MarkedText marked(*tokenizer);
+  if (!samples.empty()) {
+    const Batch batch = task->training().collate({samples, 0, false});
+    for (const int64_t row : samples) print(sample_text(*task, config, batch, row, marked));
+  }
+  print(histogram(task->lengths(), config.data.block_size));
+  for (const std::string& line : task->describe_data()) print(line + "\n");
+  return launch::kExitDone;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,184 @@
+#include "trainer/data/text/record_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/lower_extension.h"
+#include "trainer/runtime/utf8.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int kEnd = std::char_traits<char>::eof();
+constexpr std::size_t kMostRecordBytes = std::size_t{64} << 20U;
+
+bool is_blank_character(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/// What other formats begin with, and the command that converts them.
+void refuse_other_content(const std::string& path, std::string_view start) {
+  if (start.starts_with("PAR1")) {
+    throw UserError(fmt::format(
+        "{0}: is a Parquet file; name it .parquet for texts; for other rows write JSON lines: "
+        "python3 -c \"import json, pyarrow.parquet as p; [print(json.dumps(row)) for batch in "
+        "p.ParquetFile('{0}').iter_batches() for row in batch.to_pylist()]\" > rows.jsonl",
+        path));
+  }
+  for (const auto& [magic, tool] : {std::pair{"\x1F\x8B", "gzip -dk"},
+                                    {"\x28\xB5\x2F\xFD", "zstd -dk"},
+                                    {"PK\x03\x04", "unzip"}}) {
+    if (start.starts_with(magic))
+      throw UserError(fmt::format("{0}: is compressed; unpack it: {1} {0}", path, tool));
+  }
+}
+
+}  // namespace
+
+RecordFile::RecordFile(std::string path) : path_(std::move(path)), bytes_(file_.rdbuf()) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path_, ignored))
+    throw UserError(path_ + ": is not a regular file; name a file of rows");
+  file_.open(path_, std::ios::binary);
+  if (!file_) throw UserError(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
+  const std::string end = lower_extension(path_);
+  if (end == ".csv") separator_ = ',';
+  if (end == ".tsv") separator_ = '\t';
+  look_at_start();
+}
+
+void RecordFile::look_at_start() {
+  std::string start(std::size_t{1} << 16U, '\0');
+  start.resize(static_cast<std::size_t>(
+      bytes_->sgetn(start.data(), static_cast<std::streamsize>(start.size()))));
+  refuse_other_content(path_, start);
+  const bool has_mark = start.starts_with(kByteOrderMark);
+  // As old programs end lines.
+  if (start.find('\n') == std::string::npos && start.find('\r') != std::string::npos)
+    line_end_ = '\r';
+  const auto first = start.find_first_not_of(" \t\r\n", has_mark ? kByteOrderMark.size() : 0);
+  if (is_json() && first != std::string::npos && start[first] == '[') {
+    const auto second = start.find_first_not_of(" \t\r\n", first + 1);
+    is_array_ = second != std::string::npos && start[second] == '{';
+  }
+  offset_ = has_mark ? kByteOrderMark.size() : 0;
+  bytes_->pubseekpos(static_cast<std::streamoff>(offset_), std::ios::in);
+}
+
+std::string RecordFile::at(int64_t line, const std::string& what) const {
+  return fmt::format("{}:{}: {}", path_, line, what);
+}
+
+void RecordFile::end_with(int64_t line, const std::string& what) {
+  done_ = true;
+  throw UserError(at(line, what));
+}
+
+int RecordFile::take() {
+  const int c = bytes_->sbumpc();
+  if (c == kEnd) return c;
+  ++offset_;
+  if (c == line_end_) ++line_;
+  return c;
+}
+
+void RecordFile::append(Record& record, int c) {
+  if (record.text.size() == kMostRecordBytes) {
+    end_with(record.line,
+             "begins a row above 64 MB; close its quote or its brackets, or divide "
+             "it");
+  }
+  record.text += static_cast<char>(c);
+}
+
+bool RecordFile::read_line(Record& record) {
+  int c = take();
+  if (c == kEnd) return false;
+  for (; c != kEnd && c != line_end_; c = take()) append(record, c);
+  return true;
+}
+
+// A quote opens a field at its beginning only.
+bool RecordFile::read_values(Record& record) {
+  enum { kStart, kPlain, kQuoted, kQuoteInside } state = kStart;
+  int c = take();
+  if (c == kEnd) return false;
+  for (; c != kEnd && (c != line_end_ || state == kQuoted); c = take()) {
+    append(record, c);
+    if (c == '"' && state != kPlain) {
+      state = state == kQuoted ? kQuoteInside : kQuoted;
+    } else if (state != kQuoted) {
+      state = c == separator_ ? kStart : kPlain;
+    }
+  }
+  return true;
+}
+
+int RecordFile::skip_blank() {
+  while (is_blank_character(bytes_->sgetc())) take();
+  return bytes_->sgetc();
+}
+
+bool RecordFile::read_element(Record& record) {
+  int next = skip_blank();
+  if (next == ']' || (in_array_ && next == ',')) take();
+  if (!in_array_) take();  // the bracket
+  if (next == ']') {
+    if (skip_blank() != kEnd) end_with(line_, "text follows the end of the array; remove it");
+    return false;
+  }
+  if (in_array_ && next != ',')
+    end_with(line_, next == kEnd ? "the array is cut short; is the file complete?"
+                                 : "a comma is missing between two elements");
+  in_array_ = true;
+  next = skip_blank();
+  record.line = line_;
+  record_offset_ = offset_;
+  int depth = 0;
+  bool quoted = false;
+  for (int c = take(); c != kEnd; c = take()) {
+    append(record, c);
+    if (quoted && c == '\\') {
+      append(record, take());
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      if (c == '{' || c == '[') ++depth;
+      if (c == '}' || c == ']') --depth;
+    }
+    if (quoted || depth > 0) continue;
+    next = skip_blank();
+    if (next == ',' || next == ']' || next == kEnd) return true;
+  }
+  end_with(record.line, "the array is cut short; is the file complete?");
+}
+
+bool RecordFile::read(Record& record) try {
+  record.text.clear();
+  record.line = line_;
+  record_offset_ = offset_;
+  if (is_array_) return read_element(record);
+  return is_json() ? read_line(record) : read_values(record);
+} catch (const std::ios_base::failure&) {
+  end_with(line_, fmt::format("cannot read: {}", std::strerror(errno)));
+}
+
+bool RecordFile::next(Record& record) {
+  while (!done_) {
+    done_ = !read(record);
+    if (done_) return false;
+    if (record.text.ends_with('\r')) record.text.pop_back();
+    if (is_json() && record.text.find_first_not_of(" \t") == std::string::npos) continue;
+    const std::size_t bad = first_bad_byte(record.text);
+    if (bad == std::string::npos) return true;
+    throw UserError(at(record.line, not_utf8(record.text, bad, record_offset_)));
+  }
+  return false;
+}
+
+}  // namespace ddp::train
