@@ -51,8 +51,8 @@ class TablePair {
   std::array<Table, 2> tables_;
 };
 
-/// Knows which rank holds what, and exchanges shards. How gradients get into the shards is up to
-/// the stage.
+/// Knows which rank holds what. How gradients get into the shards, and weights to all ranks, is up
+/// to the stage.
 class ShardedDataParallel : public GradientSync {
  public:
   struct Parameter {
