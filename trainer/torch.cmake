@@ -177,23 +177,23 @@ ddp_torch_room(ddp_run
   SOURCES
     run/batch_plan.cc
     run/early_stopping.cc
-    run/loss_weights.cc
-    run/micro_batch_graphs.cc
-    run/model_norm.cc
-    run/partial_gradients.cc
     run/offloaded_optimizer.cc
     run/state/replica_check.cc
     run/state/distributed_state.cc
-    run/divided_model.cc
     run/state/row_moves.cc
     run/state/shared_snapshot.cc
     run/run_account.cc
     run/run_end.cc
     run/step_guard.cc
     run/step_profile.cc
+    run/strategy/divided_model.cc
+    run/strategy/loss_weights.cc
+    run/strategy/micro_batch_graphs.cc
+    run/strategy/model_norm.cc
+    run/strategy/parallel_strategy.cc
+    run/strategy/partial_gradients.cc
+    run/strategy/pipeline_strategy.cc
     run/trainer.cc
-    run/trainer_micro_batches.cc
-    run/trainer_pipeline.cc
     run/state/trainer_state.cc
     run/training_run.cc
     run/training_run_duties.cc

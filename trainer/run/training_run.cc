@@ -78,7 +78,8 @@ FitResult TrainingRun::fit() {
   throughput_ = Throughput([device = trainer_.device_plan().device] { wait_for_device(device); });
   if (trainer_.evaluation_due()) perform(evaluation(), {});
   train_until_end();
-  if (profile_.recording()) profiling([this] { profile_.finish(trainer_.sync().times()); });
+  if (profile_.recording())
+    profiling([this] { profile_.finish(trainer_.strategy().sync().times()); });
   loader_.reset();
   const bool evaluated = trainer_.last_eval() && trainer_.last_eval()->step == trainer_.step();
   if (stop_signal_ == 0 && !evaluated) perform(evaluation(), {});
@@ -154,7 +155,7 @@ void TrainingRun::train_until_limit() {
     const int64_t step = trainer_.step() + 1;
     if (profile_.begins_with(step))
       profiling([&] {
-        trainer_.sync().measure_times();
+        trainer_.strategy().sync().measure_times();
         profile_.start(step);
       });
     monitor_.begin_step(step);
@@ -183,7 +184,7 @@ void TrainingRun::profiling(const Work& work) {
 
 void TrainingRun::say_warnings() {
   for (const auto& line : trainer_.task().take_warnings()) log_.warning(line);
-  if (const auto note = trainer_.take_graphs_note(); note && group_.is_main())
+  if (const auto note = trainer_.strategy().take_graphs_note(); note && group_.is_main())
     note->warns ? log_.warning(note->text) : log_.setup(note->text);
 }
 

@@ -27,7 +27,7 @@ std::vector<Duty> TrainingRun::duties() {
   const auto& trainer = config_.trainer;
   return {{Phase::kProfiling, kLongWork, /*main_only=*/false,
            [this](const StepEnd& end) { return profile_.ends_with(end.step); },
-           [this](const StepEnd&) { profile_.finish(trainer_.sync().times()); }},
+           [this](const StepEnd&) { profile_.finish(trainer_.strategy().sync().times()); }},
           {Phase::kComparing, kLongWork, /*main_only=*/false,
            every(trainer.check_replicas_every_steps), [this](const StepEnd&) { check_replicas(); }},
           {Phase::kHistograms, kLongWork, /*main_only=*/!trainer_.holds_shards(),

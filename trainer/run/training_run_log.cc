@@ -214,11 +214,12 @@ void TrainingRun::log_start() const {
                          group_.c10d() ? group_.backend_text(plan) : "none (one process)",
                          precision_name(c, plan.device),
                          counted(torch::get_num_threads(), "thread")));
-  if (const auto text = trainer_.pipeline_text(); !text.empty()) log_.setup("Pipeline: " + text);
+  if (const auto text = trainer_.strategy().pipeline_text(); !text.empty())
+    log_.setup("Pipeline: " + text);
   if (trainer_.holds_shards()) {
-    log_.setup(fmt::format("Strategy: {}, rank 0 updates {} parameters",
-                           name_of(config_.distributed.strategy),
-                           short_number(static_cast<double>(trainer_.updated_elements()))));
+    log_.setup(fmt::format(
+        "Strategy: {}, rank 0 updates {} parameters", name_of(config_.distributed.strategy),
+        short_number(static_cast<double>(trainer_.strategy().updated_elements()))));
   }
   if (const auto share = share_text(config_.distributed, plan); !share.empty())
     log_.setup("Virtual devices: " + share);

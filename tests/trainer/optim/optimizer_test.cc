@@ -3,7 +3,6 @@
 #include <cmath>
 #include "tests/support/catch.h"
 #include "trainer/optim/trained_parameters.h"
-#include "trainer/parallel/strategy/ddp.h"
 
 namespace ddp::train {
 namespace {
@@ -92,13 +91,6 @@ TEST_CASE("an update with a scale is one of gradients that were multiplied by it
     results.push_back(weight.detach());
   }
   CHECK(torch::equal(results[0], results[1]));
-}
-
-TEST_CASE("the global norm is that of all gradients together") {
-  ProcessGroup alone;
-  DistributedDataParallel sync({}, alone, {});
-  const std::vector<torch::Tensor> gradients = {torch::full({9}, 1.0), torch::full({16}, 1.0)};
-  CHECK(sync.global_norm(gradients).item<float>() == 5.0F);
 }
 
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
 // A micro-batch without targets passes through every task's model and changes nothing.
-#include "trainer/run/loss_weights.h"
+#include "trainer/run/strategy/loss_weights.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "trainer/run/micro_batch_graphs.h"
+#include "trainer/run/strategy/micro_batch_graphs.h"
 
 #include "tests/support/catch.h"
 #include "tests/trainer/llama_kinds.h"

@@ -9,7 +9,7 @@
 
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/strategy/gradient_norm.h"
-#include "trainer/run/model_norm.h"
+#include "trainer/run/strategy/model_norm.h"
 
 namespace ddp::train::test {
 
@@ -34,11 +34,15 @@ inline std::string wrong_in_model_norm(ProcessGroup& group) {
     const auto place = static_cast<int64_t>(i);
     if (place % group.size() != group.size() - 1 - group.rank()) continue;
     const std::string name = std::to_string(i);
+    const auto layout = TensorLayout::whole(all[i].sizes().vec(), /*counted=*/true, place);
     parameters.push_back({name, torch::zeros_like(all[i])});
-    layouts[name] = TensorLayout::whole(all[i].sizes().vec(), /*counted=*/true, place);
+    if (i % 3 == 0)
+      parameters.back().layout = layout;  // as of a shard
+    else
+      layouts[name] = layout;
     gradients.push_back(all[i]);
   }
-  const float norm = ModelNorm(parameters, layouts, group)(gradients).item<float>();
+  const float norm = ModelNorm(parameters, layouts, group).of(gradients).item<float>();
   if (norm != gradient_norm(all).item<float>()) return "another norm than one process has";
   const std::vector<torch::Tensor> turned(all.rbegin(), all.rend());
   return norm != gradient_norm(turned).item<float>() ? "" : "the order makes no difference";

@@ -14,7 +14,6 @@
 #include "trainer/parallel/device/collective_wait.h"
 #include "trainer/parallel/device/device_progress.h"
 #include "trainer/parallel/strategy/gradient_compression.h"
-#include "trainer/parallel/strategy/gradient_norm.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -147,11 +146,6 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
   reducer_->prepare_for_backward({loss});
 }
 
-// Every rank holds all gradients.
-torch::Tensor DistributedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
-  return gradient_norm(gradients);
-}
-
 void DistributedDataParallel::measure_times() {
   if (!reducer_ || times_) return;
   reducer_->set_ddp_runtime_logging_sample_rate(1);
@@ -169,16 +163,6 @@ std::optional<SyncTimes> DistributedDataParallel::times() {
   const SyncTimes times{ms("backward_compute_time"), ms("backward_comm_time"),
                         ms("backward_compute_comm_overlap_time")};
   return times == SyncTimes{} ? std::nullopt : std::optional(times);
-}
-
-std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
-                                                 const DistributedConfig& config,
-                                                 FirstValues values,
-                                                 const std::function<torch::Tensor()>& forward) {
-  auto sync =
-      std::make_unique<DistributedDataParallel>(std::move(parameters), group, config, values);
-  sync->warm_up(forward);
-  return sync;
 }
 
 }  // namespace ddp::train

@@ -49,7 +49,6 @@ class DistributedDataParallel : public GradientSync {
 
   void begin_micro_batch(bool last) override;
   void backward(const torch::Tensor& loss) override;
-  torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
   void measure_times() override;
   /// The times of c10d's own Logger.
   std::optional<SyncTimes> times() override;

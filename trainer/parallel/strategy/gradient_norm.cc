@@ -132,15 +132,6 @@ torch::Tensor norm_of_block_sums(const torch::Tensor& sums) {
   return torch::full({}, static_cast<float>(std::sqrt(total)), torch::kFloat32);
 }
 
-torch::Tensor norm_over_ranks(const std::vector<torch::Tensor>& gradients,
-                              const torch::Tensor& places, int64_t blocks, ProcessGroup& group) {
-  const torch::NoGradGuard no_grad;
-  auto sums = torch::zeros({blocks}, places.options().dtype(torch::kFloat64));
-  sums.index_copy_(0, places, block_sums_of_squares(gradients).to(sums.device()));
-  group.all_reduce_sum(sums);  // where each block is one rank's, its sum and zeros: exact
-  return norm_of_block_sums(sums);
-}
-
 torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients) {
   const torch::NoGradGuard no_grad;
   return norm_of_block_sums(block_sums_of_squares(gradients));

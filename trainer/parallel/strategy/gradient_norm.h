@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/strategy/shard_plan.h"
 
 namespace ddp::train {
@@ -23,11 +22,5 @@ torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients);
 
 /// The same for sums returned by block_sums_of_squares().
 torch::Tensor norm_of_block_sums(const torch::Tensor& sums);
-
-/// The same over all ranks of `group`, which hold different blocks, or parts of them, of `blocks`
-/// in total: `places` [n] int64, on the gradients' device, are those of this rank's blocks. A
-/// collective; does not wait for a GPU.
-torch::Tensor norm_over_ranks(const std::vector<torch::Tensor>& gradients,
-                              const torch::Tensor& places, int64_t blocks, ProcessGroup& group);
 
 }  // namespace ddp::train

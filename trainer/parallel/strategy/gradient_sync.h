@@ -50,11 +50,6 @@ class GradientSync {
   virtual bool divides_weights() const { return false; }
   /// Name of the backward pass's collective, for messages.
   virtual const char* collective_name() const { return "gradients_all_reduce"; }
-  /// Returns the L2 norm of the model's gradients, of which this rank updates `gradients`: a
-  /// float32 scalar on their device, without a host sync.
-  virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;
-  /// Combines `found_inf` over ranks: 1 if any updated gradient is not finite, else 0.
-  virtual void combine_found_inf(torch::Tensor& /*found_inf*/) {}
   /// Call after an update: distributes updated weights to all ranks.
   virtual void share_weights() {}
   /// The same, but may overlap the next forward pass: until then, nothing may read weights before
@@ -73,13 +68,5 @@ enum class FirstValues {
   kOfRankZero,  ///< Copied from rank 0.
   kKeep         ///< The caller ensures that they are equal before the first step.
 };
-
-/// `parameters`: the trained ones. Checks that every rank has the same ones (RunError otherwise).
-/// `forward` computes the loss of a small throw-away batch with the graph of a training step;
-/// gradients hold garbage afterwards.
-std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
-                                                 const DistributedConfig& config,
-                                                 FirstValues values,
-                                                 const std::function<torch::Tensor()>& forward);
 
 }  // namespace ddp::train

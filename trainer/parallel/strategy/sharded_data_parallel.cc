@@ -5,11 +5,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "trainer/parallel/strategy/ddp.h"
-#include "trainer/parallel/strategy/gradient_norm.h"
 
 namespace ddp::train {
 namespace {
@@ -91,22 +89,6 @@ void ShardedDataParallel::end_plan() {
     const auto place = static_cast<std::size_t>(trained - parameters_.begin());
     own_.push_back({{place, 0, 0}, torch::zeros({0}, options), torch::zeros({0}, options)});
   }
-  list_own_blocks();
-}
-
-void ShardedDataParallel::list_own_blocks() {
-  std::vector<int64_t> first_block;
-  for (const auto& parameter : parameters_) {
-    first_block.push_back(blocks_);
-    blocks_ += norm_blocks(parameter.tensor.numel());
-  }
-  std::vector<int64_t> places;
-  for (const OwnShard& own : own_) {
-    if (!own.gradient.defined()) continue;
-    const int64_t first = first_block[own.shard.parameter] + own.shard.begin / kNormBlock;
-    for (int64_t i = 0; i < norm_blocks(own.shard.size()); ++i) places.push_back(first + i);
-  }
-  own_blocks_ = torch::tensor(places, torch::kInt64).to(own_.front().value.device());
 }
 
 void ShardedDataParallel::watch_gradient(std::size_t parameter, std::function<void()> arrived) {
@@ -162,59 +144,6 @@ std::vector<std::vector<Shard>> ShardedDataParallel::shards_of_ranks() const {
     }
   }
   return shards;
-}
-
-void ShardedDataParallel::exchange(const std::vector<torch::Tensor>& values, const Take& take) {
-  std::vector<std::size_t> all(buckets_.size());
-  std::iota(all.begin(), all.end(), 0);
-  TablePair tables;
-  exchange(all, tables, values, take, [](std::size_t) {});
-}
-
-void ShardedDataParallel::exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
-                                   const std::vector<torch::Tensor>& values, const Take& take,
-                                   const std::function<void(std::size_t bucket)>& taken) {
-  const torch::NoGradGuard no_grad;
-  const auto finish = [&](std::size_t turn) {
-    take_rows(tables, turn, buckets[turn], take);
-    taken(buckets[turn]);
-  };
-  for (std::size_t turn = 0; turn < buckets.size(); ++turn) {
-    send_own_row(tables, turn, buckets[turn], values);
-    if (turn > 0) finish(turn - 1);
-  }
-  if (!buckets.empty()) finish(buckets.size() - 1);
-}
-
-void ShardedDataParallel::send_own_row(TablePair& tables, std::size_t turn, std::size_t bucket,
-                                       const std::vector<torch::Tensor>& values) {
-  const auto table = table_for(tables, turn, bucket);
-  std::size_t next = buckets_[bucket].first_own;
-  for_each_in_row(own_part_of(buckets_[bucket]), [&](const Shard& shard, int64_t at) {
-    const auto& value = values[next++];
-    if (value.defined()) as_shard(table[group_.rank()], at, shard).copy_(value);
-  });
-  tables.send(turn, rows_->all_gather(table));
-}
-
-void ShardedDataParallel::take_rows(TablePair& tables, std::size_t turn, std::size_t bucket,
-                                    const Take& take) {
-  const auto table = table_for(tables, turn, bucket);
-  for (int rank = 0; rank < group_.size(); ++rank) {
-    const auto& shards = buckets_[bucket].plan.of_rank[static_cast<std::size_t>(rank)];
-    for_each_in_row(shards, [&](const Shard& shard, int64_t at) {
-      take(rank, shard, as_shard(table[rank], at, shard));
-    });
-  }
-}
-
-torch::Tensor ShardedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
-  return norm_over_ranks(gradients, own_blocks_, blocks_, group_);
-}
-
-void ShardedDataParallel::combine_found_inf(torch::Tensor& found_inf) {
-  group_.all_reduce_sum(found_inf);
-  found_inf.clamp_max_(1.0);
 }
 
 std::optional<SyncTimes> ShardedDataParallel::times() {

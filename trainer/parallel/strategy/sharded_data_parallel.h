@@ -51,8 +51,8 @@ class TablePair {
   std::array<Table, 2> tables_;
 };
 
-/// Knows which rank holds what, and implements what follows from it: gradient norm, exchange of
-/// shards. How gradients get into the shards is up to the stage.
+/// Knows which rank holds what. How gradients get into the shards, and weights to all ranks, is up
+/// to the stage.
 class ShardedDataParallel : public GradientSync {
  public:
   struct Parameter {
@@ -74,18 +74,10 @@ class ShardedDataParallel : public GradientSync {
   RowCollectives& rows() { return *rows_; }
 
   const char* collective_name() const override { return "gradients_reduce_scatter"; }
-  /// `gradients`: those of own(), without frozen ones.
-  torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
-  void combine_found_inf(torch::Tensor& found_inf) override;
   void measure_times() override { measures_ = true; }
   /// On CPUs only.
   std::optional<SyncTimes> times() override;
 
-  using Take = std::function<void(int rank, const Shard&, const torch::Tensor&)>;
-  /// Sends every rank's `values` to every rank; values[i] is shaped like own()[i], or undefined if
-  /// this rank has nothing to send. `take` is called once for each shard of each rank, with garbage
-  /// for what was undefined, and must copy. A collective.
-  void exchange(const std::vector<torch::Tensor>& values, const Take& take);
   /// Returns the elements of `shard` in a tensor with its parameter's memory layout.
   torch::Tensor part_of(const torch::Tensor& tensor, const Shard& shard) const;
 
@@ -115,10 +107,6 @@ class ShardedDataParallel : public GradientSync {
     return bucket.plan.of_rank[static_cast<std::size_t>(group_.rank())];
   }
   torch::Tensor table_for(TablePair& tables, std::size_t turn, std::size_t bucket) const;
-  /// Does the same for these buckets, in this order; `taken` is called after each one.
-  void exchange(const std::vector<std::size_t>& buckets, TablePair& tables,
-                const std::vector<torch::Tensor>& values, const Take& take,
-                const std::function<void(std::size_t bucket)>& taken);
   /// Writes the parameter's gradient, in the parameter's memory layout and divided by
   /// `averaged_over`, to `to`; zeros if a custom function has returned none.
   void pack_gradient(const Shard& shard, const torch::Tensor& to, int averaged_over) const;
@@ -131,13 +119,6 @@ class ShardedDataParallel : public GradientSync {
   Clock::time_point backward_began_, first_reduced_, last_gradient_, reduced_;
 
  private:
-  void list_own_blocks();
-  void send_own_row(TablePair& tables, std::size_t turn, std::size_t bucket,
-                    const std::vector<torch::Tensor>& values);
-  void take_rows(TablePair& tables, std::size_t turn, std::size_t bucket, const Take& take);
-
-  torch::Tensor own_blocks_;  // indices of own_'s blocks among all blocks of the gradient norm
-  int64_t blocks_ = 0;
   std::vector<std::function<void()>> unhook_;
   bool measures_ = false;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -54,6 +55,9 @@ void ZeroDataParallel::plan(int64_t bucket_elements) {
     });
   }
   end_plan();
+  weights_there_.resize(buckets_.size());
+  sharing_order_.resize(buckets_.size());
+  std::iota(sharing_order_.begin(), sharing_order_.end(), 0);
   for (const auto& shards : shards_of_ranks()) {
     auto& weights = weights_of_ranks_.emplace_back();
     for (const Shard& shard : shards)
@@ -158,20 +162,41 @@ void ZeroDataParallel::share_weights() {
     return;
   }
   settle_weights();
-  exchange(own_values(), [this](int rank, const Shard& shard, const torch::Tensor& value) {
-    take_weights(rank, shard, value);
+  TablePair tables;
+  gather_weights(tables, [](std::size_t) {});
+}
+
+void ZeroDataParallel::gather_weights(TablePair& tables,
+                                      const std::function<void(std::size_t bucket)>& taken) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t turn = 0; turn <= sharing_order_.size(); ++turn) {
+    if (turn < sharing_order_.size()) send_own_row(tables, turn);
+    if (turn == 0) continue;
+    take_rows(tables, turn - 1);
+    taken(sharing_order_[turn - 1]);
+  }
+}
+
+void ZeroDataParallel::send_own_row(TablePair& tables, std::size_t turn) {
+  const Bucket& bucket = buckets_[sharing_order_[turn]];
+  const auto table = table_for(tables, turn, sharing_order_[turn]);
+  std::size_t next = bucket.first_own;
+  for_each_in_row(own_part_of(bucket), [&](const Shard& shard, int64_t at) {
+    as_shard(table[group_.rank()], at, shard).copy_(own_[next++].value);
   });
+  tables.send(turn, rows_->all_gather(table));
 }
 
-std::vector<torch::Tensor> ZeroDataParallel::own_values() const {
-  std::vector<torch::Tensor> values;
-  for (const OwnShard& own : own_) values.push_back(own.value);
-  return values;
-}
-
-void ZeroDataParallel::take_weights(int rank, const Shard& shard, const torch::Tensor& value) {
-  if (rank != group_.rank())
-    part_of(parameters_[shard.parameter].tensor.detach(), shard).copy_(value);
+void ZeroDataParallel::take_rows(TablePair& tables, std::size_t turn) {
+  const auto& of_rank = buckets_[sharing_order_[turn]].plan.of_rank;
+  const auto table = table_for(tables, turn, sharing_order_[turn]);
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (rank == group_.rank()) continue;
+    for_each_in_row(of_rank[static_cast<std::size_t>(rank)], [&](const Shard& shard, int64_t at) {
+      part_of(parameters_[shard.parameter].tensor.detach(), shard)
+          .copy_(as_shard(table[rank], at, shard));
+    });
+  }
 }
 
 void ZeroDataParallel::overlap_gather_with_forward(
@@ -184,7 +209,7 @@ void ZeroDataParallel::overlap_gather_with_forward(
   std::vector<std::set<std::size_t>> buckets(units.size() + 1);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     buckets[unit_of[i]].insert(buckets_of_[i].begin(), buckets_of_[i].end());
-  weights_there_.resize(buckets_.size());
+  sharing_order_.clear();
   std::set<std::size_t> placed;
   const auto place = [&](const std::set<std::size_t>& all) {
     for (const std::size_t bucket : all) {
@@ -199,19 +224,15 @@ void ZeroDataParallel::overlap_gather_with_forward(
 }
 
 void ZeroDataParallel::begin_sharing_weights() {
-  if (sharing_order_.empty()) return share_weights();
+  if (buckets_of_unit_.empty()) return share_weights();
   settle_weights();
   on_their_way_ = true;
   table_for(weight_tables_, 0, sharing_order_[0]);  // their memory belongs to the present queue
   table_for(weight_tables_, 1, sharing_order_[0]);
   const auto device = parameters_.front().tensor.device();
   const SideQueue queue(device);
-  exchange(
-      sharing_order_, weight_tables_, own_values(),
-      [this](int rank, const Shard& shard, const torch::Tensor& value) {
-        take_weights(rank, shard, value);
-      },
-      [&](std::size_t bucket) { weights_there_[bucket] = record_ready(device); });
+  gather_weights(weight_tables_,
+                 [&](std::size_t bucket) { weights_there_[bucket] = record_ready(device); });
 }
 
 // What the device computes up to here is this rank's own; from here on it may wait for others.

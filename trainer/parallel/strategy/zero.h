@@ -61,8 +61,10 @@ class ZeroDataParallel : public ShardedDataParallel {
   void pack(const Bucket& bucket, const torch::Tensor& table);
   void gradient_packed(std::size_t parameter);
   void finish_reducing();
-  std::vector<torch::Tensor> own_values() const;
-  void take_weights(int rank, const Shard& shard, const torch::Tensor& value);
+  /// All-gathers updated weights bucket by bucket; calls `taken` after each one.
+  void gather_weights(TablePair& tables, const std::function<void(std::size_t bucket)>& taken);
+  void send_own_row(TablePair& tables, std::size_t turn);
+  void take_rows(TablePair& tables, std::size_t turn);
   void wait_for_weights(const std::vector<std::size_t>& buckets);
 
   const Options options_;

@@ -29,7 +29,7 @@ constexpr const char* kModel = "model.";
 }  // namespace
 
 std::vector<NamedTensor> Trainer::state() const {
-  std::vector<NamedTensor> result = weights();
+  std::vector<NamedTensor> result = strategy_->weights();
   for (const auto& [name, tensor, layout] : optimizer_->state())
     result.push_back({"optimizer." + name, tensor, layout});
   for (const auto& each : task_.buffers()) result.push_back({"buffer." + each.name, each.tensor});
@@ -37,24 +37,6 @@ std::vector<NamedTensor> Trainer::state() const {
     result.push_back({"ema." + name, tensor, layout});
   return result;
 }
-
-std::vector<NamedTensor> Trainer::weights() const {
-  if (sync_) sync_->settle_weights();
-  std::vector<NamedTensor> result;
-  if (shards_ == nullptr || !shards_->divides_weights()) {
-    for (const auto& p : task_.parameters()) result.push_back({kModel + p.name, p.tensor.detach()});
-    return result;
-  }
-  const std::size_t in_snapshots = task_.parameters().size();
-  for (const OwnShard& own : shards_->own()) {
-    if (own.shard.parameter >= in_snapshots) continue;
-    result.push_back({kModel + shards_->parameters()[own.shard.parameter].name, own.value,
-                      layout_of_shard(*shards_, own.shard, state_layout_.layouts())});
-  }
-  return result;
-}
-
-std::vector<NamedTensor> Trainer::whole_weights() const { return state_layout_.gather(weights()); }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   const Config before = config_from_json(meta.config_json);
@@ -74,11 +56,6 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   if (keeps_best_evaluation(meta, config_, task_)) return;
   best_eval_.reset();
   early_stopping_.forget();
-}
-
-void Trainer::restart_averages() {
-  optimizer_->refresh_masters();
-  average_.restart();
 }
 
 bool Trainer::is_optional(const Config& before, const std::string& tensor) const {
@@ -102,17 +79,19 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot* snapshot)
     std::erase_if(first, of_training);
     std::erase_if(later, std::not_fn(of_training));
     load(first);
-    restart_averages();
+    optimizer_->refresh_masters();
+    average_.restart();
     load(later);
   };
   bool each_has_read = true;
   load_by([&](const auto& held) {
-    each_has_read = state_layout_.load(snapshot, held, optional) && each_has_read;
+    each_has_read = strategy_->state().load(snapshot, held, optional) && each_has_read;
   });
   // A rank that has read a file has it from its own mapping: what counts is what the ranks hold.
-  const bool has_replicas = data_.size() > 1 || mesh_.tensor().size() > 1;
-  if (!each_has_read || !has_replicas || !compare_replicas()) return;
-  load_by([&](const auto& held) { state_layout_.load_from_rank_zero(snapshot, held, optional); });
+  const bool has_replicas = mesh_.data().size() > 1 || mesh_.tensor().size() > 1;
+  if (!each_has_read || !has_replicas || !compare_replicas([] {})) return;
+  load_by(
+      [&](const auto& held) { strategy_->state().load_from_rank_zero(snapshot, held, optional); });
 }
 
 SnapshotMeta Trainer::capture_meta() const {
@@ -129,7 +108,7 @@ SnapshotMeta Trainer::capture_meta() const {
   meta.config_json = config_json_;
   meta.data_sha256 = task_.training().fingerprint();
   meta.micro_batches_per_step = batch_plan_.micro_batches;
-  meta.world_size = world_.size();
+  meta.world_size = mesh_.world().size();
   meta.step_guard = guard_.state();
   meta.last_eval = last_eval_;
   meta.best_eval = best_eval_;
@@ -148,7 +127,7 @@ NamedTensor Trainer::generator_state() const {
 TrainingState Trainer::capture() const {
   TrainingState state{capture_meta(), {}, {}};
   state.is_copy = mesh_.divides_model();  // otherwise rank 0 has some of it anyway
-  for (auto& each : state_layout_.gather(this->state()))
+  for (auto& each : strategy_->state().gather(this->state()))
     state.tensors.emplace_back(each.name, each.tensor);
   const auto generator = generator_state();
   state.tensors.emplace_back(generator.name, generator.tensor);
@@ -159,10 +138,10 @@ TrainingState Trainer::capture() const {
 TrainingState Trainer::capture_shard() {
   TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
   ShardToSave& shard = *state.shard;
-  shard.id = {"", 0, step_, world_.rank(), world_.size()};
+  shard.id = {"", 0, step_, mesh_.world().rank(), mesh_.world().size()};
   auto held = this->state();
   held.push_back(generator_state());
-  shard.pieces = state_layout_.own_pieces(held, shard.tensors);
+  shard.pieces = strategy_->state().own_pieces(held, shard.tensors);
   state.tensors = parts_of(shard.pieces);
   state.ready = record_ready(plan_.device);
   return state;
@@ -172,12 +151,13 @@ std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
   auto held = state();
   std::erase_if(held, [](const auto& each) { return each.layout.has_value(); });
-  auto own = find_difference(held, data_, before_wait);
+  auto own = find_difference(held, mesh_.data(), before_wait);
   if (!mesh_.divides_model()) return own;
   MeshPlace place = mesh_.place();
   if (own) place.data = own->rank;
   // The ranks that share layers all have their norms.
-  std::erase_if(held, [&](const auto& each) { return !state_layout_.layout_of(each).is_whole(); });
+  std::erase_if(held,
+                [&](const auto& each) { return !strategy_->state().layout_of(each).is_whole(); });
   const auto of_shared_layers = find_difference(held, mesh_.tensor(), before_wait);
   if (!own && of_shared_layers) {
     own = of_shared_layers;
@@ -186,7 +166,7 @@ std::optional<ReplicaDifference> Trainer::compare_replicas(
   // Each part of the model has been compared by ranks of its own.
   if (own) own->rank = place.rank_in(mesh_.shape());
   for (const auto& text :
-       world_.gather_texts(own ? fmt::format("{} {}", own->rank, own->tensor) : "")) {
+       mesh_.world().gather_texts(own ? fmt::format("{} {}", own->rank, own->tensor) : "")) {
     const auto space = text.find(' ');
     if (!text.empty()) return ReplicaDifference{text.substr(space + 1), std::stoi(text)};
   }
@@ -197,7 +177,7 @@ std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())
     gradients.push_back({kModel + p.name, p.tensor.grad(), p.layout});
-  gradients = state_layout_.gather(std::move(gradients));
+  gradients = strategy_->state().gather(std::move(gradients));
   for (auto& each : gradients) each.name.erase(0, std::strlen(kModel));
   return gradients;
 }

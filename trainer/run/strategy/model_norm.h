@@ -1,4 +1,4 @@
-// The gradient norm of a model that is divided among ranks.
+// The norm of a model's gradients, however ranks divide it.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,14 +18,15 @@ namespace ddp::train {
 /// several ranks hold parts of a parameter, each rank has blocks of its own part.
 class ModelNorm {
  public:
-  /// `parameters`: those that this rank updates, or shards of them, each with a layout. `group`:
-  /// the ranks that together update each element of the model once. A collective over `group`.
+  /// `parameters`: those that this rank updates, or shards of them, whose layouts are their own or
+  /// in `layouts`. `group`: the ranks that together update each element of the model once; if that
+  /// is this rank alone, layouts are not needed. A collective over `group`.
   ModelNorm(const std::vector<Parameter>& parameters, const TensorLayouts& layouts,
             ProcessGroup& group);
 
   /// Returns the norm for the parameters' gradients, given in order: a float32 scalar on their
   /// device, equal on all ranks of the group. A collective; no host sync.
-  torch::Tensor operator()(const std::vector<torch::Tensor>& gradients) const;
+  torch::Tensor of(const std::vector<torch::Tensor>& gradients) const;
 
  private:
   ProcessGroup& group_;

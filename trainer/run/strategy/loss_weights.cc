@@ -1,4 +1,4 @@
-#include "trainer/run/loss_weights.h"
+#include "trainer/run/strategy/loss_weights.h"
 
 #include <algorithm>
 

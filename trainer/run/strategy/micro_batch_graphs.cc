@@ -1,4 +1,4 @@
-#include "trainer/run/micro_batch_graphs.h"
+#include "trainer/run/strategy/micro_batch_graphs.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>

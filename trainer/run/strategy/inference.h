@@ -1,4 +1,4 @@
-// Disables cached 16-bit copies of divided weights.
+// Guards around forward passes of weights that ranks may divide.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -20,6 +20,19 @@ class WithoutCopies {
 
  private:
   bool cached_;
+};
+
+/// Forward passes without backward passes while it exists.
+class Inference {
+ public:
+  explicit Inference(GradientSync& sync) : sync_(sync), no_copies_(sync) { sync.begin_inference(); }
+  ~Inference() { sync_.end_inference(); }
+  Inference(const Inference&) = delete;
+  Inference& operator=(const Inference&) = delete;
+
+ private:
+  GradientSync& sync_;
+  WithoutCopies no_copies_;
 };
 
 }  // namespace ddp::train
