@@ -48,16 +48,21 @@ ddp_torch_room(ddp_model
     model/blocks/adaptable_linear.cc
     model/blocks/attention.cc
     model/blocks/batch_norm.cc
+    model/blocks/causal_attention.cc
     model/bert/bert.cc
     model/bert/bert_classifier.cc
     model/causal_model.cc
     model/blocks/chunked_loss.cc
+    model/decoder_model.cc
+    model/ops/block_ops.cc
     model/ops/fused_ops.cc
     model/ops/gpu_kernels.cc
     model/ops/gpu_ops.cc
     model/image_network.cc
     model/blocks/key_value_cache.cc
     model/blocks/layer_seeds.cc
+    model/ops/llama_ops.cc
+    model/blocks/parallel_layers.cc
     model/blocks/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc

@@ -5,6 +5,7 @@
 #include "trainer/config/keys/key_rows.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/cost/tensor_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -36,11 +37,6 @@ class BigramArchitecture : public CausalArchitecture {
             {"head.weight", shape, WeightPlace::kAfterBlocks, Split::kVocabulary, 1, vocab_size}};
   }
 
-  std::vector<ParameterPart> parameter_parts(const Config& config,
-                                             int64_t vocab_size) const override {
-    const int64_t count = vocab_size * width_of(config);
-    return {{"table", count}, {"head", count}};
-  }
   double flops_per_token(const Config& config, int64_t vocab_size) const override {
     return 6.0 * static_cast<double>(vocab_size * width_of(config));
   }
@@ -51,11 +47,7 @@ class BigramArchitecture : public CausalArchitecture {
     const auto width = static_cast<double>(width_of(config));
     const auto vocabulary = static_cast<double>(vocab_size);
     const double logits = logit_bytes({tokens, width, vocabulary, sizeof(float), {}});
-    const std::vector<int64_t> shape = {vocab_size, width_of(config)};
-    const std::vector<ParameterShape> parameters = {
-        {"table.weight", shape, ParameterRole::kEmbedding},
-        {"head.weight", shape, ParameterRole::kLinear}};
-    return rank_items(config, parameters, place,
+    return rank_items(config, shapes_of(layout(config, vocab_size)), place,
                       {{"activations", static_cast<int64_t>(tokens * width) * 4},
                        {"logits", static_cast<int64_t>(logits)}});
   }

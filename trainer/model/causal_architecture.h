@@ -46,8 +46,6 @@ class CausalArchitecture {
   virtual bool shares_layers() const { return false; }
   virtual WeightsLayout layout(const Config& config, int64_t vocab_size) const = 0;
 
-  virtual std::vector<ParameterPart> parameter_parts(const Config& config,
-                                                     int64_t vocab_size) const = 0;
   /// Floating-point operations for one token, forward and backward.
   virtual double flops_per_token(const Config& config, int64_t vocab_size) const = 0;
   virtual std::string_view flops_formula() const = 0;  ///< "6N + 12LHQT per token"

@@ -5,6 +5,7 @@
 
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/ops/block_ops.h"
 
 namespace ddp::train {
 namespace {
@@ -14,9 +15,7 @@ constexpr int64_t kBytesOfFloat = 4;
 
 }  // namespace
 
-CausalModel::CausalModel(Options options) : options_(std::move(options)) {
-  if (!options_.ranks) options_.layout.clear();
-}
+CausalModel::CausalModel(Options options) : options_(std::move(options)) {}
 
 const WeightPlace& CausalModel::place_of(const std::string& weight) const {
   const auto place = std::find_if(options_.layout.begin(), options_.layout.end(),
@@ -104,12 +103,6 @@ void CausalModel::sum_partial_gradients() {
   }
 }
 
-IndexRange CausalModel::own_tokens() const {
-  if (!options_.ranks) return {0, vocab_size()};
-  const int64_t rank = options_.ranks->rank(), ranks = options_.ranks->size();
-  return {vocab_size() * rank / ranks, vocab_size() * (rank + 1) / ranks};
-}
-
 /// [..., C] -> [..., V].
 torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
   const auto own = torch::linear(x, head_weight());
@@ -118,17 +111,6 @@ torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
   shape.back() = vocab_size();
   return gather_logits(own.reshape({-1, own.size(-1)}), vocab_size(), vocabulary_share())
       .view(shape);
-}
-
-torch::nn::ModuleList kept_layers(const torch::nn::ModuleListImpl& layers, const ModelPart& part) {
-  torch::nn::ModuleList kept;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (part.has(static_cast<int64_t>(i)))
-      kept->push_back(layers.ptr(i));
-    else
-      kept->push_back(std::make_shared<torch::nn::IdentityImpl>());
-  }
-  return kept;
 }
 
 torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT) {
@@ -185,8 +167,8 @@ torch::Tensor CausalModel::through_stages(const torch::Tensor& idx_BT,
 }
 
 int64_t CausalModel::rows_handed_on(int64_t length) const {
-  const bool divided = divides_rows(options_.ranks, length, is_training());
-  return divided ? length / options_.ranks->size() : length;
+  const auto rows = rows_between_layers(options_.ranks, length, is_training());
+  return rows.divided() ? rows.here : length;
 }
 
 torch::Tensor CausalModel::stage(const torch::Tensor& /*x_BTC*/, const LayerRange& /*layers*/,
@@ -285,7 +267,7 @@ torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tens
   const int64_t chunk = rows_at_a_time(targets_N.size(0), fused ? kBytesOfHalf : kBytesOfFloat);
   if (chunk == targets_N.size(0) && !options_.ranks && !fused) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
-    const auto logits_NV = wide(logits(x_BTC, table_PC).view({-1, vocab_size()}));
+    const auto logits_NV = ops::wide(logits(x_BTC, table_PC).view({-1, vocab_size()}));
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
                                   /*ignore_index=*/-1);
   }
@@ -325,7 +307,7 @@ std::pair<torch::Tensor, torch::Tensor> CausalModel::loss_and_best(
   }
   const torch::NoGradGuard no_grad;
   const auto best_n = divided_argmax(logits_nV, vocabulary_share());
-  auto logits = wide(logits_nV).clone();
+  auto logits = ops::wide(logits_nV).clone();
   const auto losses_n = divided_cross_entropy_(logits, targets_n, vocabulary_share());
   return {losses_n.sum().to(torch::kFloat32), best_n};
 }

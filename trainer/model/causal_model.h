@@ -25,10 +25,6 @@
 
 namespace ddp::train {
 
-/// `layers` without those that `part` lacks, in whose places are empty modules: the others keep
-/// their numbers.
-torch::nn::ModuleList kept_layers(const torch::nn::ModuleListImpl& layers, const ModelPart& part);
-
 class CausalModel : public torch::nn::Module {
  public:
   struct Options {
@@ -37,7 +33,7 @@ class CausalModel : public torch::nn::Module {
     AutoNumber loss_chunk_size;           ///< Rows of logits at a time in the loss; 0: all.
     AutoNumber pad_vocab_to_multiple_of;  ///< In the loss and evaluations; 0: no padding.
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
-    WeightsLayout layout{};               ///< The whole model's; unused without ranks.
+    WeightsLayout layout{};               ///< The whole model's.
   };
   explicit CausalModel(Options options);
 
@@ -126,8 +122,11 @@ class CausalModel : public torch::nn::Module {
   /// Lets `fill` write a weight's initial values, all of them, and keeps this rank's part.
   void draw(const std::string& name, torch::Tensor& weight,
             const std::function<void(torch::Tensor&)>& fill);
-  /// The tokens whose rows of the embedding and the output layer this rank holds.
-  IndexRange own_tokens() const;
+  const WeightPlace& place_of(const std::string& weight) const;
+  /// [B, S, C] -> [B, T, C], what the output layer multiplies: ranks divide it as a ColumnLinear.
+  torch::Tensor head_input(const torch::Tensor& x_BSC, const cpu::Places& rows) const {
+    return enter_layers(x_BSC, options_.ranks, rows);
+  }
 
   /// Removes the modules that `part` lacks. The last stage keeps a tied table.
   virtual void keep(const ModelPart& /*part*/) {}
@@ -142,9 +141,9 @@ class CausalModel : public torch::nn::Module {
  private:
   /// This rank's part of a parameter.
   TensorLayout layout_of(const std::string& weight) const;
-  const WeightPlace& place_of(const std::string& weight) const;
   /// A parameter's place among all parameters of the whole model, in the order of registration.
   int64_t place_in_order(const std::string& parameter) const;
+  IndexRange own_tokens() const { return ddp::train::own_tokens(vocab_size(), options_.ranks); }
   VocabularyShare vocabulary_share() const { return {options_.ranks, own_tokens()}; }
   torch::Tensor all_logits(const torch::Tensor& x) const;
   std::pair<torch::Tensor, torch::Tensor> loss_and_best(const torch::Tensor& logits_nV,

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/model/cost/tensor_cost.h"
+
 namespace ddp::train {
 namespace {
 
@@ -24,17 +26,6 @@ bool matches_layer(const std::string& pattern, const std::string& layer) {
 bool matches_one(const std::vector<std::string>& patterns, const std::string& layer) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return matches_layer(pattern, layer); });
-}
-
-/// The layers of a model by their roles, as far as names and targets need them.
-std::vector<ParameterShape> shapes_of_layout(const WeightsLayout& layout) {
-  std::vector<ParameterShape> shapes;
-  for (const WeightPlace& place : layout) {
-    const bool hidden = place.block >= 0 && place.shape.size() == 2;
-    shapes.push_back(
-        {place.name, place.shape, hidden ? ParameterRole::kHidden : ParameterRole::kOther});
-  }
-  return shapes;
 }
 
 /// The last parts of the layers' names, each once.
@@ -101,7 +92,7 @@ std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& par
 }
 
 std::vector<std::string> adaptable_layers(const WeightsLayout& layout) {
-  return adaptable_layers(shapes_of_layout(layout));
+  return adaptable_layers(shapes_of(layout));
 }
 
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
@@ -127,7 +118,7 @@ std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
 }
 
 std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const WeightsLayout& layout) {
-  return adapter_shapes(lora, shapes_of_layout(layout));
+  return adapter_shapes(lora, shapes_of(layout));
 }
 
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,

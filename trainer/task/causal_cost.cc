@@ -1,12 +1,13 @@
 #include "trainer/task/causal_cost.h"
 
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"
 
 namespace ddp::train {
 
 std::vector<ParameterPart> CausalCost::parameter_parts() const {
-  auto parts = architecture_.parameter_parts(config_, vocab_size_);
+  auto parts = parts_of(layout());
   if (config_.lora.enabled())
     parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout()))});
   return parts;

@@ -96,7 +96,7 @@ TEST_CASE("presets of llama_config have the published numbers of parameters") {
                                                      {"qwen3-8b", 151936, 8'190'735'360}}) {
     INFO(name);
     const LlamaConfig llama = llama_with({std::string("llama_config.model_type=") + name});
-    CHECK(total_of(llama_parts(llama, vocab_size)) == parameters);
+    CHECK(elements_of(llama_layout(llama, vocab_size)) == parameters);
     CHECK(published_vocabulary(name) == vocab_size);
   }
   CHECK(published_vocabulary("llama-mini") == 0);
@@ -251,7 +251,7 @@ TEST_CASE("a token costs a Llama 6 operations per multiplied weight, and attenti
   const LlamaConfig untied = llama_with(kSizes);
   const auto attention = 12.0 * 2 * 4 * 16 * 32;
   CHECK(llama_flops_per_token(tied, 65, 32) ==
-        6.0 * static_cast<double>(total_of(llama_parts(tied, 65))) + attention);
+        6.0 * static_cast<double>(elements_of(llama_layout(tied, 65))) + attention);
   CHECK(llama_flops_per_token(untied, 65, 32) == llama_flops_per_token(tied, 65, 32));
 }
 

@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/gpt/gpt_cost.h"
 
@@ -31,7 +32,7 @@ int64_t bytes_of(const Config& config, const std::string& name, const ComputePla
 int64_t buckets_of(const Config& config, const ComputePlace& place, int64_t activations = 0,
                    int64_t logits = 0) {
   for (const MemoryItem& item :
-       rank_items(config, gpt_parameter_shapes(config.gpt, 50257, 1024), place,
+       rank_items(config, shapes_of(gpt_layout(config.gpt, 50257, 1024)), place,
                   {{"activations", activations}, {"logits", logits}})) {
     if (item.name == "gradient_buckets") return item.bytes;
   }
@@ -49,10 +50,10 @@ Config gpt2_config() {
 }  // namespace
 
 TEST_CASE("parameters are those of minGPT's presets") {
-  CHECK(parameter_counts(preset("gpt2", true), 50257, 1024).total() == 124'439'808);
-  CHECK(parameter_counts(preset("gpt2", false), 50257, 1024).total() == 163'037'184);
-  CHECK(parameter_counts(preset("gpt2-xl", true), 50257, 1024).total() == 1'557'611'200);
-  CHECK(parameter_counts(preset("gpt-mini", false), 65, 128).total() == 2'719'104);
+  CHECK(elements_of(gpt_layout(preset("gpt2", true), 50257, 1024)) == 124'439'808);
+  CHECK(elements_of(gpt_layout(preset("gpt2", false), 50257, 1024)) == 163'037'184);
+  CHECK(elements_of(gpt_layout(preset("gpt2-xl", true), 50257, 1024)) == 1'557'611'200);
+  CHECK(elements_of(gpt_layout(preset("gpt-mini", false), 65, 128)) == 2'719'104);
 }
 
 TEST_CASE("the state of training takes 16 bytes per parameter with AdamW, less with others") {

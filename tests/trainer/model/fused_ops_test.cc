@@ -6,8 +6,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
-#include "trainer/model/llama/llama_ops.h"
 #include "trainer/model/ops/cpu/kernels.h"
+#include "trainer/model/ops/llama_ops.h"
 
 namespace ddp::train {
 namespace {

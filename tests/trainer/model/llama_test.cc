@@ -7,6 +7,7 @@
 
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/test_model.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/optim/amp.h"
 #include "trainer/task/generate.h"
@@ -87,7 +88,7 @@ std::vector<torch::Tensor> loss_and_gradients(const LlamaConfig& config,
 
 TEST_CASE("the layout of each Llama lists its parameters, with shapes and roles, in order") {
   for (const auto& [name, shape] : test::llama_kinds()) {
-    const auto shapes = llama_parameter_shapes(shape, kVocabularyOfLlama);
+    const auto shapes = shapes_of(llama_layout(shape, kVocabularyOfLlama));
     const Llama model = tiny_llama(shape);
     const auto parameters = model->model_parameters();
     REQUIRE(shapes.size() == parameters.size());
@@ -97,7 +98,7 @@ TEST_CASE("the layout of each Llama lists its parameters, with shapes and roles,
       CHECK(shapes[i].sizes == parameters[i].tensor.sizes().vec());
       CHECK(shapes[i].role == parameters[i].role);
     }
-    CHECK(total_of(llama_parts(shape, kVocabularyOfLlama)) == model->parameter_count());
+    CHECK(count_of(shapes) == model->parameter_count());
   }
 }
 

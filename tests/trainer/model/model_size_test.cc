@@ -5,9 +5,9 @@
 #include "trainer/model/bert/bert_classifier.h"
 #include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/image_cost.h"
-#include "trainer/model/cost/training_cost.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt.h"
-#include "trainer/model/gpt/gpt_cost.h"
+#include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/image_network.h"
 
 namespace ddp::train {
@@ -67,7 +67,7 @@ TEST_CASE("names, sizes and roles of parameters are computed without a model") {
     gpt.n_head = 2;
     gpt.n_embd = 8;
     gpt.tie_weights = tied;
-    check_same(gpt_parameter_shapes(gpt, 65, 16), GPT(gpt, 65, 16, 1)->model_parameters());
+    check_same(shapes_of(gpt_layout(gpt, 65, 16)), GPT(gpt, 65, 16, 1)->model_parameters());
   }
   const BertConfig bert = some_bert();
   check_same(bert_parameter_shapes(bert, {50, 12}),

@@ -4,7 +4,7 @@
 
 #include "trainer/model/blocks/uninitialized_layers.h"
 #include "trainer/model/lora.h"
-#include "trainer/model/ops/gpu_ops.h"
+#include "trainer/model/ops/block_ops.h"
 
 namespace ddp::train {
 
@@ -16,7 +16,7 @@ AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias
 }
 
 torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
-  const auto y = gpu::takes_product(x) ? gpu::linear(x, weight, bias) : at::linear(x, weight, bias);
+  const auto y = ops::linear(x, weight, bias);
   return adapted() ? y + lora_B(lora_A(lora_dropout(x)) * scale_) : y;
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "trainer/model/ops/block_ops.h"
 #include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/model/ops/weight_copies.h"
 
 namespace ddp::train {
 namespace {
 
+using ops::wide;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -64,18 +66,7 @@ torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& t
     auto own_nV = logits_nP.narrow(1, 0, V);
     return divided_cross_entropy_(own_nV, targets_n, share).sum();
   }
-  if (gpu::takes_cross_entropy(logits_nP))
-    return gpu::cross_entropy_(logits_nP, targets_n, V).sum();
-  logits_nP = wide(logits_nP);
-  auto logits_nV = logits_nP.narrow(1, 0, V);
-  const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
-  const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
-  const auto normaliser_n1 = logits_nV.logsumexp(1, /*keepdim=*/true);
-  const auto loss_n1 = normaliser_n1 - logits_nV.gather(1, index_n1);
-  logits_nV.sub_(normaliser_n1).exp_();
-  logits_nV.scatter_add_(1, index_n1, torch::full_like(loss_n1, -1.0));
-  logits_nV.mul_(counts_n1);
-  return (loss_n1 * counts_n1).sum();
+  return ops::cross_entropy_sum_(logits_nP, targets_n, V);
 }
 
 struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
@@ -106,10 +97,6 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
 };
 
 }  // namespace
-
-torch::Tensor wide(const torch::Tensor& x) {
-  return x.scalar_type() == torch::kFloat64 ? x : x.to(torch::kFloat32);
-}
 
 torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
   if (padding == 0) return weight_VC;

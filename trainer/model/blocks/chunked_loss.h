@@ -9,9 +9,6 @@
 
 namespace ddp::train {
 
-/// `x` in the type that losses are computed in: float32, float64 where it is that.
-torch::Tensor wide(const torch::Tensor& x);
-
 /// `weight_VC` with `padding` rows of zeros appended, in the type that autocast computes in;
 /// itself for a padding of 0. Products with it have rows of a length that suits tensor cores,
 /// of which the first V numbers count; the parameter, its gradient and snapshots are

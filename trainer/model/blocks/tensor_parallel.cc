@@ -105,37 +105,38 @@ struct OwnIndex {
 
 }  // namespace
 
-torch::Tensor copy_to_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks) {
-  return CopyToRanks::apply(x, ranks);
-}
-
-torch::Tensor sum_over_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks) {
-  return SummedOverRanks::apply(summable(x), ranks);
-}
-
-torch::Tensor gather_sequence(const torch::Tensor& x_BSC, const TensorRanksPtr& ranks) {
-  return GatherSequence::apply(x_BSC, ranks);
-}
-
-torch::Tensor scatter_sequence(const torch::Tensor& x_BTC, const TensorRanksPtr& ranks) {
-  return ScatterSequence::apply(summable(x_BTC), ranks);
-}
-
-bool divides_rows(const TensorRanksPtr& ranks, int64_t length, bool is_training) {
-  if (!ranks || !ranks->divides_sequence()) return false;
+cpu::Places rows_between_layers(const TensorRanksPtr& ranks, int64_t length, bool is_training) {
+  if (!ranks || !ranks->divides_sequence()) return {};
   const bool divides = length % ranks->size() == 0;
   TORCH_CHECK(divides || !is_training, "a sequence of ", length, " rows on ", ranks->size(),
               " ranks");
-  return divides;
+  if (!divides) return {};
+  const int64_t here = length / ranks->size();
+  return {here, length, here * ranks->rank()};
 }
 
-torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks, bool divided) {
-  return divided ? gather_sequence(x, ranks) : copy_to_ranks(x, ranks);
+torch::Tensor own_rows(const torch::Tensor& x_T, const cpu::Places& rows) {
+  return rows.divided() ? x_T.narrow(-1, rows.first, rows.here) : x_T;
+}
+
+torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks,
+                           const cpu::Places& rows) {
+  if (!ranks) return x;
+  return rows.divided() ? GatherSequence::apply(x, ranks) : CopyToRanks::apply(x, ranks);
 }
 
 torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& ranks,
-                           bool divided) {
-  return divided ? scatter_sequence(product, ranks) : sum_over_ranks(product, ranks);
+                           const cpu::Places& rows) {
+  if (!ranks) return product;
+  const auto addend = summable(product);
+  return rows.divided() ? ScatterSequence::apply(addend, ranks)
+                        : SummedOverRanks::apply(addend, ranks);
+}
+
+IndexRange own_tokens(int64_t vocab_size, const TensorRanksPtr& ranks) {
+  if (!ranks) return {0, vocab_size};
+  const int64_t rank = ranks->rank(), size = ranks->size();
+  return {vocab_size * rank / size, vocab_size * (rank + 1) / size};
 }
 
 torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,

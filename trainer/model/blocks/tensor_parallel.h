@@ -2,8 +2,8 @@
 // vocabulary, and the ranks' products are summed at the end of the shared layers.
 //
 // After Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
-// parallelism" (2019), whose f and g are copy_to_ranks() and sum_over_ranks(), and Korthikanti et
-// al., "Reducing activation recomputation in large transformer models" (2022), for rows divided by
+// parallelism" (2019), whose f and g are enter_layers() and leave_layers(), and Korthikanti et al.,
+// "Reducing activation recomputation in large transformer models" (2022), for rows divided by
 // sequence. Shape suffixes: B batch, T sequence, S = T / ranks, C width, N = B T, V vocabulary.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "trainer/layout/tensor_layout.h"
+#include "trainer/model/ops/cpu/kernels.h"
 
 namespace ddp::train {
 
@@ -38,28 +39,24 @@ class TensorRanks : public torch::CustomClassHolder {
 /// Null: the model is not divided.
 using TensorRanksPtr = c10::intrusive_ptr<TensorRanks>;
 
-/// `x` as the input of shared layers; backward, the gradients of all ranks are summed.
-torch::Tensor copy_to_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks);
-/// The sum of all ranks' `x`, which the rest of the model uses on each; backward, every rank's
-/// gradient as it is. 16-bit products on a CPU are summed in float32.
-torch::Tensor sum_over_ranks(const torch::Tensor& x, const TensorRanksPtr& ranks);
+/// The rows of a sequence of `length` that this rank holds between shared layers in a pass that is
+/// not one of a cache. Throws for a training step whose rows do not divide.
+cpu::Places rows_between_layers(const TensorRanksPtr& ranks, int64_t length, bool is_training);
+/// The last dimension's numbers of those rows, of numbers for all rows.
+torch::Tensor own_rows(const torch::Tensor& x_T, const cpu::Places& rows);
 
-/// The sequence of which this rank holds rows: [B, S, C] -> [B, T, C], as the input of shared
-/// layers; backward, the sum over the ranks of this rank's rows.
-torch::Tensor gather_sequence(const torch::Tensor& x_BSC, const TensorRanksPtr& ranks);
-/// This rank's rows of the sum of all ranks' `x_BTC`, [B, S, C]; backward, the gradients of all
-/// rows. Types as in sum_over_ranks().
-torch::Tensor scatter_sequence(const torch::Tensor& x_BTC, const TensorRanksPtr& ranks);
+/// The input of shared layers: `x` itself or, of divided rows, those of all ranks, [B, S, C] ->
+/// [B, T, C]; backward, the gradients of all ranks are summed. Without ranks `x`.
+torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks,
+                           const cpu::Places& rows);
+/// The output of shared layers: the sum of all ranks' products, of divided rows this rank's,
+/// [B, T, C] -> [B, S, C]; backward, the gradient of each rank or of all rows. 16-bit products on a
+/// CPU are summed in float32. Without ranks `product`.
+torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& ranks,
+                           const cpu::Places& rows);
 
-/// Whether this rank holds S of the `length` rows of a sequence between shared layers in a pass
-/// that is not one of a cache. Throws for a training step whose rows do not divide.
-bool divides_rows(const TensorRanksPtr& ranks, int64_t length, bool is_training);
-/// The input of shared layers: gather_sequence() or, of a sequence that is not divided,
-/// copy_to_ranks().
-torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks, bool divided);
-/// The output: scatter_sequence() or sum_over_ranks() of this rank's product.
-torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& ranks, bool divided);
-
+/// The tokens whose rows of the embedding and the output layer this rank holds.
+IndexRange own_tokens(int64_t vocab_size, const TensorRanksPtr& ranks);
 /// Rows [tokens.begin, tokens.end) of a table that is divided by tokens: [B, T] -> [B, T, C], zeros
 /// for the tokens of other ranks. Its sum over the ranks is the embedding.
 torch::Tensor lookup_own(const torch::Tensor& idx_BT, const torch::Tensor& own_rows,

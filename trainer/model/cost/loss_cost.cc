@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/lora.h"
+#include "trainer/model/model_division.h"
 
 namespace ddp::train {
 namespace {
@@ -89,6 +91,31 @@ double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>
   for (const ParameterShape& parameter : own)
     if (parameter.sizes.size() > 1) elements += static_cast<double>(parameter.count());
   return elements * kWideBytes / 2;
+}
+
+std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& place,
+                                      const WeightsLayout& layout,
+                                      const DecoderActivations& activations, LossSizes loss,
+                                      const AutoNumber& padding) {
+  const auto parameters = shapes_of(layout);
+  const StageLoad load = stage_load(config, layout, place);
+  loss.divided = config.distributed.tensor > 1;
+  loss.finished = load.finished;
+  const double recomputed = activations.checkpointed ? activations.of_block : 0.0;
+  const double columns = padding_of(padding, loss.vocab_size, place);
+  const double logits =
+      load.last ? loss_bytes(config, place, {loss, columns, activations.kept, recomputed}) : 0.0;
+  // The logits are freed before the blocks are computed backward.
+  const double workspace = std::max(0.0, activations.workspace - logits);
+  const auto layers = static_cast<double>(stage_costs(layout, config.data.block_size).layers);
+  const double adapters = adapter_activation_bytes(config, parameters, place) /
+                          (activations.checkpointed ? layers : 1.0);
+  const auto own = shapes_of_rank(parameters, layout, config, place.stage);
+  const auto bytes = [](double x) { return static_cast<int64_t>(std::llround(x)); };
+  return rank_items(config, parameters, place, layout,
+                    {{"activations", bytes(activations.kept + workspace + adapters)},
+                     {"logits", bytes(logits)},
+                     {"weight_copies", bytes(weight_copy_bytes(config, own, place))}});
 }
 
 }  // namespace ddp::train

@@ -1,10 +1,11 @@
-// Estimates the memory of a causal model's output layer and loss, and of 16-bit copies of matrices
-// on a GPU. Does not use LibTorch.
+// Estimates the memory of a causal model, its output layer and loss, and of 16-bit copies of
+// matrices on a GPU. Does not use LibTorch.
 #pragma once
 
 #include <vector>
 
 #include "trainer/model/cost/training_cost.h"
+#include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
 
@@ -26,5 +27,20 @@ double padding_of(const AutoNumber& multiple, double vocab_size, const ComputePl
 /// weights are converted where they are used.
 double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>& own,
                          const ComputePlace& place);
+
+/// Activations of a decoder-only transformer on a rank, bytes.
+struct DecoderActivations {
+  double kept = 0.0;       ///< By all blocks and micro-batches in flight, for the backward pass.
+  double of_block = 0.0;   ///< By one block.
+  double workspace = 0.0;  ///< Besides, while the last block is computed backward.
+  bool checkpointed = false;
+};
+
+/// rank_items() of such a model. `loss.finished` and `loss.divided` follow from the configuration;
+/// `padding`: pad_vocab_to_multiple_of.
+std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& place,
+                                      const WeightsLayout& layout,
+                                      const DecoderActivations& activations, LossSizes loss,
+                                      const AutoNumber& padding);
 
 }  // namespace ddp::train

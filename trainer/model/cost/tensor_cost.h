@@ -1,4 +1,5 @@
-// Estimates the memory of training on ranks that divide a model. Does not use LibTorch.
+// Derives parameters and the memory of training on ranks that divide a model from the list of its
+// weights. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,11 @@
 #include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
+
+/// In the order of CausalModel::model_parameters().
+std::vector<ParameterShape> shapes_of(const WeightsLayout& layout);
+/// Parameters of embeddings, blocks, final norm and head.
+std::vector<ParameterPart> parts_of(const WeightsLayout& layout);
 
 /// As above, for the first rank of place.stage; that of stage 0 writes snapshots of one file.
 /// `layout`: how ranks divide the parameters.

@@ -173,6 +173,33 @@ double offloaded_copies(double trained, double largest) {
 
 }  // namespace
 
+std::vector<ParameterShape> shapes_of(const WeightsLayout& layout) {
+  const auto role_of = [](const WeightPlace& place) {
+    if (place.shape.size() < 2) return ParameterRole::kOther;
+    if (place.block == WeightPlace::kBeforeBlocks) return ParameterRole::kEmbedding;
+    return place.block == WeightPlace::kAfterBlocks ? ParameterRole::kLinear
+                                                    : ParameterRole::kHidden;
+  };
+  std::vector<ParameterShape> shapes;
+  for (const WeightPlace& place : layout)
+    shapes.push_back({place.name, place.shape, role_of(place)});
+  return shapes;
+}
+
+std::vector<ParameterPart> parts_of(const WeightsLayout& layout) {
+  ParameterPart tokens{"token_embedding"}, positions{"position_embedding"}, blocks{"blocks"},
+      norm{"final_norm"}, head{"head"};
+  const auto part_of = [&](const WeightPlace& place) -> ParameterPart& {
+    if (place.block >= 0) return blocks;
+    const bool is_table = place.split == Split::kVocabulary;
+    if (place.block == WeightPlace::kAfterBlocks) return is_table ? head : norm;
+    return is_table ? tokens : positions;
+  };
+  for (const WeightPlace& place : layout) part_of(place).count += elements_of({place});
+  if (positions.count == 0) return {tokens, blocks, norm, head};
+  return {tokens, positions, blocks, norm, head};
+}
+
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
                                            const WeightsLayout& layout, const Config& config,
                                            int64_t stage) {

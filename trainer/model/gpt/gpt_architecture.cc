@@ -119,14 +119,9 @@ class GptArchitecture : public CausalArchitecture {
     return gpt_layout(config.gpt, vocab_size, config.data.block_size);
   }
 
-  std::vector<ParameterPart> parameter_parts(const Config& config,
-                                             int64_t vocab_size) const override {
-    return parameter_counts(config.gpt, vocab_size, config.data.block_size).parts();
-  }
-
   double flops_per_token(const Config& config, int64_t vocab_size) const override {
-    const auto counts = parameter_counts(config.gpt, vocab_size, config.data.block_size);
-    return ddp::train::flops_per_token({counts.total() - counts.position_embedding,
+    const int64_t positions = config.data.block_size * config.gpt.n_embd;  // looked up
+    return ddp::train::flops_per_token({elements_of(layout(config, vocab_size)) - positions,
                                         config.gpt.n_layer, config.gpt.n_embd,
                                         config.data.block_size});
   }

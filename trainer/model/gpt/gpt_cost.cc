@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <string_view>
 
 #include "trainer/model/cost/loss_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt_architecture.h"
-#include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/ops/cpu/kernels.h"
 
@@ -112,91 +109,20 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, cons
          (cuda ? kMoreOnGpus * row / s.by_rows * kFloatSize : 0.0);
 }
 
-ParameterRole role_of(std::string_view name, int64_t dimensions) {
-  if (name.ends_with("wte.weight") || name.ends_with("wpe.weight"))
-    return ParameterRole::kEmbedding;
-  if (dimensions < 2) return ParameterRole::kOther;
-  return name.starts_with("transformer.h.") ? ParameterRole::kHidden : ParameterRole::kLinear;
-}
-
-int64_t whole_bytes(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
-
 }  // namespace
-
-std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
-                                                 int64_t block_size) {
-  const int64_t width = gpt.n_embd;
-  std::vector<ParameterShape> shapes;
-  const auto add_table = [&](const char* name, int64_t rows) {
-    shapes.push_back({name, {rows, width}, role_of(name, 2)});
-  };
-  const auto add_norm = [&](const std::string& name) {
-    add_layer(shapes, name, {width}, ParameterRole::kOther);
-  };
-  const auto add_linear = [&](const std::string& name, int64_t outputs, int64_t inputs) {
-    add_layer(shapes, name, {outputs, inputs}, ParameterRole::kHidden);
-  };
-  add_table("transformer.wte.weight", vocab_size);
-  add_table("transformer.wpe.weight", block_size);
-  for (int64_t i = 0; i < gpt.n_layer; ++i) {
-    const std::string block = "transformer.h." + std::to_string(i);
-    add_norm(block + ".ln_1");
-    add_linear(block + ".attn.c_attn", 3 * width, width);
-    add_linear(block + ".attn.c_proj", width, width);
-    add_norm(block + ".ln_2");
-    add_linear(block + ".mlp.c_fc", 4 * width, width);
-    add_linear(block + ".mlp.c_proj", width, 4 * width);
-  }
-  add_norm("transformer.ln_f");
-  if (!gpt.tie_weights) add_table("lm_head.weight", vocab_size);
-  return shapes;
-}
-
-ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size) {
-  const int64_t width = gpt.n_embd;
-  ParameterCounts counts;
-  counts.token_embedding = vocab_size * width;
-  counts.position_embedding = block_size * width;
-  counts.blocks = gpt.n_layer * (12 * width * width + 13 * width);
-  counts.final_norm = 2 * width;
-  counts.head = gpt.tie_weights ? 0 : vocab_size * width;
-  return counts;
-}
-
-std::vector<ParameterPart> ParameterCounts::parts() const {
-  return {{"token_embedding", token_embedding},
-          {"position_embedding", position_embedding},
-          {"blocks", blocks},
-          {"final_norm", final_norm},
-          {"head", head}};
-}
 
 std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                      const ComputePlace& place) {
   const GptConfig& gpt = config.gpt;
   const GptSizes sizes(config, vocab_size, place);
-  const auto parameters = gpt_parameter_shapes(gpt, vocab_size, config.data.block_size);
   const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
   const StageLoad load = stage_load(config, layout, place);
-  const double activations = activation_bytes(sizes, gpt, place.cuda, load);
-  double logits = 0.0;
-  if (load.last) {
-    const LossSizes loss{sizes.tokens,        sizes.width,      sizes.vocab_size, sizes.compute,
-                         gpt.loss_chunk_size, sizes.shared > 1, load.finished};
-    const double padding = padding_of(gpt.pad_vocab_to_multiple_of, sizes.vocab_size, place);
-    const double recomputed =
-        gpt.activation_checkpointing ? block_activations(sizes, gpt, place.cuda) : 0.0;
-    logits = loss_bytes(config, place, {loss, padding, activations, recomputed});
-  }
-  // The logits are freed before the blocks are computed backward.
-  const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
-  const double adapters = adapter_activation_bytes(config, parameters, place) /
-                          (gpt.activation_checkpointing ? sizes.layers : 1.0);
-  const auto own = shapes_of_rank(parameters, layout, config, place.stage);
-  return rank_items(config, parameters, place, layout,
-                    {{"activations", whole_bytes(activations + workspace + adapters)},
-                     {"logits", whole_bytes(logits)},
-                     {"weight_copies", whole_bytes(weight_copy_bytes(config, own, place))}});
+  return decoder_items(
+      config, place, layout,
+      {activation_bytes(sizes, gpt, place.cuda, load), block_activations(sizes, gpt, place.cuda),
+       block_workspace(sizes, gpt, place.cuda), gpt.activation_checkpointing},
+      {sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute, gpt.loss_chunk_size},
+      gpt.pad_vocab_to_multiple_of);
 }
 
 }  // namespace ddp::train

@@ -52,10 +52,6 @@ class LlamaArchitecture : public CausalArchitecture {
   WeightsLayout layout(const Config& config, int64_t vocab_size) const override {
     return llama_layout(llama_of(config), vocab_size);
   }
-  std::vector<ParameterPart> parameter_parts(const Config& config,
-                                             int64_t vocab_size) const override {
-    return llama_parts(llama_of(config), vocab_size);
-  }
   double flops_per_token(const Config& config, int64_t vocab_size) const override {
     return llama_flops_per_token(llama_of(config), vocab_size, config.data.block_size);
   }

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "trainer/model/cost/loss_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
-#include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/ops/cpu/kernels.h"
 
@@ -64,12 +62,6 @@ class LlamaLayout {
   const int64_t width_;
   int64_t block_ = WeightPlace::kBeforeBlocks;
 };
-
-ParameterRole role_in_llama(const WeightPlace& place) {
-  if (place.block == WeightPlace::kBeforeBlocks) return ParameterRole::kEmbedding;
-  if (place.shape.size() < 2) return ParameterRole::kOther;
-  return place.block == WeightPlace::kAfterBlocks ? ParameterRole::kLinear : ParameterRole::kHidden;
-}
 
 /// Sizes of one micro-batch; numbers of elements as double: no overflow.
 struct LlamaSizes {
@@ -143,78 +135,30 @@ double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
 /// What exists besides while the last block is computed backward: gradients around SwiGLU.
 double llama_block_workspace(const LlamaSizes& s) { return (4 * s.inner + 2 * s.row) * s.compute; }
 
-int64_t count_of(const WeightPlace& place) {
-  return std::accumulate(place.shape.begin(), place.shape.end(), int64_t{1}, std::multiplies<>());
-}
-
 }  // namespace
 
 WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size) {
   return LlamaLayout(shape, vocab_size).places;
 }
 
-std::vector<ParameterShape> llama_parameter_shapes(const LlamaShape& shape, int64_t vocab_size) {
-  std::vector<ParameterShape> shapes;
-  for (const WeightPlace& place : llama_layout(shape, vocab_size))
-    shapes.push_back({place.name, place.shape, role_in_llama(place)});
-  return shapes;
-}
-
-std::vector<ParameterPart> llama_parts(const LlamaShape& shape, int64_t vocab_size) {
-  ParameterPart table{"token_embedding"}, blocks{"blocks"}, norm{"final_norm"}, head{"head"};
-  for (const WeightPlace& place : llama_layout(shape, vocab_size)) {
-    if (place.block == WeightPlace::kBeforeBlocks)
-      table.count += count_of(place);
-    else if (place.block != WeightPlace::kAfterBlocks)
-      blocks.count += count_of(place);
-    else
-      (place.shape.size() < 2 ? norm : head).count += count_of(place);
-  }
-  return {table, blocks, norm, head};
-}
-
 double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_t block_size) {
-  const auto parts = llama_parts(shape, vocab_size);
-  const int64_t looked_up = shape.tie_weights ? 0 : parts.front().count;
-  return flops_per_token(
-      {total_of(parts) - looked_up, shape.n_layer, shape.n_head * shape.head_dim, block_size});
+  const int64_t looked_up = shape.tie_weights ? 0 : vocab_size * shape.n_embd;
+  return flops_per_token({elements_of(llama_layout(shape, vocab_size)) - looked_up, shape.n_layer,
+                          shape.n_head * shape.head_dim, block_size});
 }
 
 std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_size,
                                            const ComputePlace& place) {
   const LlamaSizes sizes(config, vocab_size, place);
-  const auto layout = llama_layout(sizes.shape, vocab_size);
-  const StageLoad load = stage_load(config, layout, place);
-  const double kept_for_backward = llama_activation_bytes(sizes, load);
-  double logits = 0.0;
-  if (load.last) {
-    const LossSizes loss{sizes.tokens,
-                         static_cast<double>(sizes.shape.n_embd),
-                         sizes.vocab_size,
-                         sizes.compute,
-                         sizes.shape.loss_chunk_size,
-                         config.distributed.tensor > 1,
-                         load.finished};
-    const double padding =
-        padding_of(sizes.shape.pad_vocab_to_multiple_of, sizes.vocab_size, place);
-    const double recomputed =
-        sizes.shape.activation_checkpointing ? llama_block_activations(sizes) : 0.0;
-    logits = loss_bytes(config, place, {loss, padding, kept_for_backward, recomputed});
-  }
-  // The logits are freed before the blocks are computed backward.
-  const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
-  const auto parameters = llama_parameter_shapes(sizes.shape, vocab_size);
-  const double kept = sizes.shape.activation_checkpointing  // of how many blocks
-                          ? 1.0 / static_cast<double>(sizes.shape.n_layer)
-                          : 1.0;
-  const double activations =
-      kept_for_backward + workspace + kept * adapter_activation_bytes(config, parameters, place);
-  const double weight_copies =
-      weight_copy_bytes(config, shapes_of_rank(parameters, layout, config, place.stage), place);
-  return rank_items(config, parameters, place, layout,
-                    {{"activations", static_cast<int64_t>(std::llround(activations))},
-                     {"logits", static_cast<int64_t>(std::llround(logits))},
-                     {"weight_copies", static_cast<int64_t>(std::llround(weight_copies))}});
+  const LlamaConfig& shape = sizes.shape;
+  const auto layout = llama_layout(shape, vocab_size);
+  return decoder_items(config, place, layout,
+                       {llama_activation_bytes(sizes, stage_load(config, layout, place)),
+                        llama_block_activations(sizes), llama_block_workspace(sizes),
+                        shape.activation_checkpointing},
+                       {sizes.tokens, static_cast<double>(shape.n_embd), sizes.vocab_size,
+                        sizes.compute, shape.loss_chunk_size},
+                       shape.pad_vocab_to_multiple_of);
 }
 
 }  // namespace ddp::train

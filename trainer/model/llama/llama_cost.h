@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/config/param_groups.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/model/load/weights_layout.h"
@@ -14,9 +13,6 @@ namespace ddp::train {
 
 /// In the order of CausalModel::model_parameters().
 WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size);
-std::vector<ParameterShape> llama_parameter_shapes(const LlamaShape& shape, int64_t vocab_size);
-
-std::vector<ParameterPart> llama_parts(const LlamaShape& shape, int64_t vocab_size);
 
 /// 6 for each weight that a token is multiplied by, and 12 L H Q T of attention: a token embedding
 /// that no head shares is looked up, not multiplied.

@@ -10,34 +10,14 @@
 
 #include <optional>
 
+#include "trainer/model/ops/residual_stream.h"
+
 namespace ddp::train::gpu {
 
 /// Whether add_norm() takes rows of the residual stream `x`, float32.
 bool takes_norm(const torch::Tensor& x);
 /// Whether linear() and linear_gelu() take `x`, bfloat16.
 bool takes_product(const torch::Tensor& x);
-
-struct NormWeights {
-  torch::Tensor weight;
-  torch::Tensor bias{};  ///< Undefined: RMSNorm.
-  double epsilon = 0.0;
-};
-
-struct Normed {
-  torch::Tensor sum;  ///< float32 [.., C]
-  torch::Tensor y;    ///< Its norm, bfloat16 [.., C].
-};
-
-/// The residual stream between two blocks, whose last branch the next block's norm adds in passing.
-struct Stream {
-  torch::Tensor x;
-  torch::Tensor branch{};  ///< Undefined: nothing is left to add.
-
-  torch::Tensor sum() const { return branch.defined() ? x + branch : x; }
-  std::optional<torch::Tensor> left() const {
-    return branch.defined() ? std::optional(branch) : std::nullopt;
-  }
-};
 
 /// residual [.., C] + branch [.., C], bfloat16; without a branch the residual itself, to be used
 /// in its place: its gradient and the norm's are added in one pass.

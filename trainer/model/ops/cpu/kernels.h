@@ -16,6 +16,7 @@ struct Places {
   int64_t here = 1;
   int64_t all = 1;
   int64_t first = 0;
+  constexpr bool divided() const { return here != all; }
   constexpr int64_t of(int64_t i) const { return i / here * all + first + i % here; }
 };
 

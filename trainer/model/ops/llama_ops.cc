@@ -1,4 +1,4 @@
-#include "trainer/model/llama/llama_ops.h"
+#include "trainer/model/ops/llama_ops.h"
 
 #include "trainer/model/ops/row_blocks.h"
 
@@ -127,8 +127,8 @@ struct RotatedHeads : Function<RotatedHeads> {
 
 }  // namespace
 
-gpu::Normed add_rms_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
-                         const gpu::NormWeights& norm) {
+Normed add_rms_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+                    const NormWeights& norm) {
   const auto both = AddRmsNorm::apply(residual, norm.weight, branch, norm.epsilon);
   return {both[0], both[1]};
 }

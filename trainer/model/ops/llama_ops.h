@@ -8,14 +8,14 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/model/ops/gpu_ops.h"
+#include "trainer/model/ops/residual_stream.h"
 
 namespace ddp::train::fused {
 
 /// As gpu::add_norm(), of RMSNorm and with all of it in float32: residual + branch and its norm;
 /// without a branch the residual itself, to be used in its place.
-gpu::Normed add_rms_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
-                         const gpu::NormWeights& norm);
+Normed add_rms_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
+                    const NormWeights& norm);
 
 /// silu(gate) * up
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);

@@ -1,0 +1,24 @@
+// The inputs that all blocks of a pass share.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+
+#include "trainer/model/blocks/key_value_cache.h"
+#include "trainer/model/ops/cpu/kernels.h"
+
+namespace ddp::train {
+
+struct BlockPass {
+  cpu::Places rows{};  ///< The rows of a sequence that this rank holds between divided layers.
+  KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
+  std::size_t layer = 0;           ///< The block's index, in the model and in the cache.
+  torch::Tensor mask{};            ///< As TokenContext::mask().
+  torch::Tensor cos{}, sin{};      ///< For rotary positions, [.., T, D / 2].
+
+  /// Whether each row is one text from its start.
+  bool is_whole_text() const { return cache == nullptr && !mask.defined(); }
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,117 @@
+#include "trainer/model/decoder_model.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "trainer/model/blocks/activation_checkpoint.h"
+#include "trainer/model/blocks/layer_seeds.h"
+#include "trainer/model/blocks/uninitialized_layers.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kHead = "lm_head";
+
+/// `blocks` without those that `part` lacks, in whose places are empty modules: the others keep
+/// their numbers.
+torch::nn::ModuleList kept_blocks(const torch::nn::ModuleListImpl& blocks, const ModelPart& part) {
+  torch::nn::ModuleList kept;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (part.has(static_cast<int64_t>(i)))
+      kept->push_back(blocks.ptr(i));
+    else
+      kept->push_back(std::make_shared<torch::nn::IdentityImpl>());
+  }
+  return kept;
+}
+
+}  // namespace
+
+DecoderModel::DecoderModel(Options options, const Design& design)
+    : CausalModel(std::move(options)),
+      design_(design),
+      stack_(register_module(design.stack, std::make_shared<torch::nn::Module>())),
+      table_(stack_->register_module(design.table,
+                                     VocabEmbedding(vocab_size(), design.n_embd, design.layers))) {}
+
+void DecoderModel::complete(const std::function<std::shared_ptr<DecoderBlock>()>& block, Norm norm,
+                            std::optional<uint64_t> seed) {
+  blocks_ = stack_->register_module(design_.blocks, torch::nn::ModuleList());
+  for (int64_t i = 0; i < design_.n_layer; ++i) blocks_->push_back(block());
+  norm_ = stack_->register_module(design_.norm, std::move(norm));
+  if (!design_.tied)
+    head_ =
+        register_module(kHead, uninitialized_linear(design_.n_embd, vocab_size(), /*bias=*/false));
+  if (seed) DecoderModel::draw_weights(*seed);
+}
+
+torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContext& /*context*/,
+                                  const BlockPass& pass) {
+  return table_(idx_BT, pass.rows);
+}
+
+torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& layers,
+                                  const torch::Tensor& idx_BT, const TokenContext& context) {
+  LayerSeeds seeds(idx_BT.device(), is_training() && design_.drops);
+  BlockPass pass{.cache = context.cache, .mask = context.mask(idx_BT)};
+  if (pass.cache == nullptr)  // such a pass takes one token at a time
+    pass.rows = rows_between_layers(tensor_ranks(), idx_BT.size(1), is_training());
+  set_positions(pass, idx_BT, context);
+  ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass) : x_BSC};
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    seeds.begin(i);
+    pass.layer = static_cast<std::size_t>(i);
+    stream = through_block(stream, pass);
+  }
+  if (layers.end < design_.n_layer) return stream.sum();
+  return head_input(norm_(stream).y, pass.rows);
+}
+
+ResidualStream DecoderModel::through_block(const ResidualStream& stream, const BlockPass& pass) {
+  auto* block = blocks_[pass.layer]->as<DecoderBlock>();
+  if (design_.checkpointed && is_training() && pass.cache == nullptr)
+    return {checkpoint([block, pass](const torch::Tensor& x) { return block->forward(x, pass); },
+                       stream.sum(), block->parameters())};
+  if (block->has_hooks()) return {block->forward(stream.sum(), pass)};
+  return block->through(stream, pass);
+}
+
+void DecoderModel::keep(const ModelPart& part) {
+  blocks_ = stack_->replace_module(design_.blocks, kept_blocks(*blocks_, part));
+  if (!part.has_first() && !(design_.tied && part.has_last())) {
+    stack_->unregister_module(design_.table);
+    table_ = nullptr;
+  }
+  if (part.has_last()) return;
+  stack_->unregister_module(design_.norm);
+  norm_ = nullptr;
+  if (design_.tied) return;
+  unregister_module(kHead);
+  head_ = nullptr;
+}
+
+void DecoderModel::draw_weights(uint64_t seed) {
+  constexpr double kStd = 0.02;
+  const double residual_std = kStd / std::sqrt(2.0 * static_cast<double>(design_.n_layer));
+  const torch::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  draw_each([&](const std::string& name, torch::Tensor& tensor) {
+    if (name.ends_with(".bias"))
+      tensor.zero_();
+    else if (tensor.dim() == 1)
+      tensor.fill_(1.0);
+    else
+      tensor.normal_(0.0, place_of(name).split == Split::kRows ? residual_std : kStd, generator);
+  });
+}
+
+torch::Tensor DecoderModel::tied_table() const {
+  return design_.tied && table_ ? table_->weight : torch::Tensor();
+}
+
+const torch::Tensor& DecoderModel::head_weight() const {
+  return head_ ? head_->weight : table_->weight;
+}
+
+}  // namespace ddp::train

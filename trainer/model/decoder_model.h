@@ -1,0 +1,91 @@
+// DecoderModel-only transformers: a token embedding, blocks, a final norm and an output layer. A
+// model gives its blocks, its positions and the names of its modules; passes over stages of a
+// pipeline, activation checkpointing, initial weights and tied heads are the same for all.
+//
+// Shape suffixes: B batch, T sequence, S the rows of it that this rank holds, C width.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "trainer/model/blocks/block_pass.h"
+#include "trainer/model/blocks/model_unit.h"
+#include "trainer/model/blocks/norm.h"
+#include "trainer/model/blocks/parallel_layers.h"
+#include "trainer/model/causal_model.h"
+
+namespace ddp::train {
+
+/// A block: attention and a feed-forward layer, each on the norm of the residual stream and added
+/// to it.
+class DecoderBlock : public ModelUnit {
+ public:
+  /// [B, S, C] -> [B, S, C].
+  torch::Tensor forward(const torch::Tensor& x_BSC, const BlockPass& pass) {
+    return with_weights(
+        x_BSC, [&](const torch::Tensor& x) { return through(ResidualStream{x}, pass).sum(); });
+  }
+  /// The same without the last addition; the weights are in memory.
+  virtual ResidualStream through(const ResidualStream& stream, const BlockPass& pass) = 0;
+};
+
+class DecoderModel : public CausalModel {
+ public:
+  const torch::Tensor& head_weight() const override;
+  int64_t layers() const override { return design_.n_layer; }
+  torch::Tensor stage(const torch::Tensor& x_BSC, const LayerRange& layers,
+                      const torch::Tensor& idx_BT, const TokenContext& context) override;
+
+ protected:
+  struct Design {
+    int64_t n_layer = 0;
+    int64_t n_embd = 0;
+    bool tied = false;          ///< The output layer is the token embedding.
+    bool checkpointed = false;  ///< Blocks are computed again in the backward pass.
+    bool drops = false;         ///< Whether there is any dropout.
+    LayerOptions layers{};
+    // The names of modules; the first one contains the others.
+    const char* stack = "";
+    const char* table = "";
+    const char* blocks = "";
+    const char* norm = "";
+  };
+  /// Registers the token embedding. A constructor then adds its other embeddings to stack() and
+  /// calls complete().
+  DecoderModel(Options options, const Design& design);
+  /// Adds blocks, final norm and output layer. With a seed weights are drawn: N(0, 0.02), of layers
+  /// that add to the residual stream N(0, 0.02 / sqrt(2 n_layer)), biases 0, norms 1. Without one
+  /// they are undefined, for a caller that loads them all.
+  void complete(const std::function<std::shared_ptr<DecoderBlock>()>& block, Norm norm,
+                std::optional<uint64_t> seed);
+
+  /// int64 [B, T] -> the blocks' input, [B, S, C].
+  virtual torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
+                              const BlockPass& pass);
+  /// Sets what blocks need to know of the tokens' positions.
+  virtual void set_positions(BlockPass& /*pass*/, const torch::Tensor& /*idx_BT*/,
+                             const TokenContext& /*context*/) {}
+
+  torch::nn::Module& stack() { return *stack_; }
+  const LayerOptions& layer_options() const { return design_.layers; }
+  int64_t cached_layers() const override { return design_.n_layer; }
+  void keep(const ModelPart& part) override;
+  void draw_weights(uint64_t seed) override;
+  torch::Tensor tied_table() const override;
+
+ private:
+  ResidualStream through_block(const ResidualStream& stream, const BlockPass& pass);
+
+  Design design_;
+  std::shared_ptr<torch::nn::Module> stack_;
+  VocabEmbedding table_{nullptr};
+  torch::nn::ModuleList blocks_{nullptr};
+  Norm norm_{nullptr};
+  torch::nn::Linear head_{nullptr};  // empty when tied
+};
+
+}  // namespace ddp::train
