@@ -95,7 +95,7 @@ void LocalElasticAgent::dump_stacks() {
     wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank), by_debugger});
   if (!processes_.dump_stacks(wanted)) ask_for_stacks(by_debugger ? ranks : std::vector<int>{});
   phase_ = Phase::kDumping;
-  deadline_ = processes_.now() + kStackPatience;
+  deadline_ = processes_.now() + (dumping_ ? kStackPatience : std::chrono::seconds{0});
 }
 
 // Without a debugger, or if it may not attach, ask the hung program itself: Python's faulthandler

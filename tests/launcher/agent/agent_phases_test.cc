@@ -190,6 +190,7 @@ TEST_CASE("a stopped worker is killed at once, without a debugger") {
   scene.os.time_passes().time_passes();
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
   CHECK(scene.os.calls == Calls{"start 2", "threads of 1", "threads of 0", sent(SIGKILL) + " to 1",
                                 sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
