@@ -21,7 +21,7 @@ struct TextPiece {
   bool ends_all = false;
   TextChunks::Chunk chunk;
   std::vector<std::string> documents;
-  std::vector<std::string> places;  ///< Of the documents: "FILE:LINE".
+  std::vector<std::string> places;  ///< Places of the documents: "FILE:LINE".
 };
 
 /// How files of rows are read.

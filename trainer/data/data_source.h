@@ -20,7 +20,7 @@ struct DataSource {
   int64_t characters_in_files = 0;  ///< In the training text; 0 for files of tokens.
   bool from_text = false;
   std::string left_out;  ///< LeftOut::text() of the rows of all files; "" if all are used.
-  LengthCounts lengths;  ///< Of the documents in `training`, tokens; empty for texts and tokens.
+  LengthCounts lengths;  ///< For the documents in `training`, tokens; empty for texts and tokens.
 };
 
 /// Whether data_config.path specifies files of tokens. Also false if there are none.

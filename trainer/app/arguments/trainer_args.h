@@ -116,7 +116,7 @@ struct TokenizeArgs {
   bool train = false;
   int64_t vocab_size = 0;                  ///< 0: not given
   bool append_end_of_text = false;         ///< After each file.
-  std::optional<std::string> text_column;  ///< Of files of rows.
+  std::optional<std::string> text_column;  ///< For files of rows.
   bool skip_bad_rows = false;
   bool overwrite = false;
   int64_t shard_tokens = 100'000'000;

@@ -21,7 +21,7 @@ struct ChatCounts {
   int64_t without_target = 0;  ///< Left out: they have none, or none before the cut.
   int64_t targets = 0;
   int64_t used_positions = 0;  ///< Positions in all rows that hold a token.
-  LengthCounts lengths;        ///< Of all conversations in tokens, before the cut.
+  LengthCounts lengths;        ///< Lengths of all conversations in tokens, before the cut.
 };
 
 /// A micro-batch of conversations while it is being filled: inputs, targets and positions, int64

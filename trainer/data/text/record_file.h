@@ -28,7 +28,7 @@ class RecordFile {
 
   const std::string& path() const { return path_; }
   bool is_json() const { return separator_ == '\0'; }
-  char separator() const { return separator_; }  ///< Of values; 0 for JSON.
+  char separator() const { return separator_; }  ///< Between values; 0 for JSON.
 
  private:
   void look_at_start();

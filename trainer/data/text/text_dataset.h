@@ -31,7 +31,7 @@ class TextDataset {
   int64_t characters_in_file() const { return source_.characters_in_files; }
   /// LeftOut::text() of the unusable rows; "" if there are none.
   const std::string& left_out() const { return source_.left_out; }
-  /// Of the documents of files of rows; empty for others.
+  /// For the documents of files of rows; empty for others.
   const LengthCounts& lengths() const { return source_.lengths; }
   bool is_text() const { return source_.from_text; }
 

@@ -31,7 +31,7 @@ class TextLines {
   std::span<const int32_t> operator[](int64_t line) const;
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
   int64_t longest() const;                                  ///< Tokens of a line.
-  const LengthCounts& lengths() const { return lengths_; }  ///< Of lines before they are cut.
+  const LengthCounts& lengths() const { return lengths_; }  ///< For lines before they are cut.
   int64_t lines_in_text() const { return lines_in_text_; }
   /// Equal for equal lines of tokens.
   const std::string& fingerprint() const { return fingerprint_; }
