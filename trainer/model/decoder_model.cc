@@ -55,7 +55,7 @@ torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& 
                                   const torch::Tensor& idx_BT, const TokenContext& context) {
   LayerSeeds seeds(idx_BT.device(), is_training() && design_.drops);
   BlockPass pass{.cache = context.cache, .mask = context.mask(idx_BT)};
-  if (pass.cache == nullptr)  // such a pass takes one token at a time
+  if (pass.cache == nullptr)  // generation does not divide rows
     pass.rows = rows_between_layers(tensor_ranks(), idx_BT.size(1), is_training());
   set_positions(pass, idx_BT, context);
   ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass) : x_BSC};

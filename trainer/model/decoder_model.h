@@ -1,4 +1,4 @@
-// DecoderModel-only transformers: a token embedding, blocks, a final norm and an output layer. A
+// Decoder-only transformers: a token embedding, blocks, a final norm and an output layer. A
 // model gives its blocks, its positions and the names of its modules; passes over stages of a
 // pipeline, activation checkpointing, initial weights and tied heads are the same for all.
 //

@@ -1,4 +1,4 @@
-// Causal attention of the heads that a rank has, without the projections around it.
+// Causal attention of the heads that a rank has, without the output projection.
 #pragma once
 
 #include <torch/torch.h>

@@ -3,10 +3,10 @@
 //
 // The names are those of Shoeybi et al., "Megatron-LM: training multi-billion parameter language
 // models using model parallelism" (2019). A ColumnLinear is followed by a RowLinear: together they
-// take one collective forward and one backward. Between such pairs each rank has all rows of the
-// residual stream or, with sequence parallelism (Korthikanti et al., "Reducing activation
-// recomputation in large transformer models", 2022), `rows` of them. Shape suffixes: B batch, T
-// sequence, S the rows of it that this rank holds, C width.
+// take one collective forward and one backward, with sequence parallelism two each. Between such
+// pairs each rank has all rows of the residual stream or, with sequence parallelism (Korthikanti et
+// al., "Reducing activation recomputation in large transformer models", 2022), `rows` of them.
+// Shape suffixes: B batch, T sequence, S the rows of it that this rank holds, C width.
 //
 // Constructors take the sizes of the whole model. Weights are undefined until they are drawn or
 // loaded, which also keeps this rank's part (CausalModel, by its WeightsLayout).

@@ -15,8 +15,8 @@ std::vector<ParameterShape> shapes_of(const WeightsLayout& layout);
 /// Parameters of embeddings, blocks, final norm and head.
 std::vector<ParameterPart> parts_of(const WeightsLayout& layout);
 
-/// As above, for the first rank of place.stage; that of stage 0 writes snapshots of one file.
-/// `layout`: how ranks divide the parameters.
+/// As memory_items(), for the first rank of place.stage; that of stage 0 writes snapshots of one
+/// file. `layout`: how ranks divide the parameters.
 std::vector<MemoryItem> rank_items(const Config& config,
                                    const std::vector<ParameterShape>& parameters,
                                    const ComputePlace& place, const WeightsLayout& layout,

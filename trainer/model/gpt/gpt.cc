@@ -100,8 +100,11 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
 torch::Tensor GPTImpl::embed(const torch::Tensor& idx_BT, const TokenContext& context,
                              const BlockPass& pass) {
   const auto positions = own_rows(context.positions(idx_BT), pass.rows);
-  return ops::dropout(DecoderModel::embed(idx_BT, context, pass) + wpe(positions),
-                      is_training() ? embd_pdrop_ : 0.0, pass.rows, layer_options().fused_cpu);
+  // A statement of its own: the order of lookups is that in which gradients come, by which the
+  // Reducer orders its buckets.
+  const auto tokens_BSC = DecoderModel::embed(idx_BT, context, pass);
+  return ops::dropout(tokens_BSC + wpe(positions), is_training() ? embd_pdrop_ : 0.0, pass.rows,
+                      layer_options().fused_cpu);
 }
 
 void GPTImpl::keep(const ModelPart& part) {

@@ -22,7 +22,6 @@ struct GptSizes {
         width(static_cast<double>(config.gpt.n_embd)),
         heads(static_cast<double>(config.gpt.n_head)),
         length(static_cast<double>(config.data.block_size)),
-        layers(static_cast<double>(config.gpt.n_layer)),
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : kFloatSize),
         fused(config.gpt.fused_cpu_kernels && !place.cuda),
@@ -43,7 +42,6 @@ struct GptSizes {
   double width;
   double heads;
   double length;
-  double layers;
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
   bool fused;      ///< gpt_config.fused_cpu_kernels is at work: masks are made again.

@@ -19,7 +19,7 @@ struct DividedModel {
   std::unique_ptr<GradientSync> sync;
   ShardedDataParallel* shards = nullptr;  ///< `sync`, if ranks hold shards.
   TrainedParameters updated;         ///< The parameters, or shards of them, that this rank updates.
-  std::vector<NamedTensor> weights;  ///< "model.*" of snapshots.
+  std::vector<NamedTensor> weights;  ///< "model.*" of snapshots; not of averages in use.
 };
 
 /// Divides the model of `task` as distributed_config.strategy requires; ddp, or a single rank, does

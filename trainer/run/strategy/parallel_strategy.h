@@ -48,8 +48,8 @@ struct StepGradient {
 /// Owns all that depends on how the ranks divide a training (distributed_config.strategy, tensor
 /// and pipeline): the passes of micro-batches, reductions, the gradient norm, weights that are
 /// gathered or shared, and the layout of the training state. This class trains a model that is not
-/// cut into stages. Calls are collectives of all ranks unless they return members; none is a host
-/// sync but step_loss().
+/// cut into stages. Construction, begin(), the passes, finish_gradients(), sharing of weights and
+/// step_loss() are collectives of all ranks; of them step_loss() alone is a host sync.
 class ParallelStrategy {
  public:
   /// What a strategy is made of; the referents outlive it.
@@ -90,7 +90,8 @@ class ParallelStrategy {
   /// What there is to report of CUDA graphs since the last call.
   std::optional<MicroBatchGraphs::Note> take_graphs_note() { return graphs_.take_note(); }
 
-  /// Call before the first step, when all weights have values. `values` as at construction.
+  /// Call before the first step, when all weights have values. `values` as for
+  /// make_parallel_strategy().
   void begin(FirstValues values);
   /// Call whenever weights were loaded after begin().
   void weights_loaded();
