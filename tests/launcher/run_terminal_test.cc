@@ -19,7 +19,7 @@ TEST_CASE("rank 0 of a job in the foreground reads the terminal") {
   CHECK(job.wait_exit() == 0);
 }
 
-TEST_CASE("--stdin-rank gives another rank the terminal, for Python's debugger as well") {
+TEST_CASE("the rank of --stdin-rank gets the terminal, for Python's debugger as well") {
   TerminalJob job({kDdpRun, "--nproc_per_node=2", "--stdin-rank=1", "/bin/sh", "-c",
                    "[ $RANK = 0 ] && { read line || echo rank 0 reads nothing; exit 0; }; exec "
                    "python3 -c 'breakpoint(); x = 1'"});
@@ -64,7 +64,7 @@ TEST_CASE("workers hear that the window has another size, and so does their pseu
   CHECK(job.wait_exit() == 128 + SIGINT);
 }
 
-TEST_CASE("--stdin-rank needs a rank of the job") {
+TEST_CASE("the rank of --stdin-rank is one of the job") {
   const TempFolder tmp;
   const auto run = run_to_end(stub_job(tmp, {"--nproc_per_node=2", "--stdin-rank=2"}, {}));
   CHECK(run.exit == 2);
