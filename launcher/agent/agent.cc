@@ -8,6 +8,7 @@
 
 #include "launcher/agent/failure_order.h"
 #include "launcher/agent/worker_reports.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
 #include "launcher/process/worker_spec.h"
@@ -16,6 +17,19 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
+namespace {
+
+// The number of ranks on several nodes is known once a round begins; an elastic job may still grow.
+void check_stdin_rank(const JobPlan& plan, int world_size, ProcessRunner& processes) {
+  if (world_size == 0 || plan.stdin_rank < world_size) return;
+  const std::string what =
+      fmt::format("--stdin-rank={}: the job has ranks 0 to {}", plan.stdin_rank, world_size - 1);
+  if (!plan.elastic) usage_error(what);
+  processes.note(what);
+}
+
+}  // namespace
+
 LocalElasticAgent::LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes)
     : plan_(std::move(plan)),
       rendezvous_(rendezvous),
@@ -121,6 +135,7 @@ void LocalElasticAgent::start_workers() {
   standby_due_.reset();
   standby_kept_ = false;
   processes_.serve_store(group_.rendezvous.store_socket);
+  check_stdin_rank(plan_, group_.rendezvous.world_size, processes_);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
 

@@ -53,11 +53,11 @@ std::vector<ProcessFailure> ExitWatch::look(const std::vector<Worker>& workers,
   look_at_.reset();
   if (grace_.count() == 0 || now < *first_exit_ + grace_) {
     const std::string running = ranks_in(workers, WorkerState::kRunning);
-    processes.note(fmt::format("{} {} exited, {} still {} after {}{}", exited,
-                               exited.starts_with("ranks") ? "have" : "has", running,
-                               running.starts_with("ranks") ? "run" : "runs",
-                               seconds_text(kFirstLine),
-                               grace_.count() > 0 ? "" : "; --exit-grace=SECONDS ends such a job"));
+    processes.note(
+        fmt::format("{} {} exited, {} still {} after {}{}", exited,
+                    exited.starts_with("ranks") ? "have" : "has", running,
+                    running.starts_with("ranks") ? "run" : "runs", seconds_text(kFirstLine),
+                    grace_.count() > 0 ? "" : "; --exit-grace=SECONDS stops such workers"));
     if (grace_.count() > 0) look_at_ = *first_exit_ + grace_;
     return {};
   }

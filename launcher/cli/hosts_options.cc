@@ -20,12 +20,17 @@ const std::set<std::string_view> kOfThisMachine{"hosts", "export", "nnodes", "dr
 const std::set<std::string_view> kOfFirstHost{"result-json", "events"};
 
 void refuse_conflicts(const OptionValues& values) {
+  const std::string& scheduler = values.text("scheduler");
+  const std::string source =
+      scheduler == "none" ? "--hosts" : fmt::format("--scheduler={}", scheduler);
   for (const char* other : {"standalone", "node-rank", "local-addr", "lifeline"}) {
     if (!values.given(other)) continue;
-    usage_error(fmt::format("--{} is for one node, --hosts for a whole job: drop one", other));
+    usage_error(fmt::format("--{} is for one node, {} for a whole job: drop one", other, source));
   }
-  if (values.given("stdin-rank"))
-    usage_error("--stdin-rank and --hosts cannot be combined: hosts have no terminal; drop one");
+  if (values.given("stdin-rank")) {
+    usage_error(fmt::format(
+        "--stdin-rank and {} cannot be combined: hosts have no terminal; drop one", source));
+  }
   if (values.text("hosts").empty()) usage_error("--hosts=: is empty; name at least one host");
   if (values.text("hosts") == "@") usage_error("--hosts=@: names no file; write --hosts=@FILE");
 }

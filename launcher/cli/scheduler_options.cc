@@ -45,11 +45,9 @@ void fill_endpoint(SchedulerFiller& filler, const SchedulerFacts& facts,
                    const OptionValues& values) {
   if (values.given("rdzv-endpoint")) return;
   if (facts.host.value.empty() && !values.given("master-addr")) {
-    usage_error(
-        fmt::format("{} does not say which host is the first: give it with --rdzv-endpoint=HOST, "
-                    "or with mpirun -x MASTER_ADDR=HOST (Open MPI), mpirun -genv MASTER_ADDR HOST "
-                    "(MPICH)",
-                    facts.name));
+    usage_error(fmt::format(
+        "{} does not say which host is the first: give it with --rdzv-endpoint=HOST{}{}",
+        facts.name, facts.host_remedy.empty() ? "" : ", or with ", facts.host_remedy));
   }
   if (values.text("rdzv-backend") != "c10d" || values.given("master-addr")) {
     filler.take("master-addr", facts.host);

@@ -61,10 +61,6 @@ Host without_user(const std::string& origin, std::string_view text) {
     host.name = text.substr(0, has_slots ? colon : text.size());
     slots = has_slots ? text.substr(colon) : "";
   }
-  if (whole_number(host.name))
-    fail(origin, fmt::format("'{}' is not a host; GPUs are for the lines of --hosts=@FILE: "
-                             "gpu1 gpus=0,2",
-                             host.name));
   if (!is_host_name(host.name))
     fail(origin, fmt::format("'{}' is not a host name", printable(host.name)));
   if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1));
@@ -96,6 +92,11 @@ std::vector<Host> hosts_in(const std::string& origin, std::string_view text) {
     const std::string entry = trimmed(std::string(text.substr(begin, i - begin)));
     begin = i + 1;
     if (entry.empty()) fail(origin, "has an empty host name");
+    if (entry.find("gpus=") != std::string::npos) {
+      fail(origin, fmt::format("'{}' is not a host; GPUs are for the lines of --hosts=@FILE: "
+                               "gpu1 gpus=0,2",
+                               printable(entry)));
+    }
     if (is_numeric_v6(entry)) {
       hosts.push_back(one_host(origin, entry));
       continue;
@@ -140,12 +141,19 @@ std::vector<Host> hosts_of_line(const std::string& origin, const std::vector<std
   return hosts;
 }
 
-// As PBS writes them: one line per slot.
-void add_line(std::vector<Host>& hosts, Host host) {
+// "host slots queue CPUs": a line per queue.
+bool is_sge_line(const std::vector<std::string>& words) {
+  return words.size() > 2 && whole_number(words[1]);
+}
+
+// PBS writes one line per slot.
+void add_line(std::vector<Host>& hosts, Host host, bool is_sge) {
   const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& other) {
     return other.destination == host.destination;
   });
-  if (same == hosts.end() || host.slots > 0 || !host.gpus.empty()) {
+  if (same != hosts.end() && is_sge) {
+    same->slots += host.slots;
+  } else if (same == hosts.end() || host.slots > 0 || !host.gpus.empty()) {
     hosts.push_back(std::move(host));
   } else {
     same->slots = std::max(same->slots, 1) + 1;
@@ -167,7 +175,7 @@ std::vector<Host> parse_hostfile(const std::string& file, std::string_view text)
     const auto words = words_of(line);
     if (words.empty()) continue;
     for (Host& host : hosts_of_line(fmt::format("{}:{}", file, number), words))
-      add_line(hosts, std::move(host));
+      add_line(hosts, std::move(host), is_sge_line(words));
   }
   if (hosts.empty()) usage_error(fmt::format("--hosts=@{}: names no host", file));
   return hosts;

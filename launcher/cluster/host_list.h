@@ -20,9 +20,9 @@ struct Host {
 std::vector<Host> parse_hosts(std::string_view text);
 
 /// Parses one host per line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host
-/// slots=4", then "gpus=0,2"; "host 4 ..." as in SGE's PE_HOSTFILE. The lines of a host that is
-/// repeated without slots are its slots, as in PBS. `#` begins a comment. Throws LaunchError (2)
-/// with `file` and the line.
+/// slots=4", then "gpus=0,2"; "host 4 queue CPUs" as in SGE's PE_HOSTFILE, whose slots of a
+/// repeated host are summed. The lines of a host that is repeated without slots are its slots, as
+/// in PBS. `#` begins a comment. Throws LaunchError (2) with `file` and the line.
 std::vector<Host> parse_hostfile(const std::string& file, std::string_view text);
 
 }  // namespace ddp::launch

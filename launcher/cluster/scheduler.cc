@@ -6,6 +6,7 @@
 #include <cctype>
 #include <initializer_list>
 #include <sstream>
+#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -142,13 +143,16 @@ std::string plain_name(std::string text) {
 }
 
 SchedulerFacts mpi_facts(const Environment& environment) {
-  SchedulerFacts facts{.name = "MPI",
-                       .nodes = first_set(environment, kMpiSizes),
-                       .node_rank = first_set(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
-                       .nproc = {},
-                       .host = first_set(environment, {kMasterAddr}),
-                       .port = first_set(environment, {kMasterPort}),
-                       .run_id = first_set(environment, {"PMIX_NAMESPACE"})};
+  SchedulerFacts facts{
+      .name = "MPI",
+      .nodes = first_set(environment, kMpiSizes),
+      .node_rank = first_set(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
+      .nproc = {},
+      .host = first_set(environment, {kMasterAddr}),
+      .port = first_set(environment, {kMasterPort}),
+      .run_id = first_set(environment, {"PMIX_NAMESPACE"}),
+      .host_remedy =
+          "mpirun -x MASTER_ADDR=HOST (Open MPI), mpirun -genv MASTER_ADDR HOST (MPICH)"};
   if (facts.nodes.value.empty() || facts.node_rank.value.empty()) {
     usage_error(
         "--scheduler=mpi: not started by mpirun (neither OMPI_COMM_WORLD_SIZE nor PMI_SIZE "
@@ -175,7 +179,8 @@ SchedulerFacts flux_facts(const Environment& environment) {
                        .nproc = {},
                        .host = first_set(environment, {kMasterAddr}),
                        .port = first_set(environment, {kMasterPort}),
-                       .run_id = first_set(environment, {"FLUX_JOB_ID"})};
+                       .run_id = first_set(environment, {"FLUX_JOB_ID"}),
+                       .host_remedy = "MASTER_ADDR=$(flux hostlist --nth=0 local) flux run ..."};
   if (facts.nodes.value.empty() || facts.node_rank.value.empty()) {
     usage_error(
         "--scheduler=flux: not started by flux run (FLUX_TASK_RANK is not set); start ddp-run with "
@@ -206,12 +211,19 @@ SchedulerFact pbs_hosts(const Environment& environment) {
 }
 
 // "gpu1 4 gpu2 4" -> gpu1:4,gpu2:4.
-std::string lsf_list(const std::string& text) {
-  std::istringstream words(text);
+SchedulerFact lsf_list(SchedulerFact hosts) {
+  std::istringstream words(hosts.value);
   std::string list;
-  for (std::string name, slots; words >> name >> slots;)
+  for (std::string name, slots; words >> name; slots.clear()) {
+    words >> slots;
+    if (whole_number(slots).value_or(0) < 1) {
+      usage_error(fmt::format("{}={}: must be pairs of a host and its slots, such as gpu1 4 gpu2 4",
+                              hosts.variable, printable(hosts.value)));
+    }
     list += fmt::format("{}{}:{}", list.empty() ? "" : ",", name, slots);
-  return list;
+  }
+  hosts.value = std::move(list);
+  return hosts;
 }
 
 SchedulerFact in_job(SchedulerFact hosts, const char* option, const char* variables) {
@@ -239,7 +251,7 @@ SchedulerFact batch_hosts(Scheduler scheduler, const Environment& environment) {
       SchedulerFact hosts = first_set(environment, {"LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE"});
       hosts = in_job(hosts, "lsf", "LSB_MCPU_HOSTS");
       if (hosts.variable == "LSB_DJOB_HOSTFILE") return in_file(hosts);
-      return {lsf_list(hosts.value), hosts.variable};
+      return lsf_list(std::move(hosts));
     }
     default:
       return {};

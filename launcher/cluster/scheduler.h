@@ -24,14 +24,16 @@ struct SchedulerFacts {
   SchedulerFact host;       // where the nodes meet: the first node
   SchedulerFact port;
   SchedulerFact run_id;
-  std::string hint{};  // about what looks wrong; may be empty
+  std::string hint{};         // about what looks wrong; may be empty
+  std::string host_remedy{};  // how to set `host` with the scheduler; may be empty
 };
 
 /// Slurm: a step of srun, or an allocation. Mpi: Open MPI (OMPI_COMM_WORLD_*), or MPICH and its
 /// relatives (PMI_*); the first host comes from MASTER_ADDR or Slurm's node list, as MPI does not
-/// give it. Flux: the same. Auto: the first of srun, Flux and MPI that started this process.
-/// Returns nullopt if none did, and for batch systems. Throws LaunchError (2) if the requested
-/// scheduler is missing, started several ddp-runs on a node, or has a heterogeneous job.
+/// give it. Flux: flux run; the first host comes from MASTER_ADDR. Auto: the first of srun, Flux
+/// and MPI that started this process. Returns nullopt if none did, and for batch systems. Throws
+/// LaunchError (2) if the requested scheduler is missing, started several ddp-runs on a node, or
+/// has a heterogeneous job.
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment);
 
 /// Returns the hosts of a PBS, LSF or SGE job, as --hosts takes them: the job's script starts

@@ -236,17 +236,18 @@ void GroupRendezvous::visit_endpoints() {
   const Sight seen = sight();
   const auto places = node_.places_to_visit(seen);
   if (!places) return visit_.reset();
+  const NodeState& state = node_.state();
+  const bool hosts = state.hosting.active && state.stage == GroupStage::kMember;
   if (visit_) {
     visit_->handle({});
     for (const auto& finding : visit_->findings()) {
-      if (coordinator_ && finding.found == Inquiry::Found::kAnswer)
-        coordinator_->hear(finding.status);
+      if (hosts && finding.found == Inquiry::Found::kAnswer) coordinator_->hear(finding.status);
     }
   }
   if (seen.now < next_visit_) return;
   next_visit_ = seen.now + kVisit;
-  visit_.emplace(*places, coordinator_ ? coordinator_->status() : node_.status(seen),
-                 node_.settings().token, node_.state().host.patience);
+  visit_.emplace(*places, hosts ? coordinator_->status() : node_.status(seen),
+                 node_.settings().token, state.host.patience);
 }
 
 void GroupRendezvous::take_search_results() {

@@ -50,10 +50,9 @@ TEST_CASE("workers that still run a minute after others have exited are named on
   scene.os.exits(0, {}).time_passes().exits(2, {}).exits(1, {});
   CHECK(exit_code(scene.run(3)) == 0);
   CHECK(scene.os.now() == Clock::time_point(std::chrono::seconds(60)));
-  CHECK(
-      scene.os.notes ==
-      Calls{"rank 0 has exited, ranks 1, 2 still run after 60 s; --exit-grace=SECONDS ends such a "
-            "job"});
+  CHECK(scene.os.notes ==
+        Calls{"rank 0 has exited, ranks 1, 2 still run after 60 s; --exit-grace=SECONDS stops such "
+              "workers"});
 }
 
 TEST_CASE("after the grace period of --exit-grace workers that still run are hung") {
@@ -168,6 +167,35 @@ TEST_CASE("a store that is lost while only other nodes use it is named in one li
   CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
   CHECK(os.notes == std::vector<std::string>{
                         "the store ended; workers of other nodes that still use it will fail"});
+}
+
+TEST_CASE("--stdin-rank beyond the ranks of several nodes is an error, in an elastic job a line") {
+  struct OneOfTwoNodes : LocalRendezvous {
+    using LocalRendezvous::LocalRendezvous;
+    std::optional<JobNews> take_news() override {
+      auto news = LocalRendezvous::take_news();
+      if (news && news->kind == JobNews::Kind::kStart) news->round.world_size = 2;
+      return news;
+    }
+  };
+  const std::string line = "--stdin-rank=2: the job has ranks 0 to 1";
+  JobPlan plan;
+  plan.job.local_world_size = 1;
+  plan.stdin_rank = 2;
+  for (const bool elastic : {false, true}) {
+    FakeRunner os;
+    os.exits(0, {});
+    plan.elastic = elastic;
+    OneOfTwoNodes rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+    LocalElasticAgent agent(plan, rendezvous, os);
+    if (elastic) {
+      CHECK(exit_code(agent.run()) == 0);
+      CHECK(os.notes == Calls{line});
+    } else {
+      CHECK_THROWS_WITH(agent.run(), line);
+      CHECK(os.rounds.empty());
+    }
+  }
 }
 
 TEST_CASE("restarts come to an end") {

@@ -123,6 +123,8 @@ TEST_CASE("the files of PBS and SGE are hostfiles") {
   CHECK(parse_hostfile("f", "a\nb\n") == Hosts{{"a", "a", 0}, {"b", "b", 0}});
   CHECK(parse_hostfile("f", "a.org 4 all.q@a.org UNDEFINED\nb.org 2 all.q@b.org <NULL>\n") ==
         Hosts{{"a.org", "a.org", 4}, {"b.org", "b.org", 2}});
+  CHECK(parse_hostfile("f", "a 4 all.q@a <NULL>\nb 2 all.q@b <NULL>\na 3 gpu.q@a <NULL>\n") ==
+        Hosts{{"a", "a", 7}, {"b", "b", 2}});
 }
 
 TEST_CASE("the lines of a hostfile may name the GPUs of a host") {
@@ -133,7 +135,9 @@ TEST_CASE("the lines of a hostfile may name the GPUs of a host") {
                Contains("f:1: gpus=") && Contains("is not a list such as 0,2,3"));
   }
   // In --hosts a comma separates hosts.
-  CHECK_THAT(problem_of([] { parse_hosts("a:1,2"); }), Contains("'2' is not a host; GPUs are"));
+  CHECK_THAT(problem_of([] { parse_hosts("a gpus=1,2"); }),
+             Contains("'a gpus=1' is not a host; GPUs are"));
+  CHECK(parse_hosts("a,17") == std::vector<Host>{{"a", "a", 0}, {"17", "17", 0}});
 }
 
 TEST_CASE("a word arrives as it was, whatever login shell reads it") {

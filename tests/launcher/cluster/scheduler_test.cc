@@ -196,6 +196,11 @@ TEST_CASE("with --scheduler=flux a task of flux run is a node") {
   several["FLUX_JOB_SIZE"] = "8";
   CHECK_THAT(complaint({"--scheduler=flux"}, several), Contains("--tasks-per-node=1"));
   CHECK_THAT(complaint({"--scheduler=flux"}, {}), Contains("not started by flux run"));
+  auto nowhere = flux_task();
+  nowhere.erase("MASTER_ADDR");
+  CHECK(complaint({"--scheduler=flux"}, nowhere) ==
+        "Flux does not say which host is the first: give it with --rdzv-endpoint=HOST, or with "
+        "MASTER_ADDR=$(flux hostlist --nth=0 local) flux run ...");
   CHECK_THAT(parse({}, flux_task()).hints.at(0), Contains("--scheduler=flux"));
 }
 
@@ -219,11 +224,17 @@ TEST_CASE("a batch system whose job this is not is refused in one line") {
   CHECK_THAT(complaint({"--scheduler=pbs"}, {}), Contains("PBS_NODEFILE is not set"));
   CHECK_THAT(complaint({"--scheduler=lsf"}, {}), Contains("LSB_MCPU_HOSTS is not set"));
   CHECK_THAT(complaint({"--scheduler=sge"}, {}), Contains("PE_HOSTFILE is not set"));
+  for (const char* bad : {"gpu1", "gpu1 4 gpu2", "gpu1 x", "gpu1 0"}) {
+    CHECK_THAT(complaint({"--scheduler=lsf"}, {{"LSB_MCPU_HOSTS", bad}}),
+               Contains("must be pairs of a host and its slots"));
+  }
   const Environment task{{"PBS_NODEFILE", "/f"}, {"PBS_TASKNUM", "2"}};
   CHECK_THAT(complaint({"--scheduler=pbs"}, task), Contains("started by pbsdsh (PBS_TASKNUM=2)"));
   const Environment script{{"PBS_NODEFILE", "/f"}, {"PBS_TASKNUM", "1"}};
   CHECK(complaint({"--scheduler=pbs"}, script) == "(accepted)");
   CHECK_THAT(complaint({"--scheduler=pbs", "--hosts=a"}, script), Contains("cannot be combined"));
+  CHECK(complaint({"--scheduler=pbs", "--stdin-rank=1"}, script) ==
+        "--stdin-rank and --scheduler=pbs cannot be combined: hosts have no terminal; drop one");
 }
 
 TEST_CASE("a heterogeneous Slurm job is refused in one line") {
