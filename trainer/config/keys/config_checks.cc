@@ -235,13 +235,13 @@ void check_state_bits(const Config& config, const Given& given) {
   };
   if (optimizer.name != OptimizerName::kAdamW && optimizer.name != OptimizerName::kAdam) {
     refuse(
-        fmt::format("8 is for the averages of adamw and adam, not for {}; set "
+        fmt::format("is for the averages of adamw and adam, not for {}; set "
                     "optimizer_config.name=adamw or remove state_bits",
                     facts_of(optimizer.name).name));
   }
   if (config.distributed.tensor > 1) {
     refuse(
-        fmt::format("8 needs whole blocks of {} elements, and distributed_config.tensor={} cuts "
+        fmt::format("needs whole blocks of {} elements, and distributed_config.tensor={} cuts "
                     "them; use strategy=zero1, zero2 or zero3 instead, or remove state_bits",
                     kStateBlock, config.distributed.tensor));
   }
