@@ -217,7 +217,7 @@ TEST_CASE("conversations that cannot be used stop the run, or are left out and n
   const Words one_step = {"trainer_config.max_steps=1"};
   CHECK_THAT(chat_refusal(alone(place, one_step)), Contains("train.jsonl:2: "));
   const auto run = succeed(alone(place, joined(one_step, {"data_config.on_bad_sample=skip"})));
-  CHECK_THAT(run.out, Contains("Left out: 2 unusable conversations; the first: ") &&
+  CHECK_THAT(run.out, Contains("Left out: 2 unusable conversations left out; the first: ") &&
                           Contains("train.jsonl:2: ") && Contains(": 41 conversations in "));
 }
 

@@ -254,8 +254,8 @@ class Targets(unittest.TestCase):
 
     def test_bad_lines(self):
         good = json.dumps({"messages": [user("a"), answer("b")]})
-        for line, says in (('{"messages": [', ":2: "), ('{"text": "x"}', ":2: has neither 'messages' nor 'prompt' and 'completion'"), ('{"messages": []}', ":2: has no messages"),
-                           ('{"messages": "x"}', ":2: 'messages' is no list"), ('{"messages": ["x"]}', ":2: a message is no object"), ('[1]', ":2: has neither"),
+        for line, says in (('{"messages": [', ":2: "), ('{"text": "x"}', ":2: has neither 'messages', 'conversations', "), ('{"messages": []}', ":2: has no messages"),
+                           ('{"messages": "x"}', ":2: the messages are not a list"), ('{"messages": ["x"]}', ":2: a message is not an object"), ('[1]', ":2: is not an object"),
                            ('{"messages": [{"role": "bot", "content": "x"}]}', ":2: unknown role 'bot'; use system, user, assistant or tool"), ('{"prompt": "x"}', ":2: has neither"),
                            ('{"messages": [{"role": "user"}]}', ":2: 'content' is missing"), ('{"messages": [{"role": "assistant", "content": null}]}', ":2: 'content' is "),
                            ('{"prompt": 1, "completion": "x"}', ":2: 'prompt' is "), ('{"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]}', ":2: weight "),
@@ -263,7 +263,7 @@ class Targets(unittest.TestCase):
                             ":2: message 2 has 'tool_calls', which the chat template does not write; write the call into 'content'"),
                            ('{"messages": [{"role": "user", "content": "x", "tool_calls": [1]}]}', ":2: 'tool_calls' is a list in a message of the assistant"),
                            ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": "f"}]}', ":2: 'tool_calls' is a list in a message of the assistant"),
-                           ('{"messages": [{"role": "user", "content": "x"}], "tools": {"name": "f"}}', ":2: 'tools' is no list"),
+                           ('{"messages": [{"role": "user", "content": "x"}], "tools": {"name": "f"}}', ":2: 'tools' is not a list"),
                            ('{"messages": [{"role": "user", "content": "x"}], "tools": "[f"}', ":2: 'tools': is incomplete or malformed JSON"),
                            ('{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "add"}}]}', ":2: 'function_call' is not supported"),
                            ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ":2: half a character"), ("\xff", ":2: ")):

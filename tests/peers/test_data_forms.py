@@ -104,7 +104,7 @@ class DataForms(unittest.TestCase):
                         self.assertIn("Lengths: 10 training texts, in tokens: 49 on average, at most 58; ", out)
                         self.assertRegex(out, r"      32 to 63 +10  #{50}\n")
                 if "skip" in options:
-                    self.assertRegex(out, r"Left out: 1 unusable (rows|conversations) left out; the first: .*my-\w+\.jsonl:(4|11): ")
+                    self.assertRegex(out, r"Left out: 1 unusable (row|conversation) left out; the first: .*my-\w+\.jsonl:(4|11): ")
 
     def test_the_forms_of_a_conversation_are_reported(self):
         self.write("my-chats.jsonl", lines(CHAT + SHAREGPT + ALPACA + PROMPTS))
@@ -158,7 +158,7 @@ class DataForms(unittest.TestCase):
         self.assertEqual(of_rows.split("Data: ")[0], of_lines.split("Data: ")[0])
         self.write("reviews.json", json.dumps([{"text": text, "label": "good" if i % 2 else "bad"} for i, text in enumerate(TEXTS)]))
         out = self.show("data_config.path=reviews.json data_config.tokenizer=vocab.txt bert_config.init_from=null", "text_classification")
-        self.assertRegex(out, r"tokens; label: (good \(1\)|bad \(0\))\n")
+        self.assertRegex(out, r"tokens; label: (good \(1\)|bad \(0\))\n\[CLS\] \S+ \S+ ")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ TextPiece TextPieces::next() {
   const std::string& path = paths_[file_];
   if (!chunks_ && !documents_) {
     if (holds_documents(path)) {
-      documents_ =
-          std::make_unique<Documents>(std::vector{path}, rows_.text_column, rows_.left_out);
+      documents_ = std::make_unique<Documents>(std::vector{path}, rows_.columns, rows_.left_out);
     } else {
       chunks_ = std::make_unique<TextChunks>(path, safe_prefix_);
     }

@@ -26,7 +26,7 @@ struct TextPiece {
 
 /// How files of rows are read.
 struct RowsOfFiles {
-  std::string text_column;
+  TableColumns columns;
   LeftOut& left_out;
 };
 

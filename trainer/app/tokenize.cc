@@ -62,7 +62,8 @@ void for_each_text(const TextPiece& piece, const Use& use) {
 }
 
 LeftOut rows_left_out(const TokenizeArgs& options) {
-  return LeftOut(options.skip_bad_rows ? OnBadSample::kSkip : OnBadSample::kStop);
+  return LeftOut(options.skip_bad_rows ? OnBadSample::kSkip : OnBadSample::kStop,
+                 "--on_bad_sample skip");
 }
 
 /// `make` of every piece on several threads, `use` of the results in order.
@@ -72,7 +73,8 @@ void for_each_piece(const TokenizeArgs& options, const std::string& what, LeftOu
                     const std::function<Result(const TextPiece&)>& make,
                     const std::function<void(Made<Result>&)>& use) {
   ProgressLine progress(what, size_of_files(options.inputs));
-  const RowsOfFiles rows{options.text_column.value_or(DataConfig().text_column), left_out};
+  const RowsOfFiles rows{
+      {options.text_column.value_or(DataConfig().text_column), "", "--text_column"}, left_out};
   TextPieces pieces(options.inputs, safe_prefix, rows);
   const int64_t threads = thread_count(options);
   Prefetcher<TextPiece, Made<Result>> results(

@@ -217,7 +217,7 @@ void open_evaluation(const DataConfig& config, LeftOut& left_out, DataSource& so
     });
   }
   with_key(kEvalPath, [&] {
-    Documents documents(files, config.text_column, left_out);
+    Documents documents(files, {config.text_column, ""}, left_out);
     source.evaluation = EncodedDocuments(*source.tokenizer, documents).all();
   });
 }
@@ -231,11 +231,11 @@ DataSource open_documents(const DataConfig& config, const std::vector<std::strin
     std::string characters;
     if (!of_snapshot && (config.tokenizer.empty() || config.tokenizer == "char")) {
       LeftOut counted_later(config.on_bad_sample);
-      Documents documents(files, config.text_column, counted_later);
+      Documents documents(files, {config.text_column, ""}, counted_later);
       characters = characters_of(documents);
     }
     source.tokenizer = tokenizer_of_text(config, characters, std::move(of_snapshot));
-    Documents documents(files, config.text_column, left_out);
+    Documents documents(files, {config.text_column, ""}, left_out);
     EncodedDocuments encoded(*source.tokenizer, documents);
     source.training = encoded.all();
     source.characters_in_files = encoded.characters();

@@ -35,8 +35,7 @@ int column_of(const arrow::Schema& schema, const std::string& column) {
   const int index = schema.GetFieldIndex(column);
   if (index >= 0) return index;
   throw UserError(
-      fmt::format("has no column '{}', or several; its columns are {}; set "
-                  "data_config.text_column",
+      fmt::format("has no column '{}', or several; its columns are {}; set text_column to one",
                   shown(column), shown_list(schema.field_names())));
 }
 
@@ -59,9 +58,8 @@ void take_array(const arrow::Array& array, const std::string& column,
       return take_all<arrow::StringViewArray>(array, to);
     default:
       throw UserError(
-          fmt::format("column '{}' is of type {}, not string; set "
-                      "data_config.text_column",
-                      column, array.type()->ToString()));
+          fmt::format("column '{}' is of type {}, not string; set text_column to another", column,
+                      array.type()->ToString()));
   }
 }
 

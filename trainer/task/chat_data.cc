@@ -172,7 +172,7 @@ class ChatData : public CausalData {
   void check_training() const;
   /// "; 3 unusable conversations left out; the first: chats.jsonl:1: ...", or empty.
   std::string left_out() const {
-    return left_out_.count() == 0 ? "" : "; " + left_out_.text("conversations");
+    return left_out_.count() == 0 ? "" : "; " + left_out_.text("conversation");
   }
   std::string describe_part(const char* name, const std::string& path,
                             const ChatSamples& samples) const;
@@ -335,7 +335,7 @@ std::vector<std::string> ChatData::describe() const {
     lines.push_back(
         describe_part("Evaluation", data.eval_path.empty() ? part : data.eval_path, evaluation_));
   }
-  if (left_out_.count() > 0) lines.push_back("Left out: " + left_out_.text("conversations"));
+  if (left_out_.count() > 0) lines.push_back("Left out: " + left_out_.text("conversation"));
   std::vector<std::string> forms;
   for (const auto& [form, rows] : forms_)
     forms.push_back(forms_.size() == 1 ? form : fmt::format("{} in {} rows", form, rows));

@@ -75,7 +75,7 @@ std::unique_ptr<TextLines> MaskedLm::read_lines(const char* key, const std::stri
                                        most);
   }
   try {
-    Documents documents(files, data.text_column, left_out_);
+    Documents documents(files, {data.text_column, ""}, left_out_);
     return std::make_unique<TextLines>(*tokenizer_, documents, data.min_characters, most);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", key, error.what()));

@@ -126,6 +126,8 @@ bool TextClassification::next_usable(TableReader& reader, const std::string& pat
       what = problem_of(row);
       if (what.empty()) return true;
       what = fmt::format("{}:{}: {}", path, row.line, what);
+    } catch (const BrokenFileError&) {
+      throw;
     } catch (const UserError& error) {
       what = error.what();
     }

@@ -166,7 +166,7 @@ TEST_CASE("conversations that cannot be used are refused in one line") {
                                 Contains("chats/train.jsonl:1: 'role' is missing"));
   place.set_training(R"({"messages": [{"role": "assistant", "tool_calls": [{}]}]})");
   CHECK_THAT(refused(skip), Contains("none of 0 conversations has a target") &&
-                                Contains("; 1 unusable conversations left out; the first: ") &&
+                                Contains("; 1 unusable conversation left out; the first: ") &&
                                 Contains("chats/train.jsonl:1: "));
   fs::remove(place / "chats/chat_template.jinja");
   CHECK_THAT(refused({}), Contains("chats: has no chat template"));
@@ -235,7 +235,7 @@ TEST_CASE("tables that do not fit are refused in one line") {
                 {"empty.csv:3: its text is empty", "data_config.on_bad_sample=skip"});
   place.write("blank.csv", "text,label\n\"\",b\n");
   check_refused(run_with({"data_config.path=blank.csv", "data_config.on_bad_sample=skip"}),
-                {"has no row to use; 1 unusable rows left out; the first: ",
+                {"has no row to use; 1 unusable row left out; the first: ",
                  "blank.csv:2: its text is empty"});
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_refused(

@@ -5,6 +5,7 @@
 
 #include "tests/trainer/config/loading.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/config/keys/key_table.h"
 
 namespace ddp::train {
 namespace {
@@ -160,6 +161,17 @@ TEST_CASE("the snapshot of a run is in its own directory unless snapshot_path sa
   CHECK(path("hydra: {run: {dir: outputs/a}}") == loading.folder() + "/outputs/a/snapshot.pt");
   CHECK(path("trainer_config: {snapshot_path: b.pt}\nhydra: {run: {dir: outputs/a}}") ==
         loading.folder() + "/b.pt");
+}
+
+TEST_CASE("all-linear means every layer as lora.targets only") {
+  Config config;
+  const auto assign = [&](const char* key) {
+    return assign_field(*find_field(key), Node::of(std::string("all-linear")), config);
+  };
+  CHECK(assign("lora.targets").empty());
+  CHECK(config.lora.targets == std::vector<std::string>{"*"});
+  CHECK(assign("trainer_config.freeze") ==
+        "'all-linear' (str) is not a list of strings; give a list, e.g. [\"...\"]");
 }
 
 TEST_CASE("each name of an enumeration stands for the value of that name") {

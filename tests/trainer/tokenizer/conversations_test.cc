@@ -47,6 +47,12 @@ TEST_CASE("each form of a conversation gives the same messages, and its name is 
       {"prompt and completion",
        R"({"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
           "2 + 2?\n3?"}], "completion": "4."})"}};
+  const std::vector<std::string> with_system = {
+      R"({"system": "Be brief.", "messages": [{"role": "user", "content": "2 + 2?\n3?"},
+          {"role": "assistant", "content": "4."}]})",
+      R"({"system": "Be brief.", "prompt": "2 + 2?\n3?", "completion": "4."})"};
+  for (const std::string& row : with_system)
+    CHECK(chats_in("a.json", "[" + row + "]").front().messages == kQuestion);
   for (const auto& [form, row] : rows) {
     INFO(form);
     ConversationForms forms;
@@ -82,6 +88,10 @@ TEST_CASE("rows that are no conversations are refused with file, line and what t
       Contains("a.jsonl:1: has neither 'messages'") && Contains("its names are question, answer"));
   CHECK_THAT(chat_error(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"),
              Contains("a.jsonl:1: 'content' has the part") && Contains("of the type text only"));
+  CHECK_THAT(chat_error(R"({"system": "a", "messages": [{"role": "system", "content": "b"}]})"),
+             Contains("a.jsonl:1: has 'system' and a message of that role; remove one of them"));
+  CHECK_THAT(chat_error(R"({"system": "a", "messages": []})"),
+             Contains("a.jsonl:1: has no messages"));
   CHECK_THAT(chat_error("PAR1"), Contains("is a Parquet file") && Contains("pyarrow.parquet"));
 }
 

@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/catch.h"
@@ -44,7 +46,7 @@ const std::map<std::string, std::string> kForms = {
 };
 
 Texts all_of(const std::vector<std::string>& files, LeftOut& left_out) {
-  Documents documents(files, "story", left_out);
+  Documents documents(files, {"story", ""}, left_out);
   Texts texts;
   for (std::string text; documents.next(text);) texts.push_back(text);
   return texts;
@@ -159,6 +161,53 @@ TEST_CASE("a row that cannot be used is refused with its file and line, or count
   CHECK_THAT(left_out.first().back(), Contains("a.jsonl:4: is not valid UTF-8 at byte 38"));
 }
 
+TEST_CASE("a file with rows that cannot be reached ends the run, whatever the policy") {
+  const TempFolder folder;
+  const auto broken = [&](const std::string& name, const std::string& content) {
+    LeftOut left_out(OnBadSample::kSkip);
+    try {
+      all_of({folder.write(name, content)}, left_out);
+    } catch (const BrokenFileError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(broken("a.json", "[{\"story\": \"a\"},\n {\"story\": \"b\""),
+             Contains("a.json:2: the array is cut short; complete the file; no row from there on "
+                      "can be read, so none is skipped"));
+  CHECK_THAT(broken("a.json", "[{\"story\": \"a\"},\n]"),
+             Contains("a.json:2: a comma precedes the closing bracket; remove it"));
+  CHECK_THAT(broken("a.csv", "story\na\n\"b\nc\n"),
+             Contains("a.csv:3: a quoted field is not terminated"));
+  CHECK_THAT(broken("a.csv", "story\na\n\"" + std::string((std::size_t{64} << 20U) + 1, 'x')),
+             Contains("a.csv:3: starts a row larger than 64 MB"));
+  const std::string unreadable = folder / "b.jsonl";
+  std::filesystem::create_symlink("/proc/self/mem", unreadable);  // EIO at the first byte
+  LeftOut left_out(OnBadSample::kSkip);
+  CHECK_THROWS_AS(all_of({unreadable}, left_out), RunError);
+}
+
+TEST_CASE("the fingerprint of rows is of all tokens, and a missing TMPDIR costs one line") {
+  const TempFolder folder;
+  const auto fingerprint_of = [&](char changed) {
+    std::string text(200'000, 'x');
+    text[125'000] = changed;  // in none of the windows of TokenShards
+    DataConfig data;
+    data.path = folder.write("a.jsonl", "{\"text\": \"" + text + "\"}\n");
+    data.tokenizer = "byte";
+    return open_data(data, nullptr).training->fingerprint();
+  };
+  CHECK(fingerprint_of('x') == fingerprint_of('x'));
+  CHECK(fingerprint_of('x') != fingerprint_of('y'));
+  const char* const before = std::getenv("TMPDIR");
+  const std::string restored = before == nullptr ? "/tmp" : before;
+  ::setenv("TMPDIR", (folder / "missing").c_str(), /*overwrite=*/1);
+  CHECK_THROWS_WITH(fingerprint_of('x'),
+                    Contains("missing: cannot create a folder for the tokens: ") &&
+                        Contains("; set TMPDIR to a folder with room"));
+  ::setenv("TMPDIR", restored.c_str(), /*overwrite=*/1);
+}
+
 TEST_CASE("tokenize counts rows that it cannot use, and refuses options without effect") {
   const TempFolder folder;
   const std::string rows = folder.write("a.jsonl", "{\"text\": \"ab\"}\n{}\n{\"text\": \"c\"}\n");
@@ -168,10 +217,13 @@ TEST_CASE("tokenize counts rows that it cannot use, and refuses options without 
     more.insert(more.begin(), common.begin(), common.end());
     return tokenize_files(more);
   };
-  CHECK_THAT(with({"--input", rows}).err, Contains("a.jsonl:2: has no text"));
+  CHECK_THAT(with({"--input", rows}).err,
+             Contains("a.jsonl:2: has no text") &&
+                 Contains("; set --text_column to one of them; correct the row, or set "
+                          "--on_bad_sample skip"));
   const auto skipped = with({"--on_bad_sample", "skip", "--input", rows});
   CHECK(skipped.exit == 0);
-  CHECK_THAT(skipped.err, Contains("1 unusable rows left out; the first: ") && Contains(":2: "));
+  CHECK_THAT(skipped.err, Contains("1 unusable row left out; the first: ") && Contains(":2: "));
   CHECK_THAT(with({"--text_column", "x", "--input", text}).err,
              Contains("--text_column: has no effect, as no input has rows"));
 }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/worker_contract.h"
@@ -28,20 +28,19 @@ struct SampleToken {
 };
 using SampleTokens = std::vector<SampleToken>;
 
-/// A row of a batch, as numbers.
-std::span<const int64_t> row_of(const torch::Tensor& tensor_BT, int64_t row) {
-  const auto columns = static_cast<std::size_t>(tensor_BT.size(1));
-  return {tensor_BT.const_data_ptr<int64_t>() + static_cast<std::size_t>(row) * columns, columns};
+/// The only row of a batch, as numbers.
+std::span<const int64_t> row_of(const torch::Tensor& tensor_1T) {
+  return {tensor_1T.const_data_ptr<int64_t>(), static_cast<std::size_t>(tensor_1T.size(1))};
 }
 
 /// The texts of a row of a language model: a window, or packed conversations. The token that a
 /// position predicts follows it.
-std::vector<SampleTokens> causal_texts(const Batch& batch, int64_t row, bool packed) {
-  const auto inputs = row_of(batch[kInputs], row), targets = row_of(batch[kTargets], row);
-  const torch::Tensor positions_BT = batch.find(kPositions);
+std::vector<SampleTokens> causal_texts(const Batch& batch, bool packed) {
+  const auto inputs = row_of(batch[kInputs]), targets = row_of(batch[kTargets]);
+  const torch::Tensor positions_1T = batch.find(kPositions);
   std::vector<SampleTokens> texts(1);
   for (std::size_t t = 0; t < inputs.size(); ++t) {
-    const bool begins = packed && row_of(positions_BT, row)[t] == 0;
+    const bool begins = packed && row_of(positions_1T)[t] == 0;
     const bool counts = t > 0 && !begins && targets[t - 1] >= 0;
     if (begins && t > 0) {
       if (targets[t - 1] >= 0) texts.back().push_back({targets[t - 1], true});
@@ -55,10 +54,9 @@ std::vector<SampleTokens> causal_texts(const Batch& batch, int64_t row, bool pac
   return texts;
 }
 
-SampleTokens bert_text(const Batch& batch, int64_t row) {
-  const auto inputs = row_of(batch[kInputs], row);
-  const bool* seen =
-      batch[kAttentionMask].const_data_ptr<bool>() + row * static_cast<int64_t>(inputs.size());
+SampleTokens bert_text(const Batch& batch) {
+  const auto inputs = row_of(batch[kInputs]);
+  const bool* seen = batch[kAttentionMask].const_data_ptr<bool>();
   SampleTokens tokens;
   for (std::size_t t = 0; t < inputs.size(); ++t)
     if (seen[t]) tokens.push_back({inputs[t]});
@@ -66,13 +64,30 @@ SampleTokens bert_text(const Batch& batch, int64_t row) {
   if (!positions_M.defined()) return tokens;
   const auto* targets = batch[kTargets].const_data_ptr<int64_t>();
   for (int64_t i = 0; i < positions_M.size(0); ++i) {
-    const int64_t at = positions_M.const_data_ptr<int64_t>()[i];
-    if (at / std::ssize(inputs) != row) continue;
-    SampleToken& token = tokens[static_cast<std::size_t>(at % std::ssize(inputs))];
+    SampleToken& token = tokens[static_cast<std::size_t>(positions_M.const_data_ptr<int64_t>()[i])];
     token.counts = true;
     token.hidden = targets[i];
   }
   return tokens;
+}
+
+/// Without control characters, ASCII's or C1's in UTF-8, which a terminal would obey.
+std::string without_controls(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const auto next = static_cast<unsigned char>(at + 1 < text.size() ? text[at + 1] : '\0');
+    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;
+    if (is_c1) {
+      out += fmt::format("\\x{:02x}\\x{:02x}", byte, next);
+      ++at;
+    } else if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += text[at];
+    }
+  }
+  return out;
 }
 
 /// Texts with marks for what counts in the loss.
@@ -95,11 +110,15 @@ class MarkedText {
       });
       std::string part, numbers;
       for (auto token = begin; token != end; ++token) {
-        part += text_of(token->id);
+        const std::string piece = text_of(token->id);
+        const bool is_word = tokenizer_.kind() == "wordpiece" && !piece.starts_with("##");
+        if (is_word && token != tokens.begin()) (part.empty() ? text : part) += ' ';
+        part += piece;
         numbers += fmt::format("{}{}", token == begin ? "" : " ", token->id);
         if (token->hidden >= 0) part += "=" + text_of(token->hidden);
         if (token->hidden >= 0) numbers += fmt::format("={}", token->hidden);
       }
+      part = without_controls(part);
       text += begin->counts ? begin_ + part + end_ : part;
       ids += (ids.empty() ? "" : " ") + (begin->counts ? begin_ + numbers + end_ : numbers);
       first = static_cast<std::size_t>(end - tokens.begin());
@@ -108,15 +127,7 @@ class MarkedText {
   }
 
  private:
-  /// Without control characters, which a terminal would obey.
-  std::string text_of(int64_t id) const {
-    std::string text;
-    for (const char c : tokenizer_.decode(static_cast<int32_t>(id))) {
-      const bool control = static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t';
-      text += control ? fmt::format("\\x{:02x}", static_cast<int>(c)) : std::string(1, c);
-    }
-    return text;
-  }
+  std::string text_of(int64_t id) const { return tokenizer_.decode(static_cast<int32_t>(id)); }
 
   const Tokenizer& tokenizer_;
   std::string begin_, end_;
@@ -128,25 +139,27 @@ std::string counted_in_loss(const SampleTokens& tokens) {
   return fmt::format("{} tokens, {} in the loss", tokens.size(), count);
 }
 
-std::string sample_text(const Task& task, const Config& config, const Batch& batch, int64_t row,
+std::string sample_text(const Task& task, const Config& config, int64_t sample,
                         const MarkedText& marked) {
-  std::string text = fmt::format("--- Sample {} of {}", row + 1, task.training().size());
+  std::string text = fmt::format("--- Sample {} of {}", sample + 1, task.training().size());
+  const std::vector<int64_t> samples = {sample};
+  const Batch batch = task.training().collate({samples, 0, false});
   if (config.task == TaskKind::kCausalLm) {
     const bool packed = config.data.format == DataFormat::kChat;
-    const auto texts = causal_texts(batch, row, packed);
+    const auto texts = causal_texts(batch, packed);
     if (packed) text += fmt::format(": {} conversations", texts.size());
     for (const SampleTokens& each : texts)
       text += fmt::format("\n--- {}\n{}", counted_in_loss(each), marked.of(each));
     return text;
   }
-  const SampleTokens tokens = bert_text(batch, row);
+  const SampleTokens tokens = bert_text(batch);
   const auto classes = task.classes();
   if (classes.empty()) {
     text += fmt::format(": {}", counted_in_loss(tokens));
   } else {
-    const int64_t label = batch[kTargets].const_data_ptr<int64_t>()[row];
+    const int64_t label = batch[kTargets].const_data_ptr<int64_t>()[0];
     text += fmt::format(": {} tokens; label: {} ({})", tokens.size(),
-                        classes[static_cast<std::size_t>(label)], label);
+                        without_controls(classes[static_cast<std::size_t>(label)]), label);
   }
   return text + "\n" + marked.of(tokens);
 }
@@ -183,14 +196,9 @@ int run_data_show(const TrainerArgs& args) {
   const auto task = make_task(config, nullptr);
   const auto tokenizer = config.task == TaskKind::kCausalLm ? tokenizer_of(task->metadata())
                                                             : tokenizer_of_bert(task->metadata());
-  std::vector<int64_t> samples(
-      static_cast<std::size_t>(std::min(args.data_rows, task->training().size())));
-  std::iota(samples.begin(), samples.end(), 0);
   const MarkedText marked(*tokenizer);
-  if (!samples.empty()) {
-    const Batch batch = task->training().collate({samples, 0, false});
-    for (const int64_t row : samples) print(sample_text(*task, config, batch, row, marked));
-  }
+  const int64_t samples = std::min(args.data_rows, task->training().size());
+  for (int64_t i = 0; i < samples; ++i) print(sample_text(*task, config, i, marked));
   print(histogram(task->lengths(), config.data.block_size));
   for (const std::string& line : task->describe_data()) print(line + "\n");
   return launch::kExitDone;

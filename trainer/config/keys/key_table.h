@@ -47,6 +47,7 @@ struct Field {
   std::string unit = {};
   NullMeans null_means = NullMeans::kError;
   std::string default_text = {};     ///< Empty: the struct's own default.
+  std::string word_for_all = {};     ///< For a list of patterns: what also means ["*"].
   std::vector<TaskKind> tasks = {};  ///< The tasks that use the key; empty: all.
   std::string model = {};            ///< Likewise, the model of a causal_lm; empty: all.
   std::string meaning;

@@ -122,7 +122,7 @@ struct Assign {
     *member = std::move(text);
   }
   void operator()(std::vector<std::string>* member) const {
-    if (value.kind == Kind::kString && value.text == "all-linear") {  // peft's name
+    if (value.kind == Kind::kString && !value.text.empty() && value.text == field.word_for_all) {
       *member = {"*"};
       return;
     }

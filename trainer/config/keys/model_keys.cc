@@ -124,6 +124,7 @@ std::vector<Field> lora_fields() {
        .meaning = "Dropout on the adapters' inputs."},
       {DDP_KEY_AT("lora.targets", lora.targets), .null_means = NullMeans::kNotGiven,
        .default_text = "gpt: [c_attn]; llama: [q_proj, v_proj]",
+       .word_for_all = "all-linear",  // peft's name
        .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "
                   "ends of these after a dot: [q_proj, \"mlp.*\"]; all-linear or [\"*\"] is all of "
                   "them."},

@@ -71,7 +71,11 @@ Json base_type(const Field& field) {
   if (type == "map of paths")
     return {{"type", {"object", "array"}}, {"additionalProperties", {{"type", "string"}}}};
   if (type == "list of groups") return {{"type", "array"}, {"items", group_schema()}};
-  if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
+  if (type == "list of str") {
+    const Json list = {{"type", "array"}, {"items", {{"type", "string"}}}};
+    if (field.word_for_all.empty()) return list;
+    return {{"anyOf", Json::array({Json{{"const", field.word_for_all}}, list})}};
+  }
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};
   Json choices = Json::array();

@@ -43,10 +43,10 @@ std::string required_text(const OrderedJson& object, const char* key) {
   return text;
 }
 
-/// Files write null or [] where there is nothing.
+/// Files write null, [] or "" where there is nothing.
 bool has(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && !found->empty();
+  return found != object.end() && !found->empty() && *found != "";
 }
 
 // Left out, a call would be learned as an empty answer.
@@ -62,10 +62,10 @@ void refuse_old_calls(const OrderedJson& message) {
 std::string other_fields(const OrderedJson& message) {
   OrderedJson other = OrderedJson::object();
   for (const auto& [key, value] : message.items()) {
-    if (key != "role" && key != "content" && key != "weight" && has(message, key.c_str()))
-      other[key] = value;
+    if (key != "role" && key != "content" && key != "weight" && !value.empty()) other[key] = value;
   }
-  if (other.contains("tool_calls") && !has(message, "content")) other["content"] = nullptr;
+  const bool says_nothing = !message.contains("content") || message["content"].is_null();
+  if (other.contains("tool_calls") && says_nothing) other["content"] = nullptr;
   return other.empty() ? "" : other.dump();
 }
 
@@ -108,7 +108,7 @@ std::string tools_of(const OrderedJson& object) {
   if (tools.is_string())
     tools = parse_bounded_ordered_json(tools.get_ref<const std::string&>(), "'tools'");
   if (!tools.is_array())
-    throw UserError("'tools' is no list; write [{\"type\": \"function\", \"function\": {...}}]");
+    throw UserError("'tools' is not a list; write [{\"type\": \"function\", \"function\": {...}}]");
   return tools.empty() ? "" : tools.dump();
 }
 
@@ -122,10 +122,10 @@ bool is_weighted_out(const OrderedJson& json) {
 }
 
 void add_messages(const OrderedJson& list, bool trained, Conversation& conversation) {
-  if (!list.is_array()) throw UserError("the messages are no list");
+  if (!list.is_array()) throw UserError("the messages are not a list");
   for (const OrderedJson& original : list) {
     if (!original.is_object())
-      throw UserError("a message is no object; write {\"role\": ..., \"content\": ...}");
+      throw UserError("a message is not an object; write {\"role\": ..., \"content\": ...}");
     const OrderedJson each = with_usual_names(original);
     ChatMessage message = message_of(each);
     const bool learned = trained && message.role == kAssistantRole && !is_weighted_out(each);
@@ -150,24 +150,21 @@ void add_text(std::string_view role, std::string text, Conversation& conversatio
 }
 
 void add_system(const OrderedJson& object, Conversation& conversation) {
-  if (has(object, "system") && object["system"] != "")
-    add_text("system", required_text(object, "system"), conversation);
+  if (has(object, "system")) add_text("system", required_text(object, "system"), conversation);
 }
 
 /// Alpaca's: the input is a part of the question.
 void add_instruction(const OrderedJson& object, Conversation& conversation) {
-  add_system(object, conversation);
   if (has(object, "history")) {
     for (const OrderedJson& turn : object["history"]) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
-        throw UserError("'history' is no list of [question, answer]");
+        throw UserError("'history' is not a list of [question, answer]");
       add_text("user", turn[0], conversation);
       add_text(kAssistantRole, turn[1], conversation);
     }
   }
   std::string question = required_text(object, "instruction");
-  if (has(object, "input") && object["input"] != "")
-    question += "\n" + required_text(object, "input");
+  if (has(object, "input")) question += "\n" + required_text(object, "input");
   add_text("user", std::move(question), conversation);
   add_text(kAssistantRole, required_text(object, "output"), conversation);
 }
@@ -182,13 +179,13 @@ std::string names_of(const OrderedJson& object) {
 const char* read_form(const OrderedJson& object, Conversation& conversation) {
   const auto holds = [&](const char* key) { return object.contains(key); };
   if (!object.is_object())
-    throw UserError("is no object; write one per line, or an array of objects");
+    throw UserError("is not an object; write one per line, or an array of objects");
+  add_system(object, conversation);
   if (holds("messages")) {
     add_messages(object["messages"], /*trained=*/true, conversation);
     return "messages (OpenAI)";
   }
   if (holds("conversations")) {
-    add_system(object, conversation);
     add_messages(object["conversations"], /*trained=*/true, conversation);
     return "conversations (ShareGPT)";
   }
@@ -233,7 +230,11 @@ Conversation read_row(const Record& record, const std::string& place, Conversati
   try {
     Conversation conversation;
     const char* form = read_form(json, conversation);
-    if (conversation.messages.empty()) throw UserError("has no messages");
+    const auto& messages = conversation.messages;
+    const std::size_t own = has(json, "system") ? 1 : 0;
+    if (messages.size() == own) throw UserError("has no messages");
+    if (own > 0 && messages[1].role == "system")
+      throw UserError("has 'system' and a message of that role; remove one of them");
     conversation.tools = tools_of(json);
     conversation.place = place;
     if (forms != nullptr) ++(*forms)[form];
@@ -255,6 +256,8 @@ void read_file(const std::string& path, LeftOut& left_out, ConversationForms* fo
     try {
       more = file.next(record);
       if (more) all.push_back(read_row(record, fmt::format("{}:{}", path, record.line), forms));
+    } catch (const BrokenFileError&) {
+      throw;
     } catch (const UserError& error) {
       left_out.found(error.what());
     }

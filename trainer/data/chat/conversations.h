@@ -22,11 +22,11 @@ struct Conversation {
 using ConversationForms = std::map<std::string, int64_t>;
 
 /// `path`: a file, a glob, or a folder with *.jsonl; JSON lines or an array. A row has
-/// one of:
+/// one of the following, which `system` may precede:
 /// - `messages`, a list of {role, content}, as OpenAI's;
-/// - `conversations`, a list of {from, value}, as ShareGPT's; `system` may precede them;
-/// - `instruction`, `input` (may be absent or empty) and `output`, as Alpaca's; `system` and
-///   `history`, a list of [question, answer], may precede them;
+/// - `conversations`, a list of {from, value}, as ShareGPT's;
+/// - `instruction`, `input` (may be absent or empty) and `output`, as Alpaca's; `history`, a
+///   list of [question, answer], may precede them;
 /// - `prompt` and `completion`, texts of a user and an assistant or lists of messages, of which a
 ///   prompt's are not trained.
 /// Contents are texts, or lists of parts {type: text, text}. An assistant's message with the weight

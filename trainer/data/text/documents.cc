@@ -23,17 +23,17 @@ std::vector<std::string> find_documents(const std::string& path) {
   return {};
 }
 
-Documents::Documents(std::vector<std::string> files, std::string column, LeftOut& left_out)
-    : files_(std::move(files)), column_(std::move(column)), left_out_(left_out) {}
+Documents::Documents(std::vector<std::string> files, TableColumns columns, LeftOut& left_out)
+    : files_(std::move(files)), columns_(std::move(columns)), left_out_(left_out) {}
 
 void Documents::open_next() {
   const std::string& file = files_[file_++];
   if (!holds_documents(file))
-    throw UserError(file + ": is no file of rows, as the files before are");
+    throw UserError(file + ": is not a file of rows, unlike the files before it");
   if (is_arrow_table(file)) {
-    column_texts_ = open_column_texts(file, column_);
+    column_texts_ = open_column_texts(file, columns_.text);
   } else {
-    rows_ = std::make_unique<TableReader>(file, TableColumns{column_, ""});
+    rows_ = std::make_unique<TableReader>(file, columns_);
   }
 }
 
@@ -41,6 +41,8 @@ bool Documents::next_row(std::string& document) {
   try {
     if (!rows_->next(row_)) return false;
     document = std::move(row_.text);
+  } catch (const BrokenFileError&) {
+    throw;
   } catch (const UserError& error) {
     document.clear();
     left_out_.found(error.what());

@@ -25,10 +25,10 @@ std::vector<std::string> find_documents(const std::string& path);
 class Documents {
  public:
   /// Unusable rows go to `left_out`, which must outlive it.
-  Documents(std::vector<std::string> files, std::string column, LeftOut& left_out);
+  Documents(std::vector<std::string> files, TableColumns columns, LeftOut& left_out);
 
   /// Returns false after the last one. Skips nulls and empty texts. Throws UserError with the file:
-  /// not readable, or without the column.
+  /// not readable, broken, or without the column; RunError: the system failed to read it.
   bool next(std::string& document);
   /// "FILE:LINE" of the last one; of Parquet and Arrow the file.
   std::string place() const;
@@ -41,7 +41,7 @@ class Documents {
   bool next_of_arrow(std::string& document);
 
   std::vector<std::string> files_;
-  std::string column_;
+  TableColumns columns_;
   LeftOut& left_out_;
   std::size_t file_ = 0;  // the next to open
   std::unique_ptr<TableReader> rows_;

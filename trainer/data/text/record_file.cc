@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/runtime/error.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/utf8.h"
 
@@ -49,7 +48,11 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)), bytes_(file_.
   const std::string end = lower_extension(path_);
   if (end == ".csv") separator_ = ',';
   if (end == ".tsv") separator_ = '\t';
-  look_at_start();
+  try {
+    look_at_start();
+  } catch (const std::ios_base::failure&) {
+    cannot_read();
+  }
 }
 
 void RecordFile::look_at_start() {
@@ -74,9 +77,13 @@ std::string RecordFile::at(int64_t line, const std::string& what) const {
   return fmt::format("{}:{}: {}", path_, line, what);
 }
 
-void RecordFile::end_with(int64_t line, const std::string& what) {
+void RecordFile::break_off(int64_t line, const std::string& what) {
   done_ = true;
-  throw UserError(at(line, what));
+  throw BrokenFileError(at(line, what));
+}
+
+void RecordFile::cannot_read() const {
+  throw RunError(at(line_, fmt::format("cannot read: {}", std::strerror(errno))));
 }
 
 int RecordFile::take() {
@@ -89,9 +96,8 @@ int RecordFile::take() {
 
 void RecordFile::append(Record& record, int c) {
   if (record.text.size() == kMostRecordBytes) {
-    end_with(record.line,
-             "begins a row above 64 MB; close its quote or its brackets, or divide "
-             "it");
+    break_off(record.line,
+              "starts a row larger than 64 MB; close its quote or its brackets, or split it");
   }
   record.text += static_cast<char>(c);
 }
@@ -129,14 +135,15 @@ bool RecordFile::read_element(Record& record) {
   if (next == ']' || (in_array_ && next == ',')) take();
   if (!in_array_) take();  // the bracket
   if (next == ']') {
-    if (skip_blank() != kEnd) end_with(line_, "text follows the end of the array; remove it");
+    if (skip_blank() != kEnd) break_off(line_, "text follows the end of the array; remove it");
     return false;
   }
   if (in_array_ && next != ',')
-    end_with(line_, next == kEnd ? "the array is cut short; is the file complete?"
-                                 : "a comma is missing between two elements");
+    break_off(line_, next == kEnd ? "the array is cut short; complete the file"
+                                  : "a comma is missing between two elements; add it");
   in_array_ = true;
   next = skip_blank();
+  if (next == ']') break_off(line_, "a comma precedes the closing bracket; remove it");
   record.line = line_;
   record_offset_ = offset_;
   int depth = 0;
@@ -155,7 +162,7 @@ bool RecordFile::read_element(Record& record) {
     next = skip_blank();
     if (next == ',' || next == ']' || next == kEnd) return true;
   }
-  end_with(record.line, "the array is cut short; is the file complete?");
+  break_off(record.line, "the array is cut short; complete the file");
 }
 
 bool RecordFile::read(Record& record) try {
@@ -165,7 +172,7 @@ bool RecordFile::read(Record& record) try {
   if (is_array_) return read_element(record);
   return is_json() ? read_line(record) : read_values(record);
 } catch (const std::ios_base::failure&) {
-  end_with(line_, fmt::format("cannot read: {}", std::strerror(errno)));
+  cannot_read();
 }
 
 bool RecordFile::next(Record& record) {

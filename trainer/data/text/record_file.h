@@ -5,7 +5,16 @@
 #include <fstream>
 #include <string>
 
+#include "trainer/runtime/error.h"
+
 namespace ddp::train {
+
+/// A defect after which no further row of a file can be found, so that it is never left out.
+class BrokenFileError : public UserError {
+ public:
+  explicit BrokenFileError(const std::string& message)
+      : UserError(message + "; no row from there on can be read, so none is skipped") {}
+};
 
 struct Record {
   std::string text;
@@ -16,12 +25,14 @@ struct Record {
 class RecordFile {
  public:
   /// The name gives the format: .csv, .tsv, else JSON: an array of objects if it begins with one,
-  /// else lines. Throws UserError: not a readable file, or Parquet or compressed by its content.
+  /// else lines. Throws UserError: not a readable file, or Parquet or compressed by its content;
+  /// RunError: the system failed to read it.
   explicit RecordFile(std::string path);
 
   /// Returns false at the end of the file; skips blank lines of JSON, and a byte order mark. Lines
-  /// end with LF, CR LF or CR. Throws UserError "FILE:LINE: reason": not UTF-8, above 64 MB, an
-  /// array that is cut short. The next call continues after a record that is not UTF-8.
+  /// end with LF, CR LF or CR. Throws "FILE:LINE: reason", UserError: not UTF-8, after which the
+  /// next call continues; BrokenFileError: above 64 MB, or a malformed array; RunError: the system
+  /// failed to read it.
   bool next(Record& record);
   /// "FILE:LINE: what"
   std::string at(int64_t line, const std::string& what) const;
@@ -39,7 +50,8 @@ class RecordFile {
   int skip_blank();
   int take();
   void append(Record& record, int c);
-  [[noreturn]] void end_with(int64_t line, const std::string& what);
+  [[noreturn]] void break_off(int64_t line, const std::string& what);
+  [[noreturn]] void cannot_read() const;
 
   std::string path_;
   std::ifstream file_;

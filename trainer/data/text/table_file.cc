@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 using TableJson = nlohmann::ordered_json;
 using ColumnNames = std::vector<std::string>;
 
-constexpr const char* kTextColumn = "data_config.text_column";
 constexpr const char* kLabelColumn = "data_config.label_column";
 // More than any text or table of a classifier has: a quote that is never closed, or no table.
 constexpr std::size_t kMostFieldBytes = std::size_t{4} << 20U;
@@ -30,6 +29,11 @@ constexpr std::size_t kMostFields = 10'000;
 /// What is wrong with a row, without its place.
 struct RowError : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+/// The row takes in the rest of the file.
+struct OpenQuoteError : RowError {
+  OpenQuoteError() : RowError("a quoted field is not terminated; add the closing quote") {}
 };
 
 void check_field(std::string_view field) {
@@ -71,8 +75,7 @@ class SeparatedFields {
     std::string field;
     for (++at_;;) {
       const std::size_t quote = text_.find('"', at_);
-      if (quote == std::string_view::npos)
-        throw RowError("a quoted field is not terminated; add the closing quote");
+      if (quote == std::string_view::npos) throw OpenQuoteError();
       field += text_.substr(at_, quote - at_);
       at_ = quote + 1;
       if (at_ == text_.size() || text_[at_] != '"') break;
@@ -149,18 +152,20 @@ std::string names_note(const TableJson& object, const char* key) {
 const TableJson& member(const TableJson& object, const char* key, const std::string& name) {
   const auto found = object.find(name);
   if (found != object.end()) return *found;
-  const bool chat = object.contains("messages") || object.contains("conversations");
+  const bool chat = (object.contains("messages") || object.contains("conversations")) &&
+                    std::string_view(key).starts_with("data_config.");
   throw RowError(fmt::format("has no {}{}{}", shown(name), names_note(object, key),
                              chat ? ", or data_config.format=chat for conversations" : ""));
 }
 
 /// A text: that of null is empty.
-std::string text_at(const TableJson& object, const std::string& name) {
-  const TableJson& value = member(object, kTextColumn, name);
+std::string text_at(const TableJson& object, const TableColumns& columns) {
+  const std::string& name = columns.text;
+  const TableJson& value = member(object, columns.text_key, name);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "";
   throw RowError(fmt::format("{} is of type {}, not a text{}", shown(name), value.type_name(),
-                             names_note(object, kTextColumn)));
+                             names_note(object, columns.text_key)));
 }
 
 /// A label: a string, or a number, true or false as written.
@@ -206,7 +211,7 @@ void TableReader::read_header() {
     header_ = SeparatedFields(record_.text, file_.separator()).all();
     if (std::find(header_.begin(), header_.end(), columns_.text) == header_.end())
       refuse_other_separator(header_, file_.separator());
-    text_at_ = column_of(header_, kTextColumn, columns_.text);
+    text_at_ = column_of(header_, columns_.text_key, columns_.text);
     if (!columns_.label.empty()) label_at_ = column_of(header_, kLabelColumn, columns_.label);
   } catch (const RowError& error) {
     refuse(error.what());
@@ -217,6 +222,8 @@ bool TableReader::next(TableRow& row) {
   try {
     row = {};
     return file_.is_json() ? next_json(row) : next_separated(row);
+  } catch (const OpenQuoteError& error) {
+    throw BrokenFileError(file_.at(record_.line, error.what()));
   } catch (const RowError& error) {
     throw UserError(file_.at(record_.line, error.what()));
   }
@@ -250,7 +257,7 @@ bool TableReader::next_json(TableRow& row) {
                           : TableJson::parse(record_.text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
     throw RowError("is not a JSON object; write one per line, or an array of objects");
-  row.text = text_at(object, columns_.text);
+  row.text = text_at(object, columns_);
   if (with_cells_) row.cells = cells_of(object, header_);
   if (with_cells_) check_field_count(header_.size());
   if (columns_.label.empty()) return true;

@@ -14,6 +14,8 @@ namespace ddp::train {
 struct TableColumns {
   std::string text;
   std::string label;  ///< Empty: labels are not read.
+  /// The setting of `text`, as messages name it.
+  const char* text_key = "data_config.text_column";
 };
 
 /// A field as in the file.
@@ -48,8 +50,9 @@ class TableReader {
 
   /// Returns false at the end of the file. Throws UserError "FILE:LINE: reason" for a row that
   /// cannot be used: not UTF-8, a column that is missing or not a text, more or fewer fields than
-  /// the header, an open quote, a field above 4 MB (64 MB without labels), or more than 10,000
-  /// fields. The next call continues after it.
+  /// the header, a field above 4 MB (64 MB without labels), or more than 10,000 fields. The next
+  /// call continues after it. Throws BrokenFileError: a quote is never closed, or as RecordFile;
+  /// RunError: the system failed to read the file.
   bool next(TableRow& row);
   /// The names of all columns so far; an object whose name is absent has the cell null.
   const std::vector<std::string>& names() const { return header_; }

@@ -28,8 +28,8 @@ void ShardWriter::finish() {
 void ShardWriter::open_next() {
   layout_ = {kShardHeaderBytes, token_bytes_for(options_.vocabulary_size), 0,
              options_.vocabulary_size, options_.tokenizer_fingerprint};
-  file_ =
-      std::make_unique<AtomicFile>(fmt::format("{}/tokens_{:06}.bin", options_.folder, shards_));
+  file_ = std::make_unique<AtomicFile>(fmt::format("{}/tokens_{:06}.bin", options_.folder, shards_),
+                                       options_.durable);
   const std::string header = shard_header(layout_);
   file_->write(header.data(), header.size());
 }

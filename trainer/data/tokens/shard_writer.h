@@ -21,6 +21,7 @@ class ShardWriter {
     int64_t tokens_per_shard = 0;
     int64_t vocabulary_size = 0;
     std::string tokenizer_fingerprint;
+    bool durable = true;  ///< As AtomicFile's.
   };
   explicit ShardWriter(Options options);
 

@@ -13,6 +13,7 @@
 #include "trainer/data/tokens/shard_writer.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/sha256.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
@@ -22,13 +23,15 @@ namespace fs = std::filesystem;
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((fs::temp_directory_path() / "trainer-tokens-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw UserError(
-          fmt::format("{}: cannot be made for the tokens: {}; set TMPDIR to a folder "
-                      "with room",
-                      path_, std::strerror(errno)));
-    }
+  TemporaryFolder() {
+    std::error_code error;
+    path_ = (fs::temp_directory_path(error) / "trainer-tokens-XXXXXX").string();
+    if (!error && ::mkdtemp(path_.data()) != nullptr) return;
+    const char* parent = std::getenv("TMPDIR");
+    throw UserError(fmt::format(
+        "TMPDIR={}: cannot create a folder for the tokens: {}; set TMPDIR to a folder "
+        "with room",
+        parent == nullptr ? "" : parent, error ? error.message() : std::strerror(errno)));
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -47,14 +50,24 @@ class TemporaryFolder {
 
 std::unique_ptr<TokenSequence> spill_tokens(
     const Tokenizer& tokenizer, const std::function<bool(std::vector<int32_t>&)>& next) {
-  const ShardUse use{tokenizer.size(), tokenizer_fingerprint(tokenizer)};
+  ShardUse use{tokenizer.size(), tokenizer_fingerprint(tokenizer)};
   const TemporaryFolder folder;
   ShardWriter writer({folder.path(), std::numeric_limits<int64_t>::max(), use.vocabulary_size,
-                      use.tokenizer_fingerprint});
-  for (std::vector<int32_t> tokens; next(tokens);) writer.write(tokens);
-  writer.finish();
+                      use.tokenizer_fingerprint, /*durable=*/false});
+  Sha256 sum;
+  sum.update(fmt::format("tokens {} {}\n", use.vocabulary_size, use.tokenizer_fingerprint));
+  try {
+    for (std::vector<int32_t> tokens; next(tokens);) {
+      sum.update(tokens.data(), tokens.size() * sizeof(int32_t));
+      writer.write(tokens);
+    }
+    writer.finish();
+  } catch (const NoSpaceError& error) {
+    throw NoSpaceError(fmt::format("{}; set TMPDIR to a folder with more room", error.what()));
+  }
   if (writer.tokens() == 0)
     return std::make_unique<MemoryTokens>(std::vector<int32_t>{}, use.tokenizer_fingerprint);
+  use.fingerprint = sum.hex();
   return std::make_unique<TokenShards>(find_shards(folder.path()), use);  // mapped: needs no name
 }
 

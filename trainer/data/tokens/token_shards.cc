@@ -117,7 +117,7 @@ TokenShards::TokenShards(const std::vector<std::string>& paths, const ShardUse& 
   if (size() == 0)
     throw UserError((paths.empty() ? std::string("the data") : paths.front()) +
                     ": holds no tokens");
-  fingerprint_ = make_fingerprint();
+  fingerprint_ = use_.fingerprint.empty() ? make_fingerprint() : use_.fingerprint;
 }
 
 void TokenShards::check_use(const MappedShard& shard) const {

@@ -46,6 +46,7 @@ class MappedShard {
 struct ShardUse {
   int64_t vocabulary_size = 0;        ///< Every token must be below it.
   std::string tokenizer_fingerprint;  ///< Shards of another tokenizer are rejected.
+  std::string fingerprint = {};       ///< The tokens', if it is known.
 };
 
 /// The files one after the other.
@@ -58,7 +59,7 @@ class TokenShards : public TokenSequence {
   /// Throws RunError with file and position of a token outside of the vocabulary.
   void copy(int64_t first, std::span<int64_t> out) const override;
   /// A hash of the number of tokens, the tokenizer, and 64 windows of 1,024 tokens: equal however
-  /// the tokens are cut into files.
+  /// the tokens are cut into files. ShardUse::fingerprint takes its place.
   const std::string& fingerprint() const override { return fingerprint_; }
 
   std::size_t files() const { return shards_.size(); }

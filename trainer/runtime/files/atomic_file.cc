@@ -97,8 +97,8 @@ int remove_temporaries(const std::string& path, const std::function<bool(pid_t)>
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+AtomicFile::AtomicFile(std::string path, bool durable)
+    : path_(std::move(path)), temporary_(temporary_name(path_)), durable_(durable) {
   ::unlink(temporary_.c_str());  // of a process that had our id; never followed if it is a link
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd_ < 0) file_error("create", path_, errno);
@@ -142,7 +142,7 @@ void AtomicFile::commit(const std::string& keep_previous_as) {
 }
 
 void AtomicFile::commit(const std::string& keep_previous_as, const std::function<void()>& check) {
-  sync();
+  if (durable_) sync();
   // Taken before the check: what a later process publishes after it must not be kept as ours.
   std::optional<SecondName> present;
   if (!keep_previous_as.empty()) present.emplace(path_);
@@ -152,7 +152,7 @@ void AtomicFile::commit(const std::string& keep_previous_as, const std::function
   const int fd = fd_;
   fd_ = -1;  // published: the destructor has nothing to remove
   if (::close(fd) != 0 && errno != EINTR) file_error("write", path_, errno);
-  sync_folder(path_);
+  if (durable_) sync_folder(path_);
 }
 
 void publish_if_changed(const std::string& path, const std::string& text) {

@@ -12,8 +12,9 @@ namespace ddp::train {
 /// commit(), nothing is left.
 class AtomicFile {
  public:
-  /// Creates `<path>.tmp.<pid>`. Throws RunError with the path and the system's reason.
-  explicit AtomicFile(std::string path);
+  /// Creates `<path>.tmp.<pid>`. `durable`: commit() waits for the disk, so that the file survives
+  /// a crash of the system. Throws RunError with the path and the system's reason.
+  explicit AtomicFile(std::string path, bool durable = true);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -30,8 +31,9 @@ class AtomicFile {
   /// fsyncs what was written so far. Throws RunError.
   void sync();
 
-  /// sync(); keeps an existing file as `keep_previous_as` (unless empty); renames; fsyncs the
-  /// folder. At any moment at least one of `path` and `keep_previous_as` is a complete file.
+  /// sync(), if durable; keeps an existing file as `keep_previous_as` (unless empty); renames;
+  /// fsyncs the folder, if durable. At any moment at least one of `path` and `keep_previous_as` is
+  /// a complete file.
   void commit(const std::string& keep_previous_as = "");
   /// The same, unless `check` throws. After another process's revoke_temporaries() neither name
   /// changes any more, wherever this process was suspended since the check.
@@ -40,6 +42,7 @@ class AtomicFile {
  private:
   std::string path_;
   std::string temporary_;
+  bool durable_;
   int fd_ = -1;
 };
 
