@@ -115,7 +115,7 @@ class MarkedText {
         if (is_word && token != tokens.begin()) (part.empty() ? text : part) += ' ';
         part += piece;
         numbers += fmt::format("{}{}", token == begin ? "" : " ", token->id);
-        if (token->hidden >= 0) part += "=" + text_of(token->hidden);
+        if (token->hidden >= 0) part += fmt::format("={}", text_of(token->hidden));
         if (token->hidden >= 0) numbers += fmt::format("={}", token->hidden);
       }
       part = without_controls(part);
