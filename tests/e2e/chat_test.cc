@@ -224,8 +224,8 @@ TEST_CASE("conversations that cannot be used stop the run, or are left out and n
 TEST_CASE("conversations are not read as plain text") {
   const ChatPlace place;
   CHECK_THAT(chat_refusal(alone(place, {"data_config.format=text", "trainer_config.max_steps=1"})),
-             Contains("data_config.path: ") &&
-                 Contains("train.jsonl: is a table or JSON, and its syntax would be trained on"));
+             Contains("train.jsonl:1: has no text; its names are messages; set ") &&
+                 Contains("data_config.format=chat for conversations"));
 }
 
 TEST_CASE("a chat remembers what was said until it is reset or its context is full") {
