@@ -82,7 +82,7 @@ class Tables(unittest.TestCase):
         parquet.write_table(pyarrow.table({"text": [1, 2]}), self.folder / "numbers.parquet")
         (self.folder / "damaged.parquet").write_bytes((self.folder / "named.parquet").read_bytes()[:-9])
         (self.folder / "no.arrow").write_bytes(b"text")
-        for name, what in (("named.parquet", r"has no column 'text', or several; its columns are id, story; set data_config\.text_column"),
+        for name, what in (("named.parquet", r"has no column 'text', or several; its columns are id, story; set text_column to one"),
                            ("numbers.parquet", "column 'text' is of type int64, not string"), ("damaged.parquet", ""), ("no.arrow", "")):
             with self.subTest(name=name):
                 error = self.run_trainer("--config", "c.yaml", f"data_config.path={name}", fails=True)

@@ -169,7 +169,8 @@ TEST_CASE("a store that is lost while only other nodes use it is named in one li
                         "the store ended; workers of other nodes that still use it will fail"});
 }
 
-TEST_CASE("--stdin-rank beyond the ranks of several nodes is an error, in an elastic job a line") {
+TEST_CASE(
+    "a --stdin-rank beyond the ranks of several nodes is an error, in an elastic job a line") {
   struct OneOfTwoNodes : LocalRendezvous {
     using LocalRendezvous::LocalRendezvous;
     std::optional<JobNews> take_news() override {
