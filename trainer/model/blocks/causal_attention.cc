@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "trainer/model/blocks/attention.h"
+#include "trainer/model/ops/block_ops.h"
 #include "trainer/model/ops/llama_ops.h"
 
 namespace ddp::train {
@@ -117,12 +118,8 @@ torch::Tensor CausalAttentionImpl::attend_with_masks_of_all(const torch::Tensor&
   const auto shares_BHTT =
       scores_BHTT.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity())
           .softmax(-1);
-  const auto kept_BHTT = torch::empty({q_BHTD.size(0), places_.all, T, T}, shares_BHTT.options())
-                             .bernoulli_(1.0 - shape_.dropout)
-                             .div_(1.0 - shape_.dropout)
-                             .narrow(1, places_.first, places_.here)
-                             .clone();  // the backward pass would keep all of a view's tensor
-  return at::matmul(shares_BHTT * kept_BHTT, v_BHTD);
+  const auto kept_BHTT = ops::dropout(shares_BHTT, shape_.dropout, places_, /*fused_cpu=*/false);
+  return at::matmul(kept_BHTT, v_BHTD);
 }
 
 }  // namespace ddp::train

@@ -48,11 +48,11 @@ torch::Tensor dropout(const torch::Tensor& x_BSC, double p, const fused::Places&
   if (p == 0.0) return x_BSC;
   if (fused_cpu && fused::takes(x_BSC)) return fused::dropout(x_BSC, p, rows);
   if (!rows.divided()) return at::dropout(x_BSC, p, /*train=*/true);
-  const auto kept_BTC = torch::empty({x_BSC.size(0), rows.all, x_BSC.size(2)}, x_BSC.options())
-                            .bernoulli_(1.0 - p)
-                            .div_(1.0 - p);
+  auto sizes = x_BSC.sizes().vec();
+  sizes[1] = rows.all;
+  const auto kept_of_all = torch::empty(sizes, x_BSC.options()).bernoulli_(1.0 - p).div_(1.0 - p);
   // A copy: the backward pass would keep all of a view's tensor.
-  return x_BSC * kept_BTC.narrow(1, rows.first, rows.here).clone();
+  return x_BSC * kept_of_all.narrow(1, rows.first, rows.here).clone();
 }
 
 torch::Tensor cross_entropy_sum_(torch::Tensor& logits_nP, const torch::Tensor& targets_n,

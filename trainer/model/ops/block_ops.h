@@ -31,7 +31,7 @@ torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
 /// silu(gate) * up
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
 
-/// Dropout of [B, S, C]; with divided `rows`, by this rank's part of the masks of all.
+/// Dropout of [B, S, ...]; with divided `rows` of S, by this rank's part of the masks of all.
 torch::Tensor dropout(const torch::Tensor& x_BSC, double p, const fused::Places& rows,
                       bool fused_cpu);
 
