@@ -26,6 +26,7 @@ ddp_torch_room(ddp_data
   SOURCES
     data/batch.cc
     data/chat/chat_samples.cc
+    data/chat/preference_samples.cc
     data/data_loader.cc
     data/distributed_sampler.cc
     data/images/image_samples.cc
@@ -136,6 +137,8 @@ ddp_torch_room(ddp_task
     task/causal_cost.cc
     task/causal_lm.cc
     task/chat_data.cc
+    task/preference.cc
+    task/preference_data.cc
     task/choice_scores.cc
     task/class_labels.cc
     task/decoder.cc

@@ -26,6 +26,8 @@ STAND_INS = {
     "digits.yaml": ["data_config.path=digits-images", "data_config.eval_path=digits-images", "trainer_config.batch_size=4"],
     "chat.yaml": [],
     "finetune_chat.yaml": ["llama_config.init_from=chats", "data_config.path=data/chat/eval.jsonl", "data_config.block_size=128"],
+    "preference.yaml": ["llama_config.init_from=chats", "data_config.path=pairs.jsonl", "data_config.block_size=128", "trainer_config.batch_size=2",
+                        "trainer_config.grad_accumulation_steps=2"],
     "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
 }
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
@@ -36,6 +38,8 @@ class Recipes(RecipeTest):
         super().setUp()
         self.write("text.txt", CORPUS[:20_000])
         self.write("texts.csv", "text,label\n" + "".join(f"{'so' if i % 2 else 'not'} good,{i % 2}\n" for i in range(40)))
+        self.write("pairs.jsonl", "".join(json.dumps({"prompt": [{"role": "user", "content": f"What is {i} + 1?"}], "chosen": f"{i + 1}", "rejected": f"{i}"}) + "\n"
+                                          for i in range(40)))
         self.write("digits-images", b"\0\0\x08\x03" + struct.pack(">3I", 8, 8, 8) + bytes(range(256)) * 2)
         self.write("digits-labels", b"\0\0\x08\x01" + struct.pack(">I", 8) + bytes(range(8)))
         self.trainer("tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",

@@ -28,7 +28,7 @@ bool computes_on_cpu(const Config& config) {
 /// The run's own layers, but few and narrow ones.
 Config small_run(Config config) {
   constexpr int64_t kLayers = 2, kHeads = 2, kWidth = 32, kSamples = 2;
-  if (config.task == TaskKind::kCausalLm) causal_architecture(config).shrink(config);
+  if (trains_causal_lm(config.task)) causal_architecture(config).shrink(config);
   config.bert.n_layer = std::min(config.bert.n_layer, kLayers);
   config.bert.n_head = kHeads;
   config.bert.n_embd = config.bert.intermediate = kWidth;

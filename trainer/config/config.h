@@ -9,17 +9,28 @@
 #include "trainer/config/data_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/model_sections.h"
+#include "trainer/config/preference_config.h"
 #include "trainer/config/run_config.h"
 #include "trainer/config/training_config.h"
 
 namespace ddp::train {
 
 /// What is trained.
-enum class TaskKind { kCausalLm, kMaskedLm, kTextClassification, kImageClassification };
+enum class TaskKind {
+  kCausalLm,
+  kPreference,
+  kMaskedLm,
+  kTextClassification,
+  kImageClassification
+};
 inline Names names_of(TaskKind) {
-  return {"causal_lm", "masked_lm", "text_classification", "image_classification"};
+  return {"causal_lm", "preference", "masked_lm", "text_classification", "image_classification"};
 }
 inline std::string_view task_name(TaskKind task) { return name_of(task); }
+/// Whether the task trains a causal language model.
+inline bool trains_causal_lm(TaskKind task) {
+  return task == TaskKind::kCausalLm || task == TaskKind::kPreference;
+}
 
 struct Config {
   TaskKind task = TaskKind::kCausalLm;
@@ -29,6 +40,7 @@ struct Config {
   BertConfig bert;
   ImageConfig image;
   LoraConfig lora;
+  PreferenceConfig preference;
   ModelSections models;  ///< Sections of models that bring their own.
   TrainerConfig trainer;
   OptimizerConfig optimizer;

@@ -186,6 +186,11 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
   return evaluation;
 }
 
+void Trainer::prepare_task(const std::function<void()>& alive) {
+  const Inference inference(strategy_->sync());
+  task_.prepare(mesh_.data(), alive);
+}
+
 std::optional<Evaluation> Trainer::test_now(const std::function<bool()>& go_on,
                                             const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.test();

@@ -70,6 +70,9 @@ class Trainer {
   std::optional<Evaluation> evaluate_now(const std::function<bool()>& go_on,
                                          const std::function<void()>& before_wait);
 
+  /// Task::prepare().
+  void prepare_task(const std::function<void()>& alive);
+
   /// The metrics of the task's test set, in the same way; they decide nothing. Nothing when there
   /// is none.
   std::optional<Evaluation> test_now(const std::function<bool()>& go_on,

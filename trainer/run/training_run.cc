@@ -74,6 +74,7 @@ FitResult TrainingRun::fit() {
   if (group_.is_main()) log_start();
   if (records_) records_->begin_after(first_step_);
   if (finished()) return nothing_to_train();
+  trainer_.prepare_task([this] { monitor_.enter_for(Phase::kEvaluation, kLongWork); });
   loader_ = trainer_.make_loader();
   throughput_ = Throughput([device = trainer_.device_plan().device] { wait_for_device(device); });
   if (trainer_.evaluation_due()) perform(evaluation(), {});

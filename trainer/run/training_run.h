@@ -122,7 +122,7 @@ class TrainingRun {
   PeakMemory gather_peak_memory();
   void log_end(const PeakMemory& peak_memory);
   void write_unfinished_account() const;
-  void record_step(const StepOutput& output, double grad_norm, double rate);
+  void record_step(const StepOutput& output, const Metrics& metrics, double grad_norm, double rate);
   void record_histograms();
   void record_sample();
   template <typename Work>

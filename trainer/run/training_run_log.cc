@@ -71,6 +71,7 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   monitor_.enter(Phase::kAllReduce, "all_reduce");
   last_loss_ = trainer_.global_mean_loss(output);
   last_loss_step_ = trainer_.step();
+  const Metrics metrics = trainer_.task().step_metrics(group_);
   const auto seconds =
       group_.gather_doubles(before_backward_ / static_cast<double>(steps_since_log_));
   before_backward_ = 0.0;
@@ -92,18 +93,23 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   line += fmt::format(" | {}/{}", trainer_.step(), steps);
   if (const auto left = records_->seconds_left(trainer_.step(), steps))
     line += fmt::format(", {} left", duration_text(*left));
+  constexpr std::size_t kMostTelling = 2;
+  for (std::size_t i = 0; i < std::min(kMostTelling, metrics.size()); ++i)
+    line += fmt::format(" | {} {:.4f}", metrics[i].first, metrics[i].second);
   log_.step(line);
-  record_step(output, grad_norm, rate);
+  record_step(output, metrics, grad_norm, rate);
   log_skew(seconds);
 }
 
-void TrainingRun::record_step(const StepOutput& output, double grad_norm, double rate) {
+void TrainingRun::record_step(const StepOutput& output, const Metrics& metrics, double grad_norm,
+                              double rate) {
   const Task& task = trainer_.task();
   MetricRecord record{trainer_.step(), epochs_done(), "train", {}, 0.0};
   record.values = {{"loss", last_loss_},
                    {"lr", output.learning_rate},
                    {"grad_norm", grad_norm},
                    {fmt::format("{}_per_second", task.unit()), rate}};
+  record.values.insert(record.values.end(), metrics.begin(), metrics.end());
   if (config_.logging.peak_tflops > 0.0 && task.flops_per_unit() > 0.0) {
     const double mfu = model_flops_utilization(rate, task.flops_per_unit(),
                                                1e12 * config_.logging.peak_tflops, group_.size());

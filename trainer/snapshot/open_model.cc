@@ -88,6 +88,7 @@ ModelBundle open_snapshot_model(const std::string& path, const std::string& base
   const FetchedSnapshot fetched(path);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   Config config = config_from_json(snapshot.meta.config_json);
+  if (trains_causal_lm(config.task)) config.task = TaskKind::kCausalLm;
   if (!base.empty() && config.lora.enabled())
     causal_architecture(config).start_from(config, absolute_path(base));
   auto bundle = ModelBundle::untrained(std::move(config), snapshot.meta.task);

@@ -74,7 +74,7 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
 
 void check_model(const SnapshotMeta& meta, const Config& config) {
   const std::string before = config_from_json(meta.config_json).model;
-  if (config.task != TaskKind::kCausalLm || before == config.model) return;
+  if (!trains_causal_lm(config.task) || before == config.model) return;
   throw UserError(
       fmt::format("{} belongs to another model: model is {} there, {} in this configuration; set "
                   "trainer_config.snapshot_path to a new file to start from scratch",

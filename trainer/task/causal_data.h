@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/chat/chat_template_file.h"
 #include "trainer/data/length_counts.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/tokenizer/tokenizer.h"
@@ -52,6 +54,22 @@ std::unique_ptr<CausalData> open_text_data(const Config& config,
 /// Conversations; the tokenizer and the chat template are those of data_config.tokenizer, else of
 /// `snapshot`, else of the folder of init_from. Throws UserError.
 std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot);
+
+/// Pairs of answers; the tokenizer and the chat template are from the same places. Throws
+/// UserError.
+std::unique_ptr<CausalData> open_preference_data(const Config& config,
+                                                 const SnapshotMetadata* snapshot);
+
+/// What conversations are encoded with.
+struct ChatTools {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplateText> text;  ///< The chat template's; nullopt: there is none.
+  std::time_t now = 0;                   ///< See ChatTemplate: when the run began.
+};
+/// Opens what open_chat_data() encodes with. Throws UserError: no tokenizer.
+ChatTools open_chat_tools(const Config& config, const SnapshotMetadata* snapshot);
+/// The metadata from which a resumed run knows `chat.now()`.
+SnapshotMetadata chat_time_metadata(const ChatTemplate& chat);
 
 /// Metadata key of a model's chat template: chat_template_state().
 inline constexpr const char* kChatTemplate = "chat_template";

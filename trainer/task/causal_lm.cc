@@ -69,6 +69,7 @@ std::string base_settings(const Config& config, const SnapshotMetadata* resumed,
 
 std::unique_ptr<CausalData> open_causal_data(const Config& config,
                                              const SnapshotMetadata* metadata) {
+  if (config.task == TaskKind::kPreference) return open_preference_data(config, metadata);
   if (metadata == nullptr) check_row_keys(config.data);
   if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
   return open_text_data(config,

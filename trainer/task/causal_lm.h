@@ -82,6 +82,10 @@ class CausalLm : public Task, private StageModel {
     return "trainer generate --snapshot " + snapshot + " " + data_->prompt_options();
   }
 
+ protected:
+  const Config& config() const { return config_; }
+  CausalModel& network() { return *model_; }
+
  private:
   std::vector<int64_t> activation_shape(const Batch& batch) const override;
   torch::TensorOptions activation_options() const override;

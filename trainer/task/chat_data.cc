@@ -73,9 +73,9 @@ bool has_no_special_tokens(const std::string& tokenizer) {
 
 std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin) {
   if (has_no_special_tokens(origin.path) || (!origin.is_folder() && !origin.snapshot)) {
-    throw UserError(fmt::format(
-        "{}: {}, and data_config.format=chat needs a folder with a tokenizer and a chat template",
-        kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
+    throw UserError(
+        fmt::format("{}: {}, and conversations need a folder with a tokenizer and a chat template",
+                    kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
   }
   if (origin.snapshot) return tokenizer_of(*origin.snapshot);
   return load_tokenizer(origin.key, origin.path);
@@ -146,10 +146,7 @@ class ChatData : public CausalData {
     for (const ChatSamples& part : parts_) all.add(part.counts().lengths);
     return all;
   }
-  SnapshotMetadata metadata() const override {
-    if (!template_.names("strftime_now")) return {};
-    return {{kChatTime, fmt::to_string(template_.now())}};
-  }
+  SnapshotMetadata metadata() const override { return chat_time_metadata(template_); }
   std::string prompt_options() const override { return "--chat"; }
 
  private:
@@ -352,6 +349,16 @@ std::vector<std::string> ChatData::describe() const {
 
 std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot) {
   return std::make_unique<ChatData>(config, chat_origin(config, snapshot), chat_time(snapshot));
+}
+
+ChatTools open_chat_tools(const Config& config, const SnapshotMetadata* snapshot) {
+  const ChatOrigin origin = chat_origin(config, snapshot);
+  return {tokenizer_at(origin), template_at(origin), chat_time(snapshot)};
+}
+
+SnapshotMetadata chat_time_metadata(const ChatTemplate& chat) {
+  if (!chat.names("strftime_now")) return {};
+  return {{kChatTime, fmt::to_string(chat.now())}};
 }
 
 std::string chat_template_of(const Config& config, const SnapshotMetadata* snapshot) {

@@ -61,6 +61,7 @@ ModelBundle ModelBundle::untrained(Config config, std::map<std::string, std::str
   bundle.metadata = std::move(metadata);
   switch (bundle.config.task) {
     case TaskKind::kCausalLm:
+    case TaskKind::kPreference:
       make_causal(bundle);
       break;
     case TaskKind::kMaskedLm:

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,7 +76,7 @@ class Task : public TaskCost, public TaskReport {
   /// the network's, or those of its adapters.
   virtual std::vector<Parameter> parameters() const = 0;
 
-  /// State of the model that no gradient changes, such as running statistics; in a fixed order.
+  /// State that no gradient changes, such as running statistics; in a fixed order.
   virtual std::vector<NamedTensor> buffers() const { return {}; }
   /// The keys that fix the shapes of the tensors: a snapshot with other values does not fit.
   virtual std::vector<std::string> shape_keys() const { return {}; }
@@ -83,6 +84,11 @@ class Task : public TaskCost, public TaskReport {
   /// Call before training, with the ranks that train together and the micro-batches of a step on
   /// all of them. Throws UserError if a step cannot be divided like that.
   virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
+
+  /// Call before training samples are loaded, within an Inference: computes buffers() that depend
+  /// on the initial weights, unless a snapshot had them. A collective; calls `alive` before each
+  /// pass of the model.
+  virtual void prepare(ProcessGroup& /*group*/, const std::function<void()>& /*alive*/) {}
 
   /// Forward pass of a batch on the model's device: the mean over its targets, a float32 scalar
   /// with a graph; of a batch with target_count 0 any finite value, whose gradients are finite,
@@ -94,6 +100,9 @@ class Task : public TaskCost, public TaskReport {
   /// micro-batches of all ranks. `discard`, a float32 scalar on the model's device: 1 leaves them
   /// as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
+  /// What the last step's forward passes measured besides the loss, over all ranks: the most
+  /// telling two first. A collective; empty: nothing.
+  virtual Metrics step_metrics(ProcessGroup& /*group*/) { return {}; }
   /// The parameters() whose gradients cover, on each rank that shares a model, only its own heads
   /// or rows.
   virtual std::vector<std::string> partial_gradients() const { return {}; }

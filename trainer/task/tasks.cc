@@ -13,6 +13,7 @@
 #include "trainer/task/image_classification.h"
 #include "trainer/task/masked_lm.h"
 #include "trainer/task/predictor.h"
+#include "trainer/task/preference.h"
 #include "trainer/task/task.h"
 #include "trainer/task/text_classification.h"
 
@@ -33,8 +34,9 @@ std::unique_ptr<Predictor> continues_texts(const PredictRequest& /*request*/) {
   throw UserError("predict: a snapshot of task causal_lm continues texts; use trainer generate");
 }
 
-constexpr std::array<TaskRow, 4> kTasks = {{
+constexpr std::array<TaskRow, 5> kTasks = {{
     {TaskKind::kCausalLm, make_causal_lm, continues_texts},
+    {TaskKind::kPreference, make_preference, continues_texts},
     {TaskKind::kMaskedLm, make_masked_lm, make_masked_predictor},
     {TaskKind::kTextClassification, make_text_classification, make_text_predictor},
     {TaskKind::kImageClassification, make_image_classification, make_image_predictor},

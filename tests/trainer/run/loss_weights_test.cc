@@ -53,6 +53,8 @@ Config tiny_task_config(TaskKind kind, const TempDir& dir) {
     case TaskKind::kMaskedLm:
       config.data.path = dir.write("text.txt", some_lines(20));
       break;
+    case TaskKind::kPreference:
+      break;
     case TaskKind::kTextClassification:
       config.data.path =
           dir.write("table.csv", "text,label\nthe oak,a\nthe brook,b\nthe bread ran,a\n");

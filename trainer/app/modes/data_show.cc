@@ -54,6 +54,24 @@ std::vector<SampleTokens> causal_texts(const Batch& batch, bool packed) {
   return texts;
 }
 
+/// A pair: the chosen answer and the rejected one, each after its prompt.
+std::vector<SampleTokens> pair_texts(const Batch& batch) {
+  const auto& inputs_2T = batch[kInputs];
+  const auto length = static_cast<std::size_t>(inputs_2T.size(1));
+  const auto* const inputs = inputs_2T.const_data_ptr<int64_t>();
+  const auto* const targets = batch[kTargets].const_data_ptr<int64_t>();
+  const auto* const positions = batch[kTargetPositions].const_data_ptr<int64_t>();
+  std::vector<SampleTokens> texts(2);
+  for (int64_t i = 0; i < batch[kTargets].size(0); ++i) {
+    const auto row = static_cast<std::size_t>(positions[i]) / length;
+    const auto at = static_cast<std::size_t>(positions[i]) % length;
+    SampleTokens& text = texts[row];
+    while (text.size() <= at) text.push_back({inputs[row * length + text.size()]});
+    text.push_back({targets[i], true});
+  }
+  return texts;
+}
+
 SampleTokens bert_text(const Batch& batch) {
   const auto inputs = row_of(batch[kInputs]);
   const bool* seen = batch[kAttentionMask].const_data_ptr<bool>();
@@ -144,6 +162,13 @@ std::string sample_text(const Task& task, const Config& config, int64_t sample,
   std::string text = fmt::format("--- Sample {} of {}", sample + 1, task.training().size());
   const std::vector<int64_t> samples = {sample};
   const Batch batch = task.training().collate({samples, 0, false});
+  if (config.task == TaskKind::kPreference) {
+    const auto texts = pair_texts(batch);
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      text += fmt::format("\n--- {}: {}\n{}", i == 0 ? "chosen" : "rejected",
+                          counted_in_loss(texts[i]), marked.of(texts[i]));
+    return text;
+  }
   if (config.task == TaskKind::kCausalLm) {
     const bool packed = config.data.format == DataFormat::kChat;
     const auto texts = causal_texts(batch, packed);
@@ -194,8 +219,8 @@ int run_data_show(const TrainerArgs& args) {
     throw UserError("trainer data show: is for texts; task=image_classification has images");
   config.trainer.batch_size = 1;  // data that are too few for training can be shown
   const auto task = make_task(config, nullptr);
-  const auto tokenizer = config.task == TaskKind::kCausalLm ? tokenizer_of(task->metadata())
-                                                            : tokenizer_of_bert(task->metadata());
+  const auto tokenizer = trains_causal_lm(config.task) ? tokenizer_of(task->metadata())
+                                                       : tokenizer_of_bert(task->metadata());
   const MarkedText marked(*tokenizer);
   const int64_t samples = std::min(args.data_rows, task->training().size());
   for (int64_t i = 0; i < samples; ++i) print(sample_text(*task, config, i, marked));

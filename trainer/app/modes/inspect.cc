@@ -66,7 +66,8 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
        {{"scale", meta.grad_scaler.scale}, {"growth_tracker", meta.grad_scaler.growth_tracker}}},
       {"data_sha256", meta.data_sha256},
       {"content_sha256", content_sha256(*snapshot.file)}};
-  if (snapshot_task(meta) == task_name(TaskKind::kCausalLm))
+  const std::string task = snapshot_task(meta);
+  if (task == task_name(TaskKind::kCausalLm) || task == task_name(TaskKind::kPreference))
     report["vocabulary_size"] = tokenizer_of(meta.task)->size();
   report["shards"] = shard_report(*snapshot.file);
   report["config"] = Json::parse(meta.config_json);

@@ -13,7 +13,7 @@ namespace ddp::train {
 namespace {
 
 std::vector<MemorySaver> savers_of(const Config& config) {
-  if (config.task != TaskKind::kCausalLm) return {};
+  if (!trains_causal_lm(config.task)) return {};
   return causal_architecture(config).memory_savers();
 }
 

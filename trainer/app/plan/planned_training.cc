@@ -12,8 +12,7 @@ namespace ddp::train {
 namespace {
 
 double recomputed_share(const Config& config) {
-  return config.task == TaskKind::kCausalLm ? causal_architecture(config).recomputed_share(config)
-                                            : 0.0;
+  return trains_causal_lm(config.task) ? causal_architecture(config).recomputed_share(config) : 0.0;
 }
 
 /// What the planner has to know of a model's layers.
@@ -26,7 +25,7 @@ struct LayerFacts {
 
 /// Zeros for models whose parts may be several layers.
 LayerFacts layer_facts(const Config& config, const TaskCost& task) {
-  if (config.task == TaskKind::kCausalLm && config.model != "gpt") return {};
+  if (trains_causal_lm(config.task) && config.model != "gpt") return {};
   constexpr int64_t kOfBlock = 4;  // attention's two and the MLP's
   constexpr int64_t kOfBert = 6;   // with q, k and v apart
   LayerFacts facts;
@@ -71,8 +70,7 @@ PlannedTraining planned_training(const Config& config, const TaskCost& task) {
     return task.flops_per_unit() * static_cast<double>(task.units_per_sample()) *
            (1.0 + recomputed_share(changed) / kPasses);
   };
-  if (config.task == TaskKind::kCausalLm)
-    training.savers = causal_architecture(config).memory_savers();
+  if (trains_causal_lm(config.task)) training.savers = causal_architecture(config).memory_savers();
   training.layout = task.layout();
   training.recomputes = recomputed_share(config) > 0.0;
   training.refusal = [&task](const Config& changed) { return refusal(changed, task); };

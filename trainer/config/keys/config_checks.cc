@@ -361,6 +361,24 @@ void check_devices(const DistributedConfig& config, const Given& given) {
                   *config.ranks_per_device));
 }
 
+void check_preference(const PreferenceConfig& preference, const Given& given) {
+  const bool reads = preference.loss_type == PreferenceLoss::kSigmoid ||
+                     preference.loss_type == PreferenceLoss::kRobust;
+  if (reads || preference.label_smoothing == 0.0) return;
+  given.refuse("preference_config.label_smoothing",
+               fmt::format("is for loss_type=sigmoid and robust, not for {}; remove it",
+                           name_of(preference.loss_type)));
+}
+
+/// Dropout is off unless it is given, as in TRL: the reference is computed without.
+void settle_preference(Config& config, const Given& given) {
+  if (config.task != TaskKind::kPreference) return;
+  GptConfig& gpt = config.gpt;
+  if (!given.has("gpt_config.embd_pdrop")) gpt.embd_pdrop = 0.0;
+  if (!given.has("gpt_config.resid_pdrop")) gpt.resid_pdrop = 0.0;
+  if (!given.has("gpt_config.attn_pdrop")) gpt.attn_pdrop = 0.0;
+}
+
 void check_logging(const Config& config, const Given& given) {
   if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
   given.refuse("logging_config.histogram_every_steps",
@@ -413,6 +431,8 @@ void complete_config(Config& config, const Given& given) {
   check_optimizer(config, given);
   check_parallelism(config, given);
   check_devices(config.distributed, given);
+  check_preference(config.preference, given);
+  settle_preference(config, given);
   check_logging(config, given);
   check_profile(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");

@@ -3,8 +3,8 @@
 namespace ddp::train {
 namespace {
 
-const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm,
-                                          TaskKind::kTextClassification};
+const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kPreference,
+                                          TaskKind::kMaskedLm, TaskKind::kTextClassification};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::vector<Field> data_fields() {
       {DDP_KEY(data, eval_path), .null_means = NullMeans::kNotGiven,
        .default_text = "a part of path: train_split",
        .meaning = "Evaluation data, given like path; all of path is then used for training."},
-      {DDP_KEY(data, eval_sets), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
+      {DDP_KEY(data, eval_sets), .null_means = NullMeans::kOff, .tasks = kCausalTasks,
        .meaning = "Further evaluation data: names and paths like eval_path, {wiki: wiki.txt}; "
                   "their metrics are wiki_loss, wiki_perplexity and so on."},
       {DDP_KEY(data, mask_documents), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
@@ -60,7 +60,8 @@ std::vector<Field> data_fields() {
       {DDP_KEY(data, on_bad_sample),
        .meaning = "What to do about an unusable sample, such as a broken image, or a row or a "
                   "conversation that cannot be read: skip it, log and count it; or stop the run."},
-      {DDP_KEY(data, text_column), .tasks = kTextTasks,
+      {DDP_KEY(data, text_column),
+       .tasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the texts."},
       {DDP_KEY(data, label_column), .tasks = {TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the labels."},

@@ -33,12 +33,16 @@ inline constexpr Range kAbove0{0, kUnbounded, true};
 inline constexpr Range kShare{0, 1, true};               // above 0, up to 1
 inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
+/// The tasks that train a causal language model.
+inline const std::vector<TaskKind> kCausalTasks = {TaskKind::kCausalLm, TaskKind::kPreference};
+
 // The keys of each section, in the file named after its header.
 std::vector<Field> data_fields();
 std::vector<Field> gpt_fields();
 std::vector<Field> bert_fields();
 std::vector<Field> image_fields();
 std::vector<Field> lora_fields();
+std::vector<Field> preference_fields();
 std::vector<Field> trainer_fields();
 std::vector<Field> optimizer_fields();
 std::vector<Field> distributed_fields();

@@ -31,7 +31,7 @@ void add_config_fields(const std::vector<Field>& fields) {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."},
-                              {DDP_KEY_AT("model", model), .tasks = {TaskKind::kCausalLm},
+                              {DDP_KEY_AT("model", model), .tasks = kCausalTasks,
                                .meaning = "Architecture of the language model: gpt or llama."}};
     const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {},
                             const std::string& model = "") {
@@ -42,10 +42,11 @@ const std::vector<Field>& config_fields() {
       }
     };
     add(data_fields());
-    add(gpt_fields(), {TaskKind::kCausalLm}, "gpt");
+    add(gpt_fields(), kCausalTasks, "gpt");
     added_fields().closed = true;
-    add(added_fields().fields, {TaskKind::kCausalLm});
-    add(lora_fields(), {TaskKind::kCausalLm});
+    add(added_fields().fields, kCausalTasks);
+    add(lora_fields(), kCausalTasks);
+    add(preference_fields(), {TaskKind::kPreference});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
     add(image_fields(), {TaskKind::kImageClassification});
     add(trainer_fields());

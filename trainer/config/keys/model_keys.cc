@@ -131,4 +131,19 @@ std::vector<Field> lora_fields() {
   };
 }
 
+std::vector<Field> preference_fields() {
+  constexpr Range kBelowHalf{0, 0.5, false, true};
+  return {
+      {DDP_KEY(preference, loss_type),
+       .meaning = "sigmoid: DPO's; robust: the same for labels of which a known share is wrong; "
+                  "ipo: a squared loss, which pushes margins to a target and not beyond; orpo: "
+                  "without a reference, learns the chosen answers, too."},
+      {DDP_KEY(preference, beta), .range = kAbove0,
+       .meaning = "Factor of the rewards: the larger, the closer the model stays to the reference; "
+                  "of ipo the regularization, of orpo the weight of the odds ratio."},
+      {DDP_KEY(preference, label_smoothing), .range = kBelowHalf, .unit = "probability",
+       .meaning = "For sigmoid and robust: the share of pairs taken to be the wrong way round."},
+  };
+}
+
 }  // namespace ddp::train

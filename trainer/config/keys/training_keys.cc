@@ -77,14 +77,14 @@ std::vector<Field> trainer_fields() {
        .meaning = "Save a snapshot at each new best evaluation, and end the run with the best one "
                   "instead of the last."},
       {DDP_KEY(trainer, sample_every_steps), .range = kStepCountOr0, .unit = "steps",
-       .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
+       .null_means = NullMeans::kOff, .tasks = kCausalTasks,
        .meaning = "Steps between samples of generated text, for the log, TensorBoard and trainer "
                   "report; 0 or null: none."},
       {DDP_KEY(trainer, sample_prompt), .null_means = NullMeans::kNotGiven,
-       .default_text = "the first 16 tokens of the evaluation text", .tasks = {TaskKind::kCausalLm},
+       .default_text = "the first 16 tokens of the evaluation text", .tasks = kCausalTasks,
        .meaning = "Text that each sample continues."},
-      {DDP_KEY(trainer, sample_tokens), .range = kUpTo1e6, .unit = "tokens",
-       .tasks = {TaskKind::kCausalLm}, .meaning = "Tokens to generate for a sample."},
+      {DDP_KEY(trainer, sample_tokens), .range = kUpTo1e6, .unit = "tokens", .tasks = kCausalTasks,
+       .meaning = "Tokens to generate for a sample."},
       {DDP_KEY(trainer, freeze), .null_means = NullMeans::kOff,
        .meaning =
            "Parameters to freeze, as shell patterns of their names: [\"transformer.wte.*\"]."},

@@ -101,17 +101,6 @@ ChatMessage message_of(const OrderedJson& json) {
   return {role, says_nothing ? "" : required_text(json, "content"), other_fields(json)};
 }
 
-/// A list, or as in files with a fixed schema, a text that holds one.
-std::string tools_of(const OrderedJson& object) {
-  if (!has(object, "tools")) return "";
-  OrderedJson tools = object["tools"];
-  if (tools.is_string())
-    tools = parse_bounded_ordered_json(tools.get_ref<const std::string&>(), "'tools'");
-  if (!tools.is_array())
-    throw UserError("'tools' is not a list; write [{\"type\": \"function\", \"function\": {...}}]");
-  return tools.empty() ? "" : tools.dump();
-}
-
 /// `weight`: 0 or 1, of an assistant's message.
 bool is_weighted_out(const OrderedJson& json) {
   const auto weight = json.find("weight");
@@ -221,31 +210,30 @@ std::string without_nan(std::string line) {
   return line;
 }
 
-Conversation read_row(const Record& record, const std::string& place, ConversationForms* forms) {
+OrderedJson json_of(const Record& record, const std::string& place) {
   const std::string& text = record.text;
   const bool may_hold_nan =
       text.find("NaN") != std::string::npos || text.find("Infinity") != std::string::npos;
-  const OrderedJson json =
-      parse_bounded_ordered_json(may_hold_nan ? without_nan(text) : text, place);
-  try {
-    Conversation conversation;
-    const char* form = read_form(json, conversation);
-    const auto& messages = conversation.messages;
-    const std::size_t own = has(json, "system") ? 1 : 0;
-    if (messages.size() == own) throw UserError("has no messages");
-    if (own > 0 && messages[1].role == "system")
-      throw UserError("has 'system' and a message of that role; remove one of them");
-    conversation.tools = tools_of(json);
-    conversation.place = place;
-    if (forms != nullptr) ++(*forms)[form];
-    return conversation;
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", place, error.what()));
-  }
+  return parse_bounded_ordered_json(may_hold_nan ? without_nan(text) : text, place);
 }
 
-void read_file(const std::string& path, LeftOut& left_out, ConversationForms* forms,
-               std::vector<Conversation>& all) {
+Conversation read_row(const OrderedJson& json, const std::string& place, ConversationForms* forms) {
+  Conversation conversation;
+  const char* form = read_form(json, conversation);
+  const auto& messages = conversation.messages;
+  const std::size_t own = has(json, "system") ? 1 : 0;
+  if (messages.size() == own) throw UserError("has no messages");
+  if (own > 0 && messages[1].role == "system")
+    throw UserError("has 'system' and a message of that role; remove one of them");
+  conversation.tools = chat_tools(json);
+  conversation.place = place;
+  if (forms != nullptr) ++(*forms)[form];
+  return conversation;
+}
+
+using TakeRow = std::function<void(const OrderedJson& row, const std::string& place)>;
+
+void read_file(const std::string& path, LeftOut& left_out, const TakeRow& take) {
   RecordFile file(path);
   if (!file.is_json())
     throw UserError(path +
@@ -255,7 +243,14 @@ void read_file(const std::string& path, LeftOut& left_out, ConversationForms* fo
   for (Record record; more;) {
     try {
       more = file.next(record);
-      if (more) all.push_back(read_row(record, fmt::format("{}:{}", path, record.line), forms));
+      if (!more) break;
+      const std::string place = fmt::format("{}:{}", path, record.line);
+      const OrderedJson json = json_of(record, place);
+      try {
+        take(json, place);
+      } catch (const UserError& error) {
+        throw UserError(fmt::format("{}: {}", place, error.what()));
+      }
     } catch (const BrokenFileError&) {
       throw;
     } catch (const UserError& error) {
@@ -266,12 +261,35 @@ void read_file(const std::string& path, LeftOut& left_out, ConversationForms* fo
 
 }  // namespace
 
-std::vector<Conversation> read_conversations(const std::string& path, LeftOut& left_out,
-                                             ConversationForms* forms) {
+void read_chat_rows(const std::string& path, LeftOut& left_out, const TakeRow& take) {
   const auto files = find_data_files(path, ".jsonl");
   if (files.empty()) throw UserError(path + ": no such file, glob or folder with .jsonl files");
+  for (const std::string& file : files) read_file(file, left_out, take);
+}
+
+std::vector<ChatMessage> chat_messages(const OrderedJson& list) {
+  Conversation conversation;
+  add_messages(list, /*trained=*/true, conversation);
+  return std::move(conversation.messages);
+}
+
+// A list, or as in files with a fixed schema, a text that holds one.
+std::string chat_tools(const OrderedJson& object) {
+  if (!has(object, "tools")) return "";
+  OrderedJson tools = object["tools"];
+  if (tools.is_string())
+    tools = parse_bounded_ordered_json(tools.get_ref<const std::string&>(), "'tools'");
+  if (!tools.is_array())
+    throw UserError("'tools' is not a list; write [{\"type\": \"function\", \"function\": {...}}]");
+  return tools.empty() ? "" : tools.dump();
+}
+
+std::vector<Conversation> read_conversations(const std::string& path, LeftOut& left_out,
+                                             ConversationForms* forms) {
   std::vector<Conversation> all;
-  for (const std::string& file : files) read_file(file, left_out, forms, all);
+  read_chat_rows(path, left_out, [&](const OrderedJson& row, const std::string& place) {
+    all.push_back(read_row(row, place, forms));
+  });
   if (all.empty())
     throw UserError(path + ": holds no conversations; write one JSON object per line");
   return all;

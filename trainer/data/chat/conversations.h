@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,18 @@
 #include "trainer/data/left_out.h"
 
 namespace ddp::train {
+
+/// Calls `take` for each row of `path`, a file, a glob, or a folder with *.jsonl: JSON lines or an
+/// array. Rows that are no JSON, or that `take` throws UserError for, go to `left_out` as
+/// "FILE:LINE: reason". Throws UserError: no such file, or one that is no JSON.
+void read_chat_rows(
+    const std::string& path, LeftOut& left_out,
+    const std::function<void(const nlohmann::ordered_json& row, const std::string& place)>& take);
+
+/// The messages of a list, in OpenAI's or ShareGPT's form. Throws UserError.
+std::vector<ChatMessage> chat_messages(const nlohmann::ordered_json& list);
+/// `tools` of a row, for ChatTemplate::render(). Throws UserError.
+std::string chat_tools(const nlohmann::ordered_json& row);
 
 struct Conversation {
   std::vector<ChatMessage> messages;

@@ -81,6 +81,7 @@ void check_image(const ImageConfig& image, const Given& given) {
 void complete_model(Config& config, const Given& given) {
   switch (config.task) {
     case TaskKind::kCausalLm:
+    case TaskKind::kPreference:
       return complete_causal(config, given);
     case TaskKind::kMaskedLm:
     case TaskKind::kTextClassification:

@@ -56,7 +56,10 @@ PretrainedJson metadata_of(const std::string& path) {
 void check_task_is_one_of(const std::string& path, const std::string& task,
                           const std::vector<TaskKind>& tasks) {
   std::vector<std::string> names;
-  for (const TaskKind wanted : tasks) names.emplace_back(task_name(wanted));
+  for (const TaskKind wanted : tasks) {
+    names.emplace_back(task_name(wanted));
+    if (wanted == TaskKind::kCausalLm) names.emplace_back(task_name(TaskKind::kPreference));
+  }
   if (std::find(names.begin(), names.end(), task) != names.end()) return;
   throw UserError(fmt::format("{}: is a snapshot of task {}; give one of {}", path, task,
                               fmt::join(names, " or ")));

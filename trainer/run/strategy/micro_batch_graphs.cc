@@ -50,6 +50,7 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
     return "distributed_config.offload moves weights between steps";
   if (config.distributed.gradient_compression != GradientCompression::kNone)
     return "distributed_config.gradient_compression rounds gradients in a collective";
+  if (config.task == TaskKind::kPreference) return "lengths of pairs change from batch to batch";
   if (config.task == TaskKind::kCausalLm &&
       causal_architecture(config).recomputed_share(config) > 0)
     return "activation_checkpointing sets the state of generators within the backward pass";
