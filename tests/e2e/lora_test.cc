@@ -1,4 +1,4 @@
-// lora: adapters on a frozen pretrained model, through every mode of trainer.
+// lora and prompt_tuning: what is trained next to a frozen pretrained model, through every mode.
 #include <filesystem>
 
 #include "tests/support/catch.h"
@@ -14,13 +14,16 @@ using Json = nlohmann::json;
 /// The base is in base.pt.
 const std::string kGptAdapters = "model: gpt\ngpt_config: {init_from: base.pt}\n";
 const std::string kLlamaAdapters = "model: llama\nllama_config: {init_from: base.pt}\n";
-const Words kWithoutLora = {"~lora", "trainer_config.snapshot_path=base.pt",
-                            "trainer_config.max_steps=6"};
+const std::string kLora = "lora: {rank: 4, dropout: 0.1}\n";
+/// With the text's 32 tokens as many positions as the base has.
+const std::string kPrompt = "prompt_tuning: {tokens: 5, text: the old}\n";
 
 struct LoraPlace : Workspace {
-  explicit LoraPlace(const std::string& model) : gpt(model.starts_with("model: gpt")) {
-    write("config.yaml", tiny_text_config(model, "0.01") + "lora: {rank: 4, dropout: 0.1}\n");
-    Words base = kWithoutLora;
+  explicit LoraPlace(const std::string& model, const std::string& adapters = kLora)
+      : gpt(model.starts_with("model: gpt")) {
+    write("config.yaml", tiny_text_config(model, "0.01") + adapters);
+    Words base = {"~" + adapters.substr(0, adapters.find(':')), "data_config.block_size=37",
+                  "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=6"};
     const std::string section = gpt ? "gpt_config" : "llama_config";
     for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2", ".n_embd=32"})
       base.push_back(section + size);
@@ -45,30 +48,35 @@ Words and_also(Words words, const Words& more) {
   return words;
 }
 
-void check_saved_adapters(const std::string& model) {
-  INFO(model);
-  const LoraPlace whole(model), killed(model);
+void check_saved_adapters(const std::string& model, const std::string& adapters = kLora) {
+  INFO(model << adapters);
+  const LoraPlace whole(model, adapters), killed(model, adapters);
   const auto trained = succeed(alone(whole));
-  CHECK_THAT(trained.out, Contains("LoRA: rank 4, alpha 16, dropout 0.1 on " +
-                                   std::string(whole.gpt ? "2" : "4") + " layers"));
+  CHECK_THAT(trained.out,
+             Contains(adapters == kPrompt ? "Prompt tuning: 5 virtual tokens, from a text"
+                                          : "LoRA: rank 4, alpha 16, dropout 0.1 on " +
+                                                std::string(whole.gpt ? "2" : "4") + " layers"));
   const auto job = succeed(launched(
       killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
       {"--max_restarts=1"}));
   CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
   CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  const int64_t adapted = whole.gpt ? 2 * (4 * 32 + 96 * 4) : 2 * 2 * (4 * 32 + 32 * 4);
+  const int64_t adapted = adapters == kPrompt ? 5 * 32
+                          : whole.gpt         ? 2 * (4 * 32 + 96 * 4)
+                                              : 2 * 2 * (4 * 32 + 32 * 4);
   CHECK(inspect(whole, "snapshot.pt").at("parameters") == adapted);
   CHECK(std::filesystem::file_size(whole.snapshot()) <
         std::filesystem::file_size(whole / "base.pt") / 3);
 }
 
-void check_adapters_of_ranks(const std::string& model) {
-  INFO(model);
-  const LoraPlace one(model), two(model), sharded(model);
+void check_adapters_of_ranks(const std::string& model, const std::string& adapters = kLora,
+                             const std::string& strategy = "zero1") {
+  INFO(model << adapters << strategy);
+  const LoraPlace one(model, adapters), two(model, adapters), sharded(model, adapters);
   const Words averaged = {"trainer_config.ema_decay=0.9"};
   succeed(alone(one, and_also(averaged, {"trainer_config.grad_accumulation_steps=2"})));
   succeed(launched(two, 2, averaged));
-  succeed(launched(sharded, 2, and_also(averaged, {"distributed_config.strategy=zero1"})));
+  succeed(launched(sharded, 2, and_also(averaged, {"distributed_config.strategy=" + strategy})));
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
   CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
 }
@@ -85,30 +93,33 @@ void check_tuned_adapters(const std::string& model) {
   CHECK(differences(plain.snapshot(), checkpointed.snapshot()) == Words{});
 }
 
-void check_exported_adapters(const std::string& model) {
-  INFO(model);
-  const LoraPlace place(model);
+void check_exported_adapters(const std::string& model, const std::string& adapters = kLora) {
+  INFO(model << adapters);
+  const LoraPlace place(model, adapters);
   const auto trained = succeed(alone(place));
   CHECK_THAT(evaluations_of(trained.out).back(),
              Contains(std::to_string(place.loss("snapshot.pt"))));
   CHECK(place.loss("snapshot.pt") != place.loss("base.pt"));
-  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge"}));
-  CHECK(place.greedy("merged") == place.greedy("snapshot.pt"));
-  CHECK(place.greedy("merged") != place.greedy("base.pt"));
+  CHECK(place.greedy("snapshot.pt") != place.greedy("base.pt"));
+  if (adapters == kLora) {
+    succeed(
+        trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge"}));
+    CHECK(place.greedy("merged") == place.greedy("snapshot.pt"));
+  }
   succeed(trainer(
       place, {"export", "--snapshot", "snapshot.pt", "--output", "adapter", "--format", "peft"}));
   const auto config = Json::parse(read_bytes(place / "adapter/adapter_config.json"));
   CHECK(config.at("base_model_name_or_path") == place / "base.pt");
-  CHECK(config.at("r") == 4);
+  CHECK(config.at(adapters == kLora ? "r" : "num_virtual_tokens") == (adapters == kLora ? 4 : 5));
   const auto estimate =
       Json::parse(succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
   CHECK(inspect(place, "snapshot.pt").at("parameters") == estimate.at("parameters").at("adapters"));
   const auto& memory = estimate.at("memory_per_rank_bytes");
-  const int64_t adapters = estimate.at("parameters").at("adapters");
+  const int64_t trained_ones = estimate.at("parameters").at("adapters");
   CHECK(memory.at("weights") == 4 * estimate.at("parameters").at("total").get<int64_t>());
-  CHECK(memory.at("gradients") == 4 * adapters);
-  CHECK(memory.at("optimizer") == 8 * adapters);
-  CHECK(memory.at("snapshot_copy") == 12 * adapters);
+  CHECK(memory.at("gradients") == 4 * trained_ones);
+  CHECK(memory.at("optimizer") == 8 * trained_ones);
+  CHECK(memory.at("snapshot_copy") == 12 * trained_ones);
 }
 
 }  // namespace
@@ -127,6 +138,31 @@ TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {
 
 TEST_CASE("adapters are evaluated, merged and exported with the model that they belong to") {
   check_exported_adapters(kLlamaAdapters);
+}
+
+TEST_CASE("virtual tokens are saved alone, resume bit for bit, and are divided as adapters are") {
+  check_saved_adapters(kGptAdapters, kPrompt);
+  check_adapters_of_ranks(kGptAdapters, kPrompt, "zero3");
+}
+
+TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts from them there") {
+  check_exported_adapters(kLlamaAdapters, kPrompt);
+  const LoraPlace place(kGptAdapters, kPrompt);
+  succeed(alone(place));
+  succeed(trainer(
+      place, {"export", "--snapshot", "snapshot.pt", "--output", "prompt", "--format", "peft"}));
+  succeed(alone(place, {"prompt_tuning.text=null", "prompt_tuning.init_from=prompt",
+                        "prompt_tuning.tokens=null", "optimizer_config.learning_rate=1e-30",
+                        "trainer_config.max_steps=1", "trainer_config.snapshot_path=further.pt"}));
+  CHECK(largest_parameter_distance(place.snapshot(), place / "further.pt") == 0.0);
+  CHECK(place.greedy("further.pt") == place.greedy("snapshot.pt"));
+}
+
+TEST_CASE("virtual tokens of the other model are trained, resumed and divided, too", "[long]") {
+  check_saved_adapters(kLlamaAdapters, kPrompt);
+  for (const char* strategy : {"zero1", "zero2", "zero3"})
+    check_adapters_of_ranks(kLlamaAdapters, kPrompt, strategy);
+  check_exported_adapters(kGptAdapters, kPrompt);
 }
 
 TEST_CASE("adapters of the other model are trained, resumed and exported, too", "[long]") {

@@ -42,7 +42,7 @@ TEST_CASE("the recipe for fine-tuning takes a snapshot as well, and goes on from
   for (const char* steps : {"2", "4"}) {
     succeed(trainer(
         place,
-        {"--config", DDP_SOURCE_DIR "/configs/finetune.yaml", "gpt_config.init_from=snapshot.pt",
+        {"--config", DDP_SOURCE_DIR "/configs/finetune.yaml", "init_from=snapshot.pt",
          "data_config.path=text.txt", "data_config.block_size=32", "data_config.stride=32",
          "optimizer_config.warmup_steps=0", std::string("trainer_config.max_steps=") + steps}));
   }

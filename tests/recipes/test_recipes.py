@@ -25,10 +25,10 @@ STAND_INS = {
                                  "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
     "digits.yaml": ["data_config.path=digits-images", "data_config.eval_path=digits-images", "trainer_config.batch_size=4"],
     "chat.yaml": [],
-    "finetune_chat.yaml": ["llama_config.init_from=chats", "data_config.path=data/chat/eval.jsonl", "data_config.block_size=128"],
-    "preference.yaml": ["llama_config.init_from=chats", "data_config.path=pairs.jsonl", "data_config.block_size=128", "trainer_config.batch_size=2",
+    "finetune_chat.yaml": ["init_from=chats", "data_config.path=data/chat/eval.jsonl", "data_config.block_size=128"],
+    "preference.yaml": ["init_from=chats", "data_config.path=pairs.jsonl", "data_config.block_size=128", "trainer_config.batch_size=2",
                         "trainer_config.grad_accumulation_steps=2"],
-    "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
+    "finetune.yaml": ["data_config.path=text.txt", "init_from=pretrained"],
 }
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
 

@@ -35,11 +35,13 @@ inline bool trains_causal_lm(TaskKind task) {
 struct Config {
   TaskKind task = TaskKind::kCausalLm;
   std::string model = "gpt";  ///< Architecture of a causal_lm.
+  std::string init_from;  ///< As given; task, model and their init_from follow from it on loading.
   DataConfig data;
   GptConfig gpt;
   BertConfig bert;
   ImageConfig image;
   LoraConfig lora;
+  PromptConfig prompt_tuning;
   PreferenceConfig preference;
   ModelSections models;  ///< Sections of models that bring their own.
   TrainerConfig trainer;
@@ -48,6 +50,11 @@ struct Config {
   LoggingConfig logging;
   ProfileConfig profile;
   HydraConfig hydra;
+
+  /// Whether a pretrained model is frozen, and what is next to it trained.
+  bool adapted() const { return lora.enabled() || prompt_tuning.enabled(); }
+  /// Rows of the longest sequence in the model: virtual tokens and data.block_size of the text.
+  int64_t positions() const { return data.block_size + prompt_tuning.tokens; }
 };
 
 }  // namespace ddp::train

@@ -80,4 +80,13 @@ struct LoraConfig {
   bool enabled() const { return rank > 0; }
 };
 
+/// Virtual tokens in front of each sequence of a frozen pretrained model.
+struct PromptConfig {
+  int64_t tokens = 0;     ///< 0: none.
+  std::string text;       ///< Whose tokens' embeddings they start as; empty: the vocabulary's.
+  std::string init_from;  ///< Folder of peft's prompt to start from. Absolute after loading.
+
+  bool enabled() const { return tokens > 0; }
+};
+
 }  // namespace ddp::train

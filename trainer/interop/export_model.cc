@@ -106,7 +106,7 @@ TextFiles causal_files(const ExportedModel& model, const CausalArchitecture& arc
 TextFiles causal_model_files(const ExportedModel& model, const Tokenizer& tokenizer,
                              std::vector<NamedTensor>& weights) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
-  if (architecture.huggingface_type().empty()) {
+  if (architecture.model_types().empty()) {
     throw UserError(fmt::format(
         "export: transformers has no model like '{}'; use --format torch or safetensors",
         architecture.name()));

@@ -48,15 +48,36 @@ OrderedJson adapter_config(const ExportedModel& model, const CausalArchitecture&
           {"modules_to_save", nullptr}};
 }
 
+OrderedJson prompt_config(const ExportedModel& model, const CausalArchitecture& architecture) {
+  const PromptConfig& prompt = model.config.prompt_tuning;
+  const std::string base = architecture.pretrained(model.config);
+  const bool text = !prompt.text.empty();
+  return {{"peft_type", "PROMPT_TUNING"},
+          {"task_type", "CAUSAL_LM"},
+          {"base_model_name_or_path", base},
+          {"num_virtual_tokens", prompt.tokens},
+          {"prompt_tuning_init", text ? "TEXT" : "SAMPLE_VOCAB"},
+          {"prompt_tuning_init_text", text ? OrderedJson(prompt.text) : OrderedJson(nullptr)},
+          {"tokenizer_name_or_path", text ? OrderedJson(base) : OrderedJson(nullptr)},
+          {"token_dim", model.weights.front().tensor.size(1)},
+          {"num_transformer_submodules", 1},
+          {"inference_mode", true}};
+}
+
 }  // namespace
 
 std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
                                      const std::string& folder) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
+  const bool prompt = model.config.prompt_tuning.enabled();
   std::vector<NamedTensor> weights = model.weights;
-  for (NamedTensor& weight : weights) weight.name = "base_model.model." + weight.name;
+  for (NamedTensor& weight : weights) {
+    if (!prompt) weight.name = "base_model.model." + weight.name;
+  }
   write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);
-  write_text(folder + "/adapter_config.json", adapter_config(model, architecture).dump(2) + "\n");
+  const auto config =
+      prompt ? prompt_config(model, architecture) : adapter_config(model, architecture);
+  write_text(folder + "/adapter_config.json", config.dump(2) + "\n");
   std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
   if (!model.chat) return names;
   for (const auto& [name, text] : with_base_tokenizer(

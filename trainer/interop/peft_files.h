@@ -1,4 +1,4 @@
-// Adapters as files that peft reads (https://github.com/huggingface/peft).
+// Adapters and prompts as files that peft reads (https://github.com/huggingface/peft).
 #pragma once
 
 #include <string>

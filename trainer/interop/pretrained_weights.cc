@@ -29,7 +29,7 @@ constexpr const char* kConvertBert =
 
 std::vector<std::string> weight_files(const std::string& folder, const PretrainedLayout& layout) {
   if (fs::is_regular_file(folder)) return {folder};  // a snapshot
-  const std::string single = folder + "/model.safetensors";
+  const std::string single = folder + "/" + layout.file;
   const std::string index = single + ".index.json";
   if (fs::exists(single)) return {single};
   if (!fs::exists(index)) {

@@ -1,11 +1,14 @@
 #include "trainer/model/causal_architecture.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/llama/llama_architecture.h"
+#include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -39,6 +42,21 @@ std::vector<const CausalArchitecture*> causal_architectures() {
   std::vector<const CausalArchitecture*> result;
   for (const auto& architecture : registry()) result.push_back(architecture.get());
   return result;
+}
+
+const CausalArchitecture* architecture_of_folder(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  const auto config = parse_pretrained_config(file);
+  const std::string type = PretrainedValues(config, file).text("model_type", "");
+  std::vector<std::string_view> known = {"bert"};
+  if (type == known.front()) return nullptr;
+  for (const auto& architecture : registry()) {
+    const auto types = architecture->model_types();
+    if (std::find(types.begin(), types.end(), type) != types.end()) return architecture.get();
+    known.insert(known.end(), types.begin(), types.end());
+  }
+  throw UserError(fmt::format("{}: model_type is '{}'; this trainer reads {}", file, type,
+                              fmt::join(known, ", ")));
 }
 
 void add_model_keys() {

@@ -66,9 +66,9 @@ class CausalArchitecture {
   virtual std::string pretrained(const Config& /*config*/) const { return ""; }
   /// Sets what pretrained() returns.
   virtual void start_from(Config& /*config*/, const std::string& /*path*/) const {}
-  /// model_type in config.json of transformers; "": transformers has no such model, and the
-  /// functions below are never called.
-  virtual std::string_view huggingface_type() const { return ""; }
+  /// The values of model_type in config.json of transformers that it reads; empty: transformers has
+  /// no such model, and the functions below are never called.
+  virtual std::vector<std::string_view> model_types() const { return {}; }
   virtual const PretrainedLayout* huggingface_layout() const { return nullptr; }
   /// The text of config.json. `end_of_text`: the token's id, if the tokenizer has one.
   virtual std::string huggingface_config(const Config& /*config*/, int64_t /*vocab_size*/,
@@ -85,6 +85,9 @@ const CausalArchitecture* find_causal_architecture(std::string_view name);
 /// name.
 const CausalArchitecture& causal_architecture(const Config& config);
 std::vector<const CausalArchitecture*> causal_architectures();
+/// The architecture that reads a folder of transformers, by model_type in its config.json; null:
+/// the folder is a BERT's. Throws UserError: no config.json, or a model_type that none reads.
+const CausalArchitecture* architecture_of_folder(const std::string& folder);
 /// Adds the keys of every architecture. Call it once, at the start of the program.
 void add_model_keys();
 /// Adds one that `model` can select. Not thread-safe: call it before

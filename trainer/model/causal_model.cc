@@ -6,6 +6,7 @@
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/ops/block_ops.h"
+#include "trainer/model/prompt_tuning.h"
 
 namespace ddp::train {
 namespace {
@@ -116,11 +117,11 @@ torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
 torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT) {
   TORCH_CHECK(idx_BT.size(1) <= block_size(), "a sequence of ", idx_BT.size(1),
               " tokens is longer than block_size ", block_size());
-  return all_logits(hidden_states(idx_BT, {nullptr, positions_BT}));
+  return all_logits(token_states(idx_BT, {nullptr, positions_BT}));
 }
 
 KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) const {
-  KeyValueCache cache(cached_layers(), capacity, std::move(padding_B));
+  KeyValueCache cache(cached_layers(), capacity + prompt_tokens(), std::move(padding_B));
   const auto device = parameters().front().device();
   if (device.is_cuda())
     cache.length_1 = torch::zeros({1}, torch::TensorOptions(torch::kInt64).device(device));
@@ -128,11 +129,12 @@ KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) 
 }
 
 torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
-  TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size()),
-              "no room for ", idx_BT.size(1), " tokens after ", cache.length);
-  cache.make_room(idx_BT.size(1));
-  const auto x_BTC = final_states(idx_BT, {&cache});
-  cache.advance(idx_BT.size(1));
+  const int64_t count = idx_BT.size(1) + (cache.length == 0 ? prompt_tokens() : 0);
+  TORCH_CHECK(cache.length + count <= std::min(cache.capacity, options_.block_size), "no room for ",
+              count, " tokens after ", cache.length);
+  cache.make_room(count);
+  const auto x_BTC = token_states(idx_BT, {&cache});
+  cache.advance(count);
   if (links_ == nullptr) return all_logits(x_BTC.select(1, -1));
   auto logits_BV = torch::empty({idx_BT.size(0), vocab_size()}, parameters().front().options());
   if (has_head()) logits_BV.copy_(all_logits(x_BTC.select(1, -1)));
@@ -142,6 +144,39 @@ torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCach
 
 torch::Tensor CausalModel::hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) {
   return stage({}, {0, layers()}, idx_BT, context);
+}
+
+void CausalModel::add_prompt(const torch::Tensor& embeddings_PC) {
+  for (const auto& parameter : parameters()) parameter.set_requires_grad(false);
+  prompt_PC_ = register_parameter(kPromptName, embeddings_PC.to(head_weight().device()));
+}
+
+torch::Tensor CausalModel::with_prompt(const torch::Tensor& x_BTC,
+                                       const TokenContext& context) const {
+  if (context.prompt == 0) return x_BTC;
+  const int64_t P = context.prompt;
+  const auto prompt_PC = prompt_PC_.to(x_BTC.dtype());
+  if (context.cache == nullptr || !context.cache->padding_B.defined()) {
+    return at::cat(
+        {prompt_PC.expand({x_BTC.size(0), -1, -1}), x_BTC.narrow(1, P, x_BTC.size(1) - P)}, 1);
+  }
+  const auto slots_T = torch::arange(x_BTC.size(1), context.cache->padding_B.options());
+  const auto of_prompt_BT = slots_T - context.cache->padding_B.unsqueeze(1);
+  const auto virtual_BT1 = ((of_prompt_BT >= 0) & (of_prompt_BT < P)).unsqueeze(2);
+  return torch::where(virtual_BT1, at::embedding(prompt_PC, of_prompt_BT.clamp(0, P - 1)), x_BTC);
+}
+
+torch::Tensor CausalModel::token_states(const torch::Tensor& idx_BT, const TokenContext& context) {
+  const int64_t P = prompt_tokens();
+  if (P == 0 || (context.cache != nullptr && context.cache->length > 0))
+    return final_states(idx_BT, context);
+  TokenContext behind{context.cache, context.positions_BT, P};
+  if (behind.positions_BT.defined()) {
+    const auto first_BP = torch::arange(P, idx_BT.options()).expand({idx_BT.size(0), P});
+    behind.positions_BT = at::cat({first_BP, behind.positions_BT + P}, 1);
+  }
+  const auto places_BT = at::constant_pad_nd(idx_BT, {P, 0});  // token 0 in theirs
+  return final_states(places_BT, behind).narrow(1, P, idx_BT.size(1)).contiguous();
 }
 
 torch::Tensor CausalModel::final_states(const torch::Tensor& idx_BT, const TokenContext& context) {
@@ -258,7 +293,7 @@ int64_t CausalModel::rows_in_evaluation(int64_t rows) const {
 
 torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT) {
-  return loss_of(hidden_states(idx_BT, {nullptr, positions_BT}), targets_BT);
+  return loss_of(token_states(idx_BT, {nullptr, positions_BT}), targets_BT);
 }
 
 torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) {
@@ -280,7 +315,7 @@ torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tens
 torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
                                            const torch::Tensor& targets_BT,
                                            const torch::Tensor& positions_BT) {
-  const auto x_BTC = final_states(idx_BT, {nullptr, positions_BT});
+  const auto x_BTC = token_states(idx_BT, {nullptr, positions_BT});
   if (!has_head()) return torch::zeros({3}, torch::TensorOptions(idx_BT.device()));
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
   const auto targets_N = targets_BT.reshape({-1});
@@ -315,7 +350,7 @@ std::pair<torch::Tensor, torch::Tensor> CausalModel::loss_and_best(
 torch::Tensor CausalModel::target_losses(const torch::Tensor& idx_BT,
                                          const torch::Tensor& targets_BT) {
   TORCH_CHECK(!options_.ranks, "losses of single targets need a whole model");
-  const auto x_BTC = hidden_states(idx_BT, {});
+  const auto x_BTC = token_states(idx_BT, {});
   const auto all_N = targets_BT.reshape({-1});
   const auto rows_n = all_N.ne(-1).nonzero().squeeze(1);
   const auto x_nC = x_BTC.view({-1, x_BTC.size(2)}).index_select(0, rows_n);
@@ -340,7 +375,8 @@ std::vector<ModelParameter> CausalModel::model_parameters() const {
   }
   const auto role_of = [&](const torch::Tensor& parameter) {
     const auto is_this = [&parameter](const torch::Tensor& t) { return t.is_same(parameter); };
-    if (std::any_of(tables.begin(), tables.end(), is_this)) return ParameterRole::kEmbedding;
+    if (is_this(prompt_PC_) || std::any_of(tables.begin(), tables.end(), is_this))
+      return ParameterRole::kEmbedding;
     if (parameter.dim() < 2) return ParameterRole::kOther;
     return has_head() && is_this(head_weight()) ? ParameterRole::kLinear : ParameterRole::kHidden;
   };

@@ -29,7 +29,7 @@ class CausalModel : public torch::nn::Module {
  public:
   struct Options {
     int64_t vocab_size = 0;
-    int64_t block_size = 0;               ///< Maximum number of tokens in a sequence.
+    int64_t block_size = 0;               ///< Maximum tokens in a sequence, virtual ones included.
     AutoNumber loss_chunk_size;           ///< Rows of logits at a time in the loss; 0: all.
     AutoNumber pad_vocab_to_multiple_of;  ///< In the loss and evaluations; 0: no padding.
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
@@ -40,7 +40,8 @@ class CausalModel : public torch::nn::Module {
   // `positions_BT`: see TokenContext; undefined: each row is one document.
   /// int64 [B, T], T <= block_size -> logits [B, T, V].
   torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT = {});
-  /// An empty cache for at most `capacity` tokens per row. `padding_B`: see KeyValueCache.
+  /// An empty cache for at most `capacity` tokens per row, after virtual ones. `padding_B`: see
+  /// KeyValueCache.
   KeyValueCache new_cache(int64_t capacity, torch::Tensor padding_B = {}) const;
   /// Logits of the last position alone, [B, V], of tokens that follow those in `cache`, to which
   /// they are added.
@@ -57,7 +58,8 @@ class CausalModel : public torch::nn::Module {
   /// without gradients. The host waits for the device.
   torch::Tensor target_losses(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
 
-  int64_t block_size() const { return options_.block_size; }
+  /// Without virtual tokens.
+  int64_t block_size() const { return options_.block_size - prompt_tokens(); }
   int64_t vocab_size() const { return options_.vocab_size; }
   /// Columns of zeros that the loss and evaluations compute after the logits and drop again.
   int64_t logits_padding() const;
@@ -85,6 +87,10 @@ class CausalModel : public torch::nn::Module {
   /// Replaces whole weights by this rank's parts of them. In a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
   void keep_own_parts();
+  /// Freezes all parameters and adds one that is trained: embeddings of virtual tokens, [P, C],
+  /// that come before the tokens of each sequence and have no logits.
+  void add_prompt(const torch::Tensor& embeddings_PC);
+  int64_t prompt_tokens() const { return prompt_PC_.defined() ? prompt_PC_.size(0) : 0; }
   // Ranks that each have some of the layers.
   /// The layers that the model can be cut between; 0: it cannot be cut.
   virtual int64_t layers() const { return 0; }
@@ -128,6 +134,9 @@ class CausalModel : public torch::nn::Module {
     return enter_layers(x_BSC, options_.ranks, rows);
   }
 
+  /// `x_BTC`, the embeddings of a pass's tokens, with those of virtual tokens in their places.
+  torch::Tensor with_prompt(const torch::Tensor& x_BTC, const TokenContext& context) const;
+
   /// Removes the modules that `part` lacks. The last stage keeps a tied table.
   virtual void keep(const ModelPart& /*part*/) {}
   /// Gives every weight its initial value by draw_each().
@@ -148,6 +157,8 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor all_logits(const torch::Tensor& x) const;
   std::pair<torch::Tensor, torch::Tensor> loss_and_best(const torch::Tensor& logits_nV,
                                                         const torch::Tensor& targets_n) const;
+  /// final_states() of the tokens, after the virtual ones if their text starts here.
+  torch::Tensor token_states(const torch::Tensor& idx_BT, const TokenContext& context);
   /// hidden_states() on the last stage's rank; undefined on others.
   torch::Tensor final_states(const torch::Tensor& idx_BT, const TokenContext& context);
   torch::Tensor through_stages(const torch::Tensor& idx_BT, const TokenContext& context);
@@ -158,6 +169,7 @@ class CausalModel : public torch::nn::Module {
   int64_t rows_in_evaluation(int64_t rows) const;
 
   Options options_;
+  torch::Tensor prompt_PC_;  // undefined: there are no virtual tokens
   std::optional<ModelPart> part_;
   // These two of a part: the whole model's parameters, its width.
   std::vector<ParameterShape> whole_;

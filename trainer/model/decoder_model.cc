@@ -46,9 +46,9 @@ void DecoderModel::complete(const std::function<std::shared_ptr<DecoderBlock>()>
   if (seed) DecoderModel::draw_weights(*seed);
 }
 
-torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContext& /*context*/,
+torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContext& context,
                                   const BlockPass& pass) {
-  return table_(idx_BT, pass.rows);
+  return with_prompt(table_(idx_BT, pass.rows), context);
 }
 
 torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& layers,

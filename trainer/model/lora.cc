@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/prompt_tuning.h"
 
 namespace ddp::train {
 namespace {
@@ -101,8 +102,13 @@ std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
   return adaptable;
 }
 
-std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
+std::vector<ParameterShape> adapter_shapes(const Config& config,
                                            const std::vector<ParameterShape>& parameters) {
+  const LoraConfig& lora = config.lora;
+  if (config.prompt_tuning.enabled()) {
+    const int64_t width = parameters.front().sizes.back();  // the token embedding's
+    return {{kPromptName, {config.prompt_tuning.tokens, width}, ParameterRole::kEmbedding}};
+  }
   std::vector<ParameterShape> shapes;
   for (const std::string& layer : adapted_layers(lora.targets, adaptable_layers(parameters))) {
     const auto of_layer =
@@ -117,8 +123,8 @@ std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
   return shapes;
 }
 
-std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const WeightsLayout& layout) {
-  return adapter_shapes(lora, shapes_of(layout));
+std::vector<ParameterShape> adapter_shapes(const Config& config, const WeightsLayout& layout) {
+  return adapter_shapes(config, shapes_of(layout));
 }
 
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
@@ -132,9 +138,13 @@ double flops_per_token_with_adapters(const Config& config, const CausalArchitect
     if (place.split == Split::kVocabulary) head = count;  // the last one, or the tied table
     if (place.block >= 0) hidden += count;
   }
-  return architecture.flops_per_token(config, vocab_size) -
-         kGradient * static_cast<double>(head + hidden) +
-         kTrained * static_cast<double>(count_of(adapter_shapes(config.lora, layout)));
+  const double frozen = architecture.flops_per_token(config, vocab_size) -
+                        kGradient * static_cast<double>(head + hidden);
+  if (config.prompt_tuning.enabled()) {
+    return frozen * static_cast<double>(config.positions()) /
+           static_cast<double>(config.data.block_size);
+  }
+  return frozen + kTrained * static_cast<double>(count_of(adapter_shapes(config, layout)));
 }
 
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
@@ -143,7 +153,7 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
   const double element = config.trainer.use_amp ? 2.0 : 4.0;
   const double dropped = config.lora.dropout > 0.0 ? element + (place.cuda ? 1.0 : element) : 0.0;
   double per_token = 0.0;
-  for (const ParameterShape& matrix : adapter_shapes(config.lora, parameters)) {
+  for (const ParameterShape& matrix : adapter_shapes(config, parameters)) {
     if (!matrix.name.ends_with(".lora_A.weight")) continue;
     per_token += static_cast<double>(matrix.sizes[0]) * element +
                  static_cast<double>(matrix.sizes[1]) * dropped;
@@ -152,7 +162,8 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
 }
 
 bool is_of_adapter(std::string_view parameter) {
-  return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight");
+  return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight") ||
+         parameter == kPromptName;
 }
 
 }  // namespace ddp::train

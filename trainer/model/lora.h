@@ -27,20 +27,22 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
 /// The adaptable layers that `targets` select.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable);
-/// Returns the parameters that adapters add to a model with these, in the model's order.
-std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
+/// Returns the parameters that adapters, or virtual tokens, add to a model with these, in the
+/// model's order.
+std::vector<ParameterShape> adapter_shapes(const Config& config,
                                            const std::vector<ParameterShape>& parameters);
 /// The same for a model of that layout.
-std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const WeightsLayout& layout);
+std::vector<ParameterShape> adapter_shapes(const Config& config, const WeightsLayout& layout);
 /// As CausalArchitecture::flops_per_token(), with adapters, and without the gradients of the frozen
-/// matrices: 4 for each of their weights, 6 for each of the adapters'.
+/// matrices: 4 for each of their weights, 6 for each of the adapters'. Virtual tokens count with
+/// those of the text.
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size);
 /// Bytes that the adapters add to the model's own activations in one micro-batch, for the backward
 /// pass: outputs of lora_A, and inputs after dropout with its masks.
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
                                 const ComputePlace& place);
-/// Whether a parameter of that name is part of an adapter.
+/// Whether a parameter of that name is part of an adapter, or virtual tokens.
 bool is_of_adapter(std::string_view parameter);
 
 }  // namespace ddp::train

@@ -34,8 +34,12 @@ void check_tensor(const Config& config, const CausalArchitecture& architecture,
                     "which divides any model",
                     key, config.model));
   }
-  if (config.lora.enabled())
-    throw UserError(key + ": does not divide adapters; remove lora.rank or tensor");
+  if (config.adapted()) {
+    throw UserError(fmt::format("{}: does not divide {} or tensor", key,
+                                config.lora.enabled()
+                                    ? "adapters; remove lora.rank"
+                                    : "virtual tokens; remove prompt_tuning.tokens"));
+  }
   if (vocab_size < ranks)
     throw UserError(
         fmt::format("{}: the vocabulary has {} tokens only; use fewer ranks", key, vocab_size));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "trainer/model/llama/llama_pretrained.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 
@@ -42,14 +41,19 @@ std::vector<std::string> unsupported_in(const Json& config, const Values& values
 
 template <class Model>
 std::vector<std::string> size_differences(const PretrainedSizes& there, const Model& model,
-                                          int64_t block_size) {
+                                          const Config& config) {
   std::vector<std::string> differences = there.unsupported;
   compare_value(differences, "n_layer", there.n_layer, model.n_layer);
   compare_value(differences, "n_head", there.n_head, model.n_head);
   compare_value(differences, "n_embd", there.n_embd, model.n_embd);
-  if (block_size > there.positions) {
-    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
-                                      there.positions, block_size));
+  if (config.positions() > there.positions) {
+    const int64_t prompt = config.prompt_tuning.tokens;
+    differences.push_back(fmt::format(
+        "it has {} positions, data_config.block_size{} asks for {}", there.positions,
+        prompt > 0
+            ? fmt::format("={} after prompt_tuning.tokens={}", config.data.block_size, prompt)
+            : "",
+        config.positions()));
   }
   return differences;
 }
@@ -122,13 +126,6 @@ PretrainedGpt gpt_of_snapshot(const std::string& path) {
 
 }  // namespace
 
-std::string pretrained_type(const std::string& folder) {
-  const std::string file = folder + "/config.json";
-  const Json config = parse_pretrained_config(file);
-  const std::string type = Values(config, file).text("model_type", "");
-  return is_of_llama_family(type) ? kLlamaType : type;
-}
-
 std::map<std::string, std::string> causal_snapshot_metadata(const std::string& path) {
   std::map<std::string, std::string> result;
   with_pretrained_snapshot(
@@ -184,8 +181,8 @@ PretrainedGpt read_pretrained_gpt(const std::string& path) {
 }
 
 std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const GptConfig& gpt,
-                                          int64_t block_size) {
-  std::vector<std::string> differences = size_differences(pretrained, gpt, block_size);
+                                          const Config& config) {
+  std::vector<std::string> differences = size_differences(pretrained, gpt, config);
   if (pretrained.activation && *pretrained.activation != gpt.activation) {
     const bool tanh = *pretrained.activation == Activation::kGeluTanh;
     differences.push_back(fmt::format("activation is {} there, {} here",
@@ -199,8 +196,8 @@ std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const
 }
 
 std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
-                                          int64_t block_size) {
-  std::vector<std::string> differences = size_differences(pretrained, bert, block_size);
+                                          const Config& config) {
+  std::vector<std::string> differences = size_differences(pretrained, bert, config);
   compare_value(differences, "intermediate", pretrained.intermediate, bert.intermediate);
   return differences;
 }

@@ -33,10 +33,6 @@ struct PretrainedBert : PretrainedSizes {
   std::string tokenizer_state;      ///< A snapshot's; a folder has files.
 };
 
-/// model_type in a folder's config.json, "" if it has none; "llama" for each model that has its
-/// block, such as qwen2. Throws UserError.
-std::string pretrained_type(const std::string& folder);
-
 /// `path`: a folder, or a snapshot of causal_lm. Throws UserError: no such folder or file, not
 /// JSON, not a GPT-2.
 PretrainedGpt read_pretrained_gpt(const std::string& path);
@@ -51,8 +47,8 @@ PretrainedBert read_pretrained_bert(const std::string& path);
 
 /// Each difference in a few words: "n_layer is 12 there, 8 here". Empty when it fits.
 std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const GptConfig& gpt,
-                                          int64_t block_size);
+                                          const Config& config);
 std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
-                                          int64_t block_size);
+                                          const Config& config);
 
 }  // namespace ddp::train

@@ -71,16 +71,9 @@ ModelBundle open_bert_folder(const std::string& folder) {
 }
 
 ModelBundle open_folder(const std::string& folder) {
-  const std::string type = pretrained_type(folder);
-  if (type == "bert") return open_bert_folder(folder);
-  std::vector<std::string_view> known = {"bert"};
-  for (const CausalArchitecture* architecture : causal_architectures()) {
-    if (architecture->huggingface_type().empty()) continue;
-    if (architecture->huggingface_type() == type) return open_causal_folder(*architecture, folder);
-    known.push_back(architecture->huggingface_type());
-  }
-  throw UserError(fmt::format("{}/config.json: model_type is '{}'; this trainer reads {}", folder,
-                              type, fmt::join(known, ", ")));
+  const CausalArchitecture* architecture = architecture_of_folder(folder);
+  return architecture == nullptr ? open_bert_folder(folder)
+                                 : open_causal_folder(*architecture, folder);
 }
 
 /// With the weights that were evaluated.
@@ -89,7 +82,7 @@ ModelBundle open_snapshot_model(const std::string& path, const std::string& base
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   Config config = config_from_json(snapshot.meta.config_json);
   if (trains_causal_lm(config.task)) config.task = TaskKind::kCausalLm;
-  if (!base.empty() && config.lora.enabled())
+  if (!base.empty() && config.adapted())
     causal_architecture(config).start_from(config, absolute_path(base));
   auto bundle = ModelBundle::untrained(std::move(config), snapshot.meta.task);
   for (const auto& each : bundle.weights)
@@ -114,9 +107,11 @@ ModelBundle open_model(const std::string& path, torch::Device device, const std:
 }
 
 void check_base_is_needed(const Config& config, const std::string& path, const std::string& base) {
-  if (base.empty() || config.lora.enabled()) return;
-  throw UserError(fmt::format(
-      "--base: {} is a whole model, not adapters (lora.rank) that need one; remove it", path));
+  if (base.empty() || config.adapted()) return;
+  throw UserError(
+      fmt::format("--base: {} is a whole model, not adapters (lora.rank, prompt_tuning) that need "
+                  "one; remove it",
+                  path));
 }
 
 void check_task(const ModelBundle& bundle, TaskKind task, const std::string& fix) {

@@ -28,11 +28,12 @@ void keep_model(const Json& config, Json& kept) {
       "data_config", "trainer_config", "optimizer_config", "distributed_config", "logging_config",
       "profile",     "hydra"};
   // Where the model came from, and how its numbers are computed in less memory.
-  const std::set<std::string> without_effect = {"model_type", "init_from",
+  const std::set<std::string> without_effect = {"model_type", "init_from", "text",
                                                 "activation_checkpointing", "loss_chunk_size"};
   for (const auto& [section, keys] : config.items()) {
     if (!keys.is_object() || others.contains(section)) continue;
     if (section == "lora" && keys.at("rank") == 0) continue;  // its other keys have no effect
+    if (section == "prompt_tuning" && keys.at("tokens") == 0) continue;
     for (const auto& [key, value] : keys.items()) {
       if (!without_effect.contains(key)) kept[section][key] = value;
     }

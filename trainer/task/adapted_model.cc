@@ -11,6 +11,7 @@
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/prompt_tuning.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/xxh3.h"
 
@@ -40,8 +41,9 @@ void check_base_exists(const std::string& base, const char* key) {
   std::error_code ignored;
   if (std::filesystem::exists(base, ignored)) return;
   throw UserError(
-      fmt::format("{}: {}: no such folder or snapshot, and the adapters of lora.rank "
-                  "need it; name its place with --base in generate, eval and export, or as {} in "
+      fmt::format("{}: {}: no such folder or snapshot, and the adapters (lora.rank, "
+                  "prompt_tuning) need it; name its place with --base in generate, eval and "
+                  "export, or as {} in "
                   "training",
                   key, base, key));
 }
@@ -54,6 +56,53 @@ void check_digest(const std::string& base, const std::string& digest,
       "{}: is not the model that the adapters were trained on: the digest of its weights is {}, "
       "the snapshot names {}; put that model there",
       base, digest, named->second));
+}
+
+/// The token embedding is the first table.
+torch::Tensor token_table(const CausalModel& model) {
+  for (const auto& p : model.model_parameters())
+    if (p.role == ParameterRole::kEmbedding) return p.tensor;
+  return {};
+}
+
+/// The tokens of the text, as often as needed; without one any, as peft's SAMPLE_VOCAB.
+torch::Tensor first_tokens(const PromptConfig& prompt, const Tokenizer& tokenizer, uint64_t seed) {
+  if (prompt.text.empty()) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    return torch::randint(0, tokenizer.size(), {prompt.tokens}, generator, torch::kInt64);
+  }
+  auto text = tokenizer.beginning();
+  const auto encoded = tokenizer.encode(prompt.text);
+  text.insert(text.end(), encoded.begin(), encoded.end());
+  auto tokens = torch::empty({prompt.tokens}, torch::kInt64);
+  for (int64_t i = 0; i < prompt.tokens; ++i)
+    tokens[i] = text[static_cast<std::size_t>(i) % text.size()];
+  return tokens;
+}
+
+/// A prompt in peft's format.
+const PretrainedLayout kPromptLayout = {"prompt_tuning.init_from",
+                                        [](const std::string& theirs) { return theirs; },
+                                        is_never_transposed,
+                                        is_never_optional,
+                                        nullptr,
+                                        "word_embeddings.weight",
+                                        "peft's save_pretrained writes it",
+                                        "adapter_model.safetensors"};
+
+torch::Tensor first_prompt(const CausalModel& model, const PromptConfig& prompt,
+                           const Tokenizer& tokenizer, uint64_t seed) {
+  if (!prompt.init_from.empty()) {
+    auto values = torch::empty({prompt.tokens, model.width()});
+    load_pretrained(prompt.init_from, kPromptLayout, {{kPromptName, values}});
+    return values;
+  }
+  return token_table(model).detach().index_select(0, first_tokens(prompt, tokenizer, seed));
+}
+
+std::string describe_start(const PromptConfig& prompt) {
+  if (!prompt.init_from.empty()) return "from " + prompt.init_from;
+  return prompt.text.empty() ? "from tokens drawn from the vocabulary" : "from a text";
 }
 
 }  // namespace
@@ -76,7 +125,7 @@ void check_base(const Config& config, int64_t vocab_size) {
 }
 
 std::string add_adapters_to_base(CausalModel& model, const Config& config,
-                                 std::optional<uint64_t> seed,
+                                 const Tokenizer& tokenizer, std::optional<uint64_t> seed,
                                  const std::map<std::string, std::string>* metadata) {
   const CausalArchitecture& architecture = causal_architecture(config);
   const std::string base = architecture.pretrained(config);
@@ -84,7 +133,12 @@ std::string add_adapters_to_base(CausalModel& model, const Config& config,
   if (!base.empty()) load_pretrained(base, *architecture.huggingface_layout(), weights);
   std::string digest = digest_of(weights);
   if (metadata != nullptr) check_digest(base, digest, *metadata);
-  add_adapters(model, config.lora, seed);
+  if (!config.prompt_tuning.enabled())
+    add_adapters(model, config.lora, seed);
+  else if (seed && metadata == nullptr)
+    model.add_prompt(first_prompt(model, config.prompt_tuning, tokenizer, *seed));
+  else
+    model.add_prompt(torch::zeros({config.prompt_tuning.tokens, model.width()}));
   return digest;
 }
 
@@ -122,10 +176,14 @@ std::string describe_adapters(const CausalModel& model, const Config& config) {
     trained += p.tensor.numel();
     ++layers;
   }
+  const std::string what =
+      config.prompt_tuning.enabled()
+          ? fmt::format("Prompt tuning: {} virtual tokens, {}", config.prompt_tuning.tokens,
+                        describe_start(config.prompt_tuning))
+          : fmt::format("LoRA: rank {}, alpha {}, dropout {} on {} layers ({})", lora.rank,
+                        lora.alpha, lora.dropout, layers / 2, fmt::join(lora.targets, ", "));
   return fmt::format(
-      "LoRA: rank {}, alpha {}, dropout {} on {} layers ({}); trained: {} "
-      "parameters, {:.2g} % of all",
-      lora.rank, lora.alpha, lora.dropout, layers / 2, fmt::join(lora.targets, ", "),
+      "{}; trained: {} parameters, {:.2g} % of all", what,
       short_number(static_cast<double>(trained)),
       100.0 * static_cast<double>(trained) / static_cast<double>(model.parameter_count()));
 }

@@ -1,5 +1,6 @@
-// A pretrained model with the adapters of a run with lora.rank: the trained parameters, the
-// contents of snapshots, and their reference to the rest.
+// A pretrained model with the adapters of a run with lora.rank, or the virtual tokens of one with
+// prompt_tuning: the trained parameters, the contents of snapshots, and their reference to the
+// rest.
 #pragma once
 
 #include <map>
@@ -11,6 +12,7 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
+#include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
 
@@ -18,6 +20,7 @@ namespace ddp::train {
 /// whose path is the configuration's init_from.
 inline constexpr const char* kBaseDigest = "lora_base";
 
+// "Adapters" are low-rank adapters and virtual tokens alike.
 /// The trained parameters of `model`, in its order: the adapters if there are any, else all.
 std::vector<Parameter> trainable_parameters(const CausalModel& model);
 
@@ -26,12 +29,12 @@ std::vector<Parameter> trainable_parameters(const CausalModel& model);
 void check_base(const Config& config, int64_t vocab_size);
 
 /// Loads the weights of init_from into `model`, if set, freezes them and adds adapters
-/// with initial values from `seed`. `metadata`: of the snapshot whose adapters are about to be
-/// loaded, else null. Returns the digest of the weights: XXH3-128 over their names, shapes and
-/// values, independent of their files. Throws UserError if the pretrained model is missing, or is
-/// not the snapshot's.
+/// with initial values from `seed`, prompt_tuning.text or prompt_tuning.init_from. `metadata`: of
+/// the snapshot whose adapters are about to be loaded, else null. Returns the digest of the
+/// weights: XXH3-128 over their names, shapes and values, independent of their files. Throws
+/// UserError if the pretrained model is missing, or is not the snapshot's.
 std::string add_adapters_to_base(CausalModel& model, const Config& config,
-                                 std::optional<uint64_t> seed,
+                                 const Tokenizer& tokenizer, std::optional<uint64_t> seed,
                                  const std::map<std::string, std::string>* metadata);
 
 /// Returns the weights of a plain model equivalent to `model` with its adapters.
@@ -40,7 +43,8 @@ std::vector<NamedTensor> merged_weights(const CausalModel& model);
 /// A collective. Throws UserError if the ranks have read different pretrained models.
 void check_same_base(const std::string& digest, const Config& config, ProcessGroup& group);
 
-/// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..."
+/// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..." or
+/// "Prompt tuning: 20 virtual tokens, ..."
 std::string describe_adapters(const CausalModel& model, const Config& config);
 
 }  // namespace ddp::train

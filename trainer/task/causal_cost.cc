@@ -8,14 +8,13 @@ namespace ddp::train {
 
 std::vector<ParameterPart> CausalCost::parameter_parts() const {
   auto parts = parts_of(layout());
-  if (config_.lora.enabled())
-    parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout()))});
+  if (config_.adapted()) parts.push_back({"adapters", count_of(adapter_shapes(config_, layout()))});
   return parts;
 }
 
 double CausalCost::flops_per_unit() const {
-  return config_.lora.enabled() ? flops_per_token_with_adapters(config_, architecture_, vocab_size_)
-                                : architecture_.flops_per_token(config_, vocab_size_);
+  return config_.adapted() ? flops_per_token_with_adapters(config_, architecture_, vocab_size_)
+                           : architecture_.flops_per_token(config_, vocab_size_);
 }
 
 WeightsLayout CausalCost::layout() const { return architecture_.layout(config_, vocab_size_); }

@@ -183,7 +183,7 @@ torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
-  if (config_.lora.enabled()) {
+  if (config_.adapted()) {
     check_base(config_, data_->tokenizer().size());
   } else if (!resumed_ && !pretrained.empty()) {
     check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size());
@@ -191,11 +191,12 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const bool drawn = !part_ && (!tensor_ranks_ || pretrained.empty());
   model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
                              tensor_ranks_);
-  if (config_.lora.enabled())
-    base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
+  if (config_.adapted())
+    base_digest_ = add_adapters_to_base(*model_, config_, data_->tokenizer(), seed,
+                                        resumed_ ? &*resumed_ : nullptr);
   const auto whole = weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
-  if (!config_.lora.enabled() && !resumed_ && !pretrained.empty()) {
+  if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
     load_pretrained(pretrained, *architecture_.huggingface_layout(), whole,
                     [&](std::size_t i, const torch::Tensor& values) {
                       model_->set_weight(whole[i].name, values);
@@ -240,11 +241,12 @@ std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
   keys.emplace_back("lora.rank");
   keys.emplace_back("lora.targets");
+  keys.emplace_back("prompt_tuning.tokens");
   return keys;
 }
 
 void CausalLm::join(ProcessGroup& group, int64_t /*micro_batches*/) {
-  if (config_.lora.enabled()) check_same_base(base_digest_, config_, group);
+  if (config_.adapted()) check_same_base(base_digest_, config_, group);
 }
 
 void CausalLm::cut_model(std::optional<uint64_t> seed) {
@@ -357,7 +359,7 @@ std::vector<std::string> CausalLm::describe() const {
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
   }
-  if (config_.lora.enabled()) lines.push_back(describe_adapters(*model_, config_));
+  if (config_.adapted()) lines.push_back(describe_adapters(*model_, config_));
   return lines;
 }
 

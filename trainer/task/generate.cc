@@ -70,7 +70,8 @@ TurnGenerator::TurnGenerator(CausalModel& model, const SamplingOptions& options)
 void TurnGenerator::set_text(std::vector<int32_t> tokens) {
   const auto same = std::mismatch(tokens.begin(), tokens.end() - 1, tokens_.begin(), tokens_.end());
   KeyValueCache& cache = *decoder_.cache();
-  cache.shorten(std::min<int64_t>(cache.length, same.first - tokens.begin()));
+  cache.shorten(
+      std::min<int64_t>(cache.length, model_.prompt_tokens() + (same.first - tokens.begin())));
   decoder_.set_seen({tokens});
   tokens_ = std::move(tokens);
   drawn_ = false;
@@ -80,7 +81,8 @@ bool TurnGenerator::is_full() const { return std::ssize(tokens_) > model_.block_
 
 int32_t TurnGenerator::next() {
   const torch::InferenceMode inference;
-  const std::vector<int64_t> unread(tokens_.begin() + decoder_.cache()->length, tokens_.end());
+  const int64_t read = std::max<int64_t>(0, decoder_.cache()->length - model_.prompt_tokens());
+  const std::vector<int64_t> unread(tokens_.begin() + read, tokens_.end());
   const bool drawn = std::exchange(drawn_, true);
   tokens_.push_back((drawn ? decoder_.read_drawn()
                            : decoder_.read(torch::tensor(unread, torch::kInt64).unsqueeze(0)))

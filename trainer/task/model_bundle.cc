@@ -23,10 +23,10 @@ void take(ModelBundle& bundle, std::shared_ptr<Model> model) {
 
 void make_causal(ModelBundle& bundle) {
   bundle.tokenizer = tokenizer_of(bundle.metadata);
-  if (bundle.config.lora.enabled()) check_base(bundle.config, bundle.tokenizer->size());
+  if (bundle.config.adapted()) check_base(bundle.config, bundle.tokenizer->size());
   auto model = make_causal_model(bundle.config, bundle.tokenizer->size(), std::nullopt);
-  if (bundle.config.lora.enabled())
-    add_adapters_to_base(*model, bundle.config, std::nullopt, &bundle.metadata);
+  if (bundle.config.adapted())
+    add_adapters_to_base(*model, bundle.config, *bundle.tokenizer, std::nullopt, &bundle.metadata);
   for (const Parameter& p : trainable_parameters(*model))
     bundle.weights.push_back({p.name, p.tensor});
   bundle.model = std::move(model);

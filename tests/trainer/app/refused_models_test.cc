@@ -135,6 +135,25 @@ TEST_CASE("what adapters cannot be is refused in one line") {
              Contains("is a snapshot of adapters"));
 }
 
+TEST_CASE("what virtual tokens cannot be is refused in one line") {
+  AdapterPlace place("llama");
+  const Words prompt = {"~lora", "+prompt_tuning.tokens=4"};
+  succeed_in_process(alone(place, joined(prompt, {"trainer_config.max_steps=2"})));
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "+prompt_tuning.tokens=8"})),
+             Contains("prompt_tuning.tokens is 4 there, 8 in this"));
+  CHECK_THAT(refusal_of(alone(place, joined(prompt, {"distributed_config.tensor=2"}))),
+             Contains("does not divide virtual tokens; remove prompt_tuning.tokens or tensor"));
+  const auto exported = [&place](const Words& more) {
+    return refusal_of(
+        trainer(place, joined({"export", "--snapshot", "snapshot.pt", "--output", "out"}, more)));
+  };
+  CHECK_THAT(exported({}), Contains("holds virtual tokens") && Contains("use --format peft"));
+  CHECK_THAT(exported({"--merge"}), Contains("--merge") && Contains("use --format peft"));
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
+                                      "trainer_config.snapshot_path=new.pt"})),
+             Contains("is a snapshot of virtual tokens"));
+}
+
 TEST_CASE("a snapshot of images is no language model, and of other images is not resumed") {
   const ImageWorkspace place;
   succeed_in_process(alone(place, {"trainer_config.max_steps=2"}));

@@ -240,10 +240,12 @@ TEST_CASE("a folder of each Llama is told from others by its model_type") {
   const test::TestFolder folder;
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
     test::write_file("config.json", folder_of(type).dump());
-    CHECK(pretrained_type(folder.str()) == "llama");
+    CHECK(architecture_of_folder(folder.str())->name() == "llama");
   }
   test::write_file("config.json", R"({"model_type": "mistral"})");
-  CHECK(pretrained_type(folder.str()) == "mistral");
+  CHECK_THAT(
+      test::error_of<UserError>([&] { architecture_of_folder(folder.str()); }),
+      Contains("model_type is 'mistral'; this trainer reads bert, gpt2, llama, qwen2, qwen3"));
 }
 
 TEST_CASE("a token costs a Llama 6 operations per multiplied weight, and attention") {

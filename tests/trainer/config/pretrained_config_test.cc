@@ -6,6 +6,7 @@
 
 #include "tests/trainer/config/test_files.h"
 #include "trainer/app/load_run.h"
+#include "trainer/model/llama/llama_config.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -32,7 +33,104 @@ std::string error(const std::string& json, const std::vector<std::string>& overr
   return test::error_of<UserError>([&] { load(folder, json, overrides); });
 }
 
+constexpr const char* kBert = R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 64,
+    "num_attention_heads": 4, "intermediate_size": 256)";
+
+/// With init_from=model, a folder with this config.json.
+Config following(const std::string& json, std::vector<std::string> overrides = {},
+                 const std::string& yaml = "data_config:\n  path: data.txt\n  block_size: 16\n") {
+  const test::TestFolder folder;
+  std::filesystem::create_directory("model");
+  if (!json.empty()) test::write_file("model/config.json", json);
+  test::write_file("data.txt", "some text");
+  test::write_file("c.yaml", yaml);
+  overrides.insert(overrides.begin(), "init_from=model");
+  Config config = load_config(ConfigSource::of_file("c.yaml"), overrides);
+  CHECK(config.init_from.empty());
+  return config;
+}
+
+std::string not_followed(const std::string& json, const std::vector<std::string>& overrides = {}) {
+  return test::error_of<UserError>([&] { following(json, overrides); });
+}
+
 }  // namespace
+
+TEST_CASE("init_from chooses task, model and its sizes by the folder's config.json") {
+  const Config gpt = following(std::string(kGpt2) + "}");
+  CHECK(gpt.task == TaskKind::kCausalLm);
+  CHECK(gpt.model == "gpt");
+  CHECK(gpt.gpt.n_embd == 64);
+  CHECK(gpt.gpt.init_from.ends_with("/model"));
+  for (const std::string type : {"llama", "qwen2", "qwen3"}) {
+    INFO(type);
+    const Config llama = following(R"({"model_type": ")" + type + R"(", "num_hidden_layers": 3,
+        "num_attention_heads": 4, "hidden_size": 64, "intermediate_size": 96})");
+    CHECK(llama.model == "llama");
+    CHECK(llama_of(llama).n_layer == 3);
+    CHECK(llama_of(llama).init_from.ends_with("/model"));
+    CHECK(llama.data.tokenizer.empty());
+  }
+  const Config bert = following(std::string(kBert) + "}");
+  CHECK(bert.task == TaskKind::kMaskedLm);
+  CHECK(bert.bert.n_layer == 2);
+  CHECK(bert.bert.init_from.ends_with("/model"));
+  const std::string classifier =
+      std::string(kBert) + R"(, "architectures": ["BertForSequenceClassification"]})";
+  CHECK(following(classifier).task == TaskKind::kTextClassification);
+  CHECK(following(classifier, {"task=masked_lm"}).task == TaskKind::kMaskedLm);
+  CHECK(following(std::string(kBert) + "}", {"task=text_classification"}).task ==
+        TaskKind::kTextClassification);
+}
+
+TEST_CASE("the recipe for fine-tuning takes the folder of any model") {
+  const std::string recipe = test::read_file(DDP_SOURCE_DIR "/configs/finetune.yaml");
+  const std::vector<std::string> text = {"data_config.path=data.txt", "data_config.block_size=16"};
+  CHECK(following(std::string(kGpt2) + "}", text, recipe).model == "gpt");
+  CHECK(following(R"({"model_type": "qwen2"})", text, recipe).model == "llama");
+  CHECK(following(std::string(kBert) + "}", text, recipe).task == TaskKind::kMaskedLm);
+}
+
+TEST_CASE("an init_from that cannot be followed is refused in one line") {
+  CHECK_THAT(not_followed(""),
+             Contains("init_from: ") && Contains("model/config.json: No such file or directory"));
+  CHECK_THAT(not_followed(R"({"model_type": "opt"})"),
+             Contains("model_type is 'opt'; this trainer reads bert, gpt2, llama, qwen2, qwen3"));
+  const std::string gpt = std::string(kGpt2) + "}";
+  CHECK_THAT(not_followed(gpt, {"gpt_config.init_from=other"}),
+             Contains("init_from: model conflicts with gpt_config.init_from=other; keep one"));
+  CHECK(following(gpt, {"gpt_config.init_from=./model"}).model == "gpt");
+  CHECK_THAT(not_followed(gpt, {"llama_config.init_from=model"}),
+             Contains("llama_config.init_from: does not apply to model=gpt"));
+  CHECK_THAT(not_followed(gpt, {"model=llama"}),
+             Contains("model is model=gpt, and model=llama; remove model"));
+  CHECK_THAT(not_followed(gpt, {"task=masked_lm"}),
+             Contains("model is model=gpt, and task=masked_lm; remove task"));
+  CHECK_THAT(not_followed(gpt, {"task=image_classification"}),
+             Contains("init_from: does not apply to task=image_classification"));
+  CHECK_THAT(not_followed(std::string(kBert) + "}", {"task=causal_lm"}),
+             Contains("model is a BERT, and task=causal_lm; remove task"));
+}
+
+TEST_CASE("virtual tokens need positions, a model and no adapters next to them") {
+  const std::string gpt = std::string(kGpt2) + "}";
+  CHECK(following(gpt, {"prompt_tuning.tokens=16"}).positions() == 32);
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=17"}),
+             Contains("it has 32 positions, data_config.block_size=16 after "
+                      "prompt_tuning.tokens=17 asks for 33"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=-1"}), Contains("prompt_tuning.tokens"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.text=Answer"}),
+             Contains("has no effect without prompt_tuning.tokens"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "lora.rank=4"}),
+             Contains("prompt_tuning.tokens=4: prompt_tuning.tokens: conflicts with lora.rank"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.token=4"}), Contains("prompt_tuning.tokens"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.init_from=model"}),
+             Contains("model/adapter_config.json: no such file"));
+  CHECK_THAT(not_followed(gpt, {"init_from=null", "prompt_tuning.tokens=4"}),
+             Contains("virtual tokens need a pretrained model; set gpt_config.init_from"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "distributed_config.pipeline=2"}),
+             Contains("virtual tokens (prompt_tuning.tokens) are trained on whole models"));
+}
 
 TEST_CASE("sizes, activation and head follow the folder where they are not given") {
   const test::TestFolder folder;

@@ -5,6 +5,8 @@
   interop_peer.py check FOLDER DUMP TEXT          reads an exported folder, compares with what trainer computed
   interop_peer.py torch FILE DUMP                 reads an exported state dict, compares with the weights
   interop_peer.py check_peft BASE ADAPTER DUMP    reads a folder with exported adapters on it by peft, compares likewise
+  interop_peer.py check_prompt BASE ADAPTER DUMP THEIRS
+                                                  the same for exported virtual tokens, compares training as well and saves what it reached
   interop_peer.py sampling FILE                   logits, contexts and what transformers' processors make of them
 
 Exit code 0: equal within the tolerances; 1: not; 77: a peer is not installed; 78: peft is not.
@@ -121,13 +123,19 @@ def check(folder, dump, text):
     return int(bad)
 
 
-def check_peft(base, adapter, dump):
+def peft():
     sys.path.append(os.environ.get("DDP_PEER_PACKAGES", os.path.join(os.path.dirname(__file__), "../../../.cache/peers")))
     try:
-        from peft import PeftModel
+        import peft
     except ImportError as error:
         print(error, file=sys.stderr)
-        return 78
+        sys.stderr.flush()
+        os._exit(78)
+    return peft
+
+
+def check_peft(base, adapter, dump):
+    PeftModel = peft().PeftModel
     ours = load_file(dump)
     plain = AutoModelForCausalLM.from_pretrained(base).eval()
     with torch.no_grad():
@@ -136,6 +144,38 @@ def check_peft(base, adapter, dump):
         bad = differs("logits with adapters", ours["logits"], model(ours["inputs"]).logits, TOLERANCE)
         bad |= (before - ours["logits"]).abs().max().item() < 0.01  # the adapters do something
         bad |= differs("merged logits", ours["logits"], model.merge_and_unload()(ours["inputs"]).logits, TOLERANCE)
+    return int(bad)
+
+
+def check_prompt(base, adapter, dump, theirs):
+    ours = load_file(dump)
+    count, inputs = ours["prompt"].shape[0], ours["inputs"]
+    with torch.no_grad():
+        loaded = peft().PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter).eval()
+        bad = differs("logits after a prompt", ours["logits"], loaded(inputs).logits[:, count:], TOLERANCE)
+    config = peft().PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=count, prompt_tuning_init="TEXT",
+                                       prompt_tuning_init_text="Answer shortly", tokenizer_name_or_path=base)
+    model = peft().get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).eval()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    bad |= len(trained) != 1 or not torch.equal(trained[0].detach(), ours["prompt"])
+    tokens = torch.cat((inputs, ours["targets"][:, -1:]), 1)
+    labels = tokens.clone()
+    labels[:, 0] = -100  # which peft would predict from the last virtual token
+    optimizer = torch.optim.AdamW(trained, lr=0.05)
+    losses, norms = [], []
+    for _ in ours["losses"]:
+        optimizer.zero_grad()
+        losses.append(model(input_ids=tokens, labels=labels).loss)
+        losses[-1].backward()
+        norms.append(trained[0].grad.norm())
+        optimizer.step()
+    losses = torch.stack(losses).detach()
+    bad |= differs("gradient norm, relative", ours["norm"] / norms[0], torch.ones(1), TOLERANCE)
+    bad |= differs("losses, relative", ours["losses"] / losses, torch.ones_like(losses), TOLERANCE)
+    bad |= not losses[-1] < losses[0] - 0.01
+    model.save_pretrained(theirs)
+    with torch.no_grad():
+        save_file({"logits": model(inputs).logits[:, count:].contiguous()}, theirs + "/expected.safetensors")
     return int(bad)
 
 
@@ -165,7 +205,7 @@ def sampling(file):
     return 0
 
 
-code = {"make": make, "make_llama": make_llama, "check": check, "torch": check_torch, "check_peft": check_peft, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
+code = {"make": make, "make_llama": make_llama, "check": check, "torch": check_torch, "check_peft": check_peft, "check_prompt": check_prompt, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
 # With torch 2.15 the interpreter may abort while it ends; the result is out by then.
 sys.stdout.flush()
 os._exit(code)

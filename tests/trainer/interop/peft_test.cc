@@ -9,6 +9,7 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/interop/export_model.h"
 #include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
@@ -73,14 +74,59 @@ std::shared_ptr<CausalModel> adapted_model(Config config, const test::TempDir& d
   return model;
 }
 
-std::string dump_of(CausalModel& model, const test::TempDir& dir) {
-  const torch::NoGradGuard no_grad;
-  const auto inputs = test::random_tokens(3, kPeftContext, model.vocab_size(), 1);
-  const NamedTensors dump = {{"inputs", inputs}, {"logits", model.forward(inputs)}};
+std::string written(const NamedTensors& dump, const test::TempDir& dir) {
   StateBuffer buffer(dump);
   buffer.copy_from(dump, nullptr);
   publish_safetensors(dir.file("dump.safetensors"), "", {}, buffer.tensors());
   return dir.file("dump.safetensors");
+}
+
+std::string dump_of(CausalModel& model, const test::TempDir& dir) {
+  const torch::NoGradGuard no_grad;
+  const auto inputs = test::random_tokens(3, kPeftContext, model.vocab_size(), 1);
+  return written({{"inputs", inputs}, {"logits", model.forward(inputs)}}, dir);
+}
+
+constexpr int64_t kPrompt = 20;
+
+/// Behind virtual tokens of `prompt`, on the model in base/.
+std::shared_ptr<CausalModel> prompted_model(Config config, const PromptConfig& prompt,
+                                            const test::TempDir& dir) {
+  const ByteTokenizer tokenizer;
+  config.lora = {};
+  config.prompt_tuning = prompt;
+  config.data.block_size = 40;  // and the virtual tokens, in the base's 64
+  causal_architecture(config).start_from(config, dir.file("base"));
+  auto model = make_causal_model(config, tokenizer.size(), 1);
+  add_adapters_to_base(*model, config, tokenizer, 9, nullptr);
+  model->eval();
+  export_model({config, tokenizer.size(), named(trainable_parameters(*model))}, tokenizer,
+               ExportFormat::kPeft, dir.file("adapter"));
+  return model;
+}
+
+/// Inputs, logits, and the losses of ten steps of training with the first gradient's norm.
+NamedTensors trained(CausalModel& model) {
+  const auto prompt = trainable_parameters(model).front().tensor;
+  const auto all = test::random_tokens(3, 41, model.vocab_size(), 1);
+  const auto inputs = all.narrow(1, 0, 40).contiguous(),
+             targets = all.narrow(1, 1, 40).contiguous();
+  NamedTensors dump = {{"prompt", prompt.detach().clone()},
+                       {"inputs", inputs},
+                       {"targets", targets},
+                       {"logits", model.forward(inputs).detach()}};
+  torch::optim::AdamW optimizer({prompt}, torch::optim::AdamWOptions(0.05));
+  std::vector<torch::Tensor> losses, norms;
+  for (int step = 0; step < 10; ++step) {
+    optimizer.zero_grad();
+    losses.push_back(model.loss(inputs, targets));
+    losses.back().backward();
+    norms.push_back(prompt.grad().norm());
+    optimizer.step();
+  }
+  dump.emplace_back("losses", torch::stack(losses).detach());
+  dump.emplace_back("norm", norms.front().reshape({1}));
+  return dump;
 }
 
 }  // namespace
@@ -102,6 +148,56 @@ TEST_CASE("peft loads exported adapters of each model: equal logits, merged ones
     CHECK(written.at("target_modules") == modules);
     CHECK(written.at("fan_in_fan_out") == (config.model == "gpt"));
   }
+}
+
+TEST_CASE("virtual tokens are peft's: start, logits, gradients, training, and back again",
+          "[peer]") {
+  for (const auto& [config, targets, modules] : cases()) {
+    if (targets.front() != "c_attn" && config.model == "gpt") continue;
+    INFO(config.model << " " << causal_architecture(config).describe(config));
+    const test::TempDir dir;
+    adapted_model(config, dir);
+    const auto model = prompted_model(config, {kPrompt, "Answer shortly", ""}, dir);
+    const NamedTensors dump = trained(*model);
+    if (!test::ask_peer({"check_prompt", dir.file("base"), dir.file("adapter"), written(dump, dir),
+                         dir.file("theirs")}))
+      return;
+    const auto continued = prompted_model(config, {kPrompt, "", dir.file("theirs")}, dir);
+    const SafetensorsFile expected(dir.file("theirs/expected.safetensors"));
+    const torch::NoGradGuard no_grad;
+    CHECK(torch::allclose(continued->forward(dump[1].second),
+                          test::read_tensor(expected, "logits", torch::kFloat32), 0, 1e-5));
+  }
+}
+
+TEST_CASE("documents in one row see the virtual tokens, and no other document") {
+  const test::TempDir dir;
+  const Case first = cases().front();
+  adapted_model(first.config, dir);
+  const auto model = prompted_model(first.config, {kPrompt, "Answer shortly", ""}, dir);
+  const torch::NoGradGuard no_grad;
+  const auto tokens = test::random_tokens(1, 40, model->vocab_size(), 1);
+  const auto positions = torch::cat({torch::arange(15), torch::arange(25)}).unsqueeze(0);
+  const auto packed = model->forward(tokens, positions);
+  const auto alone = torch::cat(
+      {model->forward(tokens.narrow(1, 0, 15)), model->forward(tokens.narrow(1, 15, 25))}, 1);
+  CHECK(torch::allclose(packed, alone, 0, 1e-5));
+}
+
+TEST_CASE("a cache begins with the virtual tokens, behind the padding of shorter rows") {
+  const Case first = cases().front();
+  const test::TempDir dir;
+  adapted_model(first.config, dir);
+  const auto model = prompted_model(first.config, {kPrompt, "Answer shortly", ""}, dir);
+  const torch::NoGradGuard no_grad;
+  const auto tokens = test::random_tokens(2, 40, model->vocab_size(), 1);
+  auto cache = model->new_cache(40, torch::tensor({0, 6}, torch::kInt64));
+  auto step = model->next_logits(tokens.narrow(1, 0, 30), cache);
+  for (int64_t t = 30; t < 40; ++t) step = model->next_logits(tokens.narrow(1, t, 1), cache);
+  CHECK(cache.length == kPrompt + 40);
+  const auto whole = model->forward(tokens.narrow(0, 0, 1)).select(1, -1);
+  const auto shorter = model->forward(tokens.narrow(0, 1, 1).narrow(1, 6, 34)).select(1, -1);
+  CHECK(torch::allclose(step, torch::cat({whole, shorter}), 0, 1e-5));
 }
 
 TEST_CASE("merged weights compute what the model with its adapters does") {

@@ -72,7 +72,7 @@ TEST_CASE("adapters depend on their seed alone, and have the shapes that an esti
     add_adapters(*first, config.lora, 7);
     add_adapters(*second, config.lora, 7);
     const auto of_first = trainable_parameters(*first), of_second = trainable_parameters(*second);
-    const auto shapes = adapter_shapes(config.lora, causal_architecture(config).layout(config, 50));
+    const auto shapes = adapter_shapes(config, causal_architecture(config).layout(config, 50));
     REQUIRE(of_first.size() == shapes.size());
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       CHECK(of_first[i].name == shapes[i].name);

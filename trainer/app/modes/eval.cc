@@ -49,7 +49,7 @@ void evaluate_on(Config& config, const std::string& data) {
 /// The configuration of the snapshot's run, for evaluation.
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
-  if (trains_causal_lm(config.task) && !config.lora.enabled())
+  if (trains_causal_lm(config.task) && !config.adapted())
     causal_architecture(config).start_from(config, "");
   check_base_is_needed(config, options.snapshot, options.base);
   if (!options.base.empty())

@@ -32,10 +32,17 @@ void check_whole_snapshot(const ExportArgs& options) {
 /// Adapters alone are files of peft's, and whole models of all other formats.
 void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
   const bool to_peft = options.format == ExportFormat::kPeft;
-  if (!bundle.config.lora.enabled()) {
+  if (!bundle.config.adapted()) {
     if (!to_peft && !options.merge) return;
-    throw UserError(fmt::format("{}: {} is no snapshot of adapters (lora.rank); leave it out",
-                                to_peft ? "--format peft" : "--merge", options.snapshot));
+    throw UserError(
+        fmt::format("{}: {} is no snapshot of adapters (lora.rank, prompt_tuning); leave it out",
+                    to_peft ? "--format peft" : "--merge", options.snapshot));
+  }
+  if (bundle.config.prompt_tuning.enabled() && (options.merge || !to_peft)) {
+    throw UserError(fmt::format(
+        "{}: {} holds virtual tokens (prompt_tuning), which are no weights of the "
+        "model; use --format peft{}",
+        options.merge ? "--merge" : "export", options.snapshot, options.merge ? " instead" : ""));
   }
   if (to_peft && options.merge)
     throw UserError("--merge: conflicts with --format peft, which is for adapters alone; keep one");

@@ -35,9 +35,15 @@ std::string unknown_model_note(const Config& config) {
              : fmt::format(", which is none of {}", fmt::join(models, ", "));
 }
 
+/// As in a recipe for several models: auto asks for nothing where there is nothing to choose.
+bool is_auto(const Given& given, const std::string& key) {
+  const auto found = given.values().find(key);
+  return found != given.values().end() && found->second.text == "auto";
+}
+
 void check_belongs_to_run(const Config& config, const Given& given) {
   for (const Field& field : config_fields()) {
-    if (belongs_to(field, config) || !given.has(field.path)) continue;
+    if (belongs_to(field, config) || !given.has(field.path) || is_auto(given, field.path)) continue;
     Config other = config;
     other.model = field.model;
     if (!field.model.empty() && belongs_to(field, other)) {
@@ -348,8 +354,11 @@ void check_pipeline(const Config& config, const Given& given) {
                     "model",
                     name_of(distributed.strategy), distributed.pipeline));
   }
-  if (config.lora.enabled())
-    refuse("adapters (lora.rank) are trained on whole models; use strategy=zero3 to divide one");
+  if (config.adapted()) {
+    refuse(fmt::format("{} trained on whole models; use strategy=zero3 to divide one",
+                       config.lora.enabled() ? "adapters (lora.rank) are"
+                                             : "virtual tokens (prompt_tuning.tokens) are"));
+  }
 }
 
 void check_devices(const DistributedConfig& config, const Given& given) {

@@ -1,13 +1,6 @@
 #include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
-namespace {
-
-const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kPreference,
-                                          TaskKind::kMaskedLm, TaskKind::kTextClassification};
-
-}  // namespace
-
 std::vector<Field> data_fields() {
   return {
       {DDP_KEY(data, path), .null_means = NullMeans::kNotGiven,

@@ -35,6 +35,9 @@ inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
 /// The tasks that train a causal language model.
 inline const std::vector<TaskKind> kCausalTasks = {TaskKind::kCausalLm, TaskKind::kPreference};
+/// The tasks on texts.
+inline const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kPreference,
+                                                 TaskKind::kMaskedLm, TaskKind::kTextClassification};
 
 // The keys of each section, in the file named after its header.
 std::vector<Field> data_fields();
@@ -43,6 +46,7 @@ std::vector<Field> bert_fields();
 std::vector<Field> image_fields();
 std::vector<Field> lora_fields();
 std::vector<Field> preference_fields();
+std::vector<Field> prompt_fields();
 std::vector<Field> trainer_fields();
 std::vector<Field> optimizer_fields();
 std::vector<Field> distributed_fields();

@@ -32,7 +32,13 @@ const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."},
                               {DDP_KEY_AT("model", model), .tasks = kCausalTasks,
-                               .meaning = "Architecture of the language model: gpt or llama."}};
+                               .meaning = "Architecture of the language model: gpt or llama."},
+                              {DDP_KEY_AT("init_from", init_from),
+                               .null_means = NullMeans::kNotGiven, .tasks = kTextTasks,
+                               .meaning = "Pretrained model to start from: a folder as saved by "
+                                          "transformers, or a snapshot. task, model, that "
+                                          "model's own init_from and the tokenizer follow from "
+                                          "it."}};
     const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {},
                             const std::string& model = "") {
       for (Field& field : section) {
@@ -46,6 +52,7 @@ const std::vector<Field>& config_fields() {
     added_fields().closed = true;
     add(added_fields().fields, kCausalTasks);
     add(lora_fields(), kCausalTasks);
+    add(prompt_fields(), kCausalTasks);
     add(preference_fields(), {TaskKind::kPreference});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
     add(image_fields(), {TaskKind::kImageClassification});

@@ -146,4 +146,21 @@ std::vector<Field> preference_fields() {
   };
 }
 
+std::vector<Field> prompt_fields() {
+  return {
+      {DDP_KEY_AT("prompt_tuning.tokens", prompt_tuning.tokens), .range = Range{0, 1e6},
+       .unit = "tokens", .null_means = NullMeans::kOff,
+       .default_text = "0: off; prompt_tuning.init_from's",
+       .meaning = "Virtual tokens in front of each sequence (prompt tuning), whose embeddings are "
+                  "trained instead of the pretrained model that init_from names."},
+      {DDP_KEY_AT("prompt_tuning.text", prompt_tuning.text), .null_means = NullMeans::kNotGiven,
+       .default_text = "none: tokens drawn from the vocabulary",
+       .meaning = "Text whose tokens' embeddings they start as, repeated or cut to their number."},
+      {DDP_KEY_AT("prompt_tuning.init_from", prompt_tuning.init_from),
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "Trained prompt to start from: a folder of peft (adapter_config.json, "
+                  "adapter_model.safetensors)."},
+  };
+}
+
 }  // namespace ddp::train

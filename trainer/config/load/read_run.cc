@@ -76,7 +76,7 @@ std::string warning_of(const std::vector<std::string>& ignored) {
 }  // namespace
 
 RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job, DataFiles data) {
+                   std::optional<int64_t> sweep_job, DataFiles data, DeriveValues derive) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides, trainer_keys());
   Node root = composed.root;
@@ -91,6 +91,7 @@ RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& o
   trainer_keys().refuse_missing(root, file);
   const Given given = collect_given(root, file);
   Config config = to_config(given);
+  derive(config, given);
   complete_config(config, given);
   resolve_paths(config, given, sweep_job.has_value(), data);
   return {std::move(config), std::move(files), given, warning_of(composed.ignored)};

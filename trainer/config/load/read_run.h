@@ -25,6 +25,9 @@ struct RunConfig {
   std::string warning;  ///< Settings of Hydra without effect here, or "".
 };
 
+/// Sets values that follow from others; before the checks across keys.
+using DeriveValues = void (*)(Config& config, const Given& given);
+
 /// Composes the configuration of `source` with `overrides` ("a.b=value", in order), types and
 /// checks every key. `sweep_job` is the number of a job of a sweep.
 ///
@@ -33,6 +36,6 @@ struct RunConfig {
 /// are resolved against the current directory, snapshot_path of a job of a sweep (or with
 /// hydra.job.chdir) against the folder of that run.
 RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job, DataFiles data = DataFiles::kChecked);
+                   std::optional<int64_t> sweep_job, DataFiles data, DeriveValues derive);
 
 }  // namespace ddp::train

@@ -14,13 +14,15 @@ torch::Tensor TokenContext::positions(const torch::Tensor& idx_BT) const {
   return positions_BT.defined() ? positions_BT : slots_of(idx_BT);
 }
 
-// Two positions are of one document when it starts at the same place for both.
+// Two positions are of one document when it starts at the same place for both. A document's
+// positions continue those of the virtual tokens, which start where the first document does.
 torch::Tensor TokenContext::mask(const torch::Tensor& idx_BT) const {
   if (cache != nullptr) return cache->mask(idx_BT.size(1));
   if (!positions_BT.defined()) return {};
   const auto slots_T = slots_of(idx_BT);
   const auto starts_BT = slots_T - positions_BT;
-  const auto same_BTT = starts_BT.unsqueeze(2) == starts_BT.unsqueeze(1);
+  auto same_BTT = starts_BT.unsqueeze(2) == starts_BT.unsqueeze(1);
+  if (prompt > 0) same_BTT = same_BTT | (slots_T < prompt);
   return (same_BTT & (slots_T.unsqueeze(0) <= slots_T.unsqueeze(1))).unsqueeze(1);
 }
 

@@ -16,6 +16,8 @@ struct TokenContext {
   /// int64 [B, T]: rows of several documents, each position counted from its document's start;
   /// transformers calls them position_ids. No position sees another document.
   torch::Tensor positions_BT{};
+  /// Virtual tokens at the start of each row, after its padding; every document sees them.
+  int64_t prompt = 0;
 
   /// Positions within the text of the pass's T tokens, int64 [T] or [B, T].
   torch::Tensor positions(const torch::Tensor& idx_BT) const;

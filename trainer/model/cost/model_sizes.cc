@@ -10,6 +10,7 @@
 #include "trainer/model/load/size_keys.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
+#include "trainer/model/prompt_tuning.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -28,6 +29,7 @@ const std::vector<ModelPreset>& bert_presets() {
 void complete_causal(Config& config, const Given& given) {
   const CausalArchitecture* architecture = find_causal_architecture(config.model);
   if (architecture != nullptr) {
+    complete_prompt_tuning(config, *architecture, given);
     architecture->complete(config, given);
     return complete_lora(config, *architecture, given);
   }
@@ -56,7 +58,7 @@ void complete_bert(Config& config, const Given& given) {
         if (bert.intermediate == 0) bert.intermediate = there.intermediate;
       }
       widen();
-      return differences_from(there, bert, config.data.block_size);
+      return differences_from(there, bert, config);
     });
   }
   widen();

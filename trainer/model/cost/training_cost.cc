@@ -60,8 +60,8 @@ UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& 
     double& largest = unit.empty() ? counts.largest_of_root : counts.largest_of_unit;
     if (trained) largest = std::max(largest, count);
   };
-  const bool adapted = config.lora.enabled();
-  const auto parameters = adapted ? adapter_shapes(config.lora, of_model) : of_model;
+  const bool adapted = config.adapted();
+  const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
   for (const auto& group : resolve_param_groups(config, parameters)) {
     for (const std::size_t i : group.members) add(parameters[i], !group.options.frozen);
   }
@@ -93,8 +93,8 @@ Collected collected(const UnitCounts& n, bool cuda) {
 
 StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
   StateCounts counts;
-  const bool adapted = config.lora.enabled();
-  const auto parameters = adapted ? adapter_shapes(config.lora, of_model) : of_model;
+  const bool adapted = config.adapted();
+  const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
   if (adapted) counts.below = static_cast<double>(count_of(of_model));
   for (const auto& group : resolve_param_groups(config, parameters)) {
     double of_group = 0.0;

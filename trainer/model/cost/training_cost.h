@@ -73,8 +73,8 @@ double logit_bytes(const LossSizes& sizes);
 
 /// Returns the memory items of a rank that trains these parameters: weights; gradients, optimizer
 /// state and buckets of the trained ones; snapshots; and `of_model`, whose "activations" and
-/// "logits" give way to gradients in buckets. With lora.rank only the adapters are trained. Items
-/// of 0 bytes are omitted.
+/// "logits" give way to gradients in buckets. With lora.rank or prompt_tuning only what they add is
+/// trained. Items of 0 bytes are omitted.
 std::vector<MemoryItem> rank_items(const Config& config,
                                    const std::vector<ParameterShape>& parameters,
                                    const ComputePlace& place,

@@ -116,7 +116,7 @@ void GPTImpl::keep(const ModelPart& part) {
 
 std::shared_ptr<CausalModel> make_gpt(const Config& config, int64_t vocab_size,
                                       std::optional<uint64_t> seed, const TensorRanksPtr& ranks) {
-  return GPT(config.gpt, vocab_size, config.data.block_size, seed, ranks).ptr();
+  return GPT(config.gpt, vocab_size, config.positions(), seed, ranks).ptr();
 }
 
 }  // namespace ddp::train

@@ -89,7 +89,7 @@ class GptArchitecture : public CausalArchitecture {
         if (!given.has("gpt_config.activation") && there.activation)
           gpt.activation = *there.activation;
         if (!given.has("gpt_config.tie_weights")) gpt.tie_weights = there.tie_weights;
-        return differences_from(there, gpt, config.data.block_size);
+        return differences_from(there, gpt, config);
       });
     }
     keys.check_heads();
@@ -116,14 +116,13 @@ class GptArchitecture : public CausalArchitecture {
 
   bool shares_layers() const override { return true; }
   WeightsLayout layout(const Config& config, int64_t vocab_size) const override {
-    return gpt_layout(config.gpt, vocab_size, config.data.block_size);
+    return gpt_layout(config.gpt, vocab_size, config.positions());
   }
 
   double flops_per_token(const Config& config, int64_t vocab_size) const override {
-    const int64_t positions = config.data.block_size * config.gpt.n_embd;  // looked up
-    return ddp::train::flops_per_token({elements_of(layout(config, vocab_size)) - positions,
-                                        config.gpt.n_layer, config.gpt.n_embd,
-                                        config.data.block_size});
+    const int64_t looked_up = config.positions() * config.gpt.n_embd;
+    return ddp::train::flops_per_token({elements_of(layout(config, vocab_size)) - looked_up,
+                                        config.gpt.n_layer, config.gpt.n_embd, config.positions()});
   }
 
   std::string_view flops_formula() const override { return "6N + 12LHQT per token"; }
@@ -153,7 +152,7 @@ class GptArchitecture : public CausalArchitecture {
     config.gpt.init_from = path;
   }
 
-  std::string_view huggingface_type() const override { return "gpt2"; }
+  std::vector<std::string_view> model_types() const override { return {"gpt2"}; }
   const PretrainedLayout* huggingface_layout() const override { return &kGpt2Layout; }
 
   std::string huggingface_config(const Config& config, int64_t vocab_size,

@@ -18,15 +18,15 @@ constexpr double kMask = 1.0;
 /// GptSizes of one micro-batch; numbers of elements as double: no overflow.
 struct GptSizes {
   GptSizes(const Config& config, int64_t vocab, const ComputePlace& place)
-      : tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
+      : tokens(static_cast<double>(config.trainer.batch_size * config.positions())),
         width(static_cast<double>(config.gpt.n_embd)),
         heads(static_cast<double>(config.gpt.n_head)),
-        length(static_cast<double>(config.data.block_size)),
+        length(static_cast<double>(config.positions())),
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : kFloatSize),
         fused(config.gpt.fused_cpu_kernels && !place.cuda),
         fused_attention(fused && cpu::takes_attention(
-                                     config.data.block_size,
+                                     config.positions(),
                                      config.gpt.n_embd / std::max<int64_t>(1, config.gpt.n_head))),
         noise(fused ? 0.0 : (place.cuda ? kMask : kFloatSize)),
         shared(static_cast<double>(config.distributed.tensor)),
@@ -113,7 +113,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                      const ComputePlace& place) {
   const GptConfig& gpt = config.gpt;
   const GptSizes sizes(config, vocab_size, place);
-  const auto layout = gpt_layout(gpt, vocab_size, config.data.block_size);
+  const auto layout = gpt_layout(gpt, vocab_size, config.positions());
   const StageLoad load = stage_load(config, layout, place);
   return decoder_items(
       config, place, layout,

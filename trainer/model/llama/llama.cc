@@ -144,7 +144,7 @@ void LlamaImpl::set_positions(BlockPass& pass, const torch::Tensor& idx_BT,
 
 std::shared_ptr<CausalModel> make_llama(const Config& config, int64_t vocab_size,
                                         std::optional<uint64_t> seed, const TensorRanksPtr& ranks) {
-  return Llama(llama_of(config), vocab_size, config.data.block_size, seed, ranks).ptr();
+  return Llama(llama_of(config), vocab_size, config.positions(), seed, ranks).ptr();
 }
 
 }  // namespace ddp::train

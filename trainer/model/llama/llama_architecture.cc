@@ -53,7 +53,7 @@ class LlamaArchitecture : public CausalArchitecture {
     return llama_layout(llama_of(config), vocab_size);
   }
   double flops_per_token(const Config& config, int64_t vocab_size) const override {
-    return llama_flops_per_token(llama_of(config), vocab_size, config.data.block_size);
+    return llama_flops_per_token(llama_of(config), vocab_size, config.positions());
   }
   std::string_view flops_formula() const override { return "6N + 12LHQT per token"; }
   double recomputed_share(const Config& config) const override {
@@ -75,7 +75,7 @@ class LlamaArchitecture : public CausalArchitecture {
     llama_of(config).init_from = path;
   }
 
-  std::string_view huggingface_type() const override { return kLlamaType; }
+  std::vector<std::string_view> model_types() const override { return llama_model_types(); }
   const PretrainedLayout* huggingface_layout() const override { return &kLlamaLayout; }
   std::string huggingface_config(const Config& config, int64_t vocab_size,
                                  std::optional<int32_t> end_of_text) const override {

@@ -67,7 +67,7 @@ class LlamaLayout {
 struct LlamaSizes {
   LlamaSizes(const Config& config, int64_t vocab, const ComputePlace& place)
       : shape(llama_of(config)),
-        tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
+        tokens(static_cast<double>(config.trainer.batch_size * config.positions())),
         row(tokens * static_cast<double>(shape.n_embd)),
         queries(tokens * static_cast<double>(shape.n_head * shape.head_dim)),
         keys(tokens * static_cast<double>(shape.n_kv_head * shape.head_dim)),
@@ -76,8 +76,8 @@ struct LlamaSizes {
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
         keeps_normalized(!place.cuda && !fused),
-        scores(fused && cpu::takes_attention(config.data.block_size, shape.head_dim)
-                   ? tokens * static_cast<double>(cpu::padded(config.data.block_size))
+        scores(fused && cpu::takes_attention(config.positions(), shape.head_dim)
+                   ? tokens * static_cast<double>(cpu::padded(config.positions()))
                    : 0.0),
         heads(static_cast<double>(shape.n_head)),
         by_rows(config.distributed.sequence_parallel

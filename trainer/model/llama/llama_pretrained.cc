@@ -81,7 +81,8 @@ PretrainedLlama llama_of_folder(const std::string& folder) {
   const nlohmann::json config = parse_pretrained_config(file);
   const PretrainedValues values(config, file);
   const std::string type = values.text("model_type", "");
-  if (!is_of_llama_family(type)) {
+  const auto types = llama_model_types();
+  if (std::find(types.begin(), types.end(), type) == types.end()) {
     throw UserError(
         fmt::format("{}: model_type is '{}', not llama, qwen2 or qwen3; give the folder "
                     "of such a model",
@@ -162,9 +163,7 @@ nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
 
 }  // namespace
 
-bool is_of_llama_family(std::string_view model_type) {
-  return model_type == kLlamaType || model_type == kQwen2 || model_type == kQwen3;
-}
+std::vector<std::string_view> llama_model_types() { return {kLlamaType, kQwen2, kQwen3}; }
 
 PretrainedLlama read_pretrained_llama(const std::string& path) {
   std::error_code ignored;

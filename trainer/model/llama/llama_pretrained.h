@@ -15,8 +15,8 @@ namespace ddp::train {
 
 inline constexpr const char* kLlamaType = "llama";
 
-/// Whether a folder with that model_type in its config.json is one of these.
-bool is_of_llama_family(std::string_view model_type);
+/// The values of model_type in config.json that are one of these.
+std::vector<std::string_view> llama_model_types();
 
 struct PretrainedLlama {
   LlamaShape shape;  ///< Without zeros.

@@ -66,7 +66,17 @@ void check_task_is_one_of(const std::string& path, const std::string& task,
 }
 
 void check_is_whole_model(const std::string& path, const PretrainedJson& config) {
-  if (!config.contains("lora") || config["lora"].value("rank", 0) == 0) return;
+  const auto number = [&](const char* section, const char* key) {
+    return config.contains(section) ? config[section].value(key, 0) : 0;
+  };
+  if (number("prompt_tuning", "tokens") > 0) {
+    throw UserError(fmt::format(
+        "{}: is a snapshot of virtual tokens (prompt_tuning.tokens), not of a whole model; start "
+        "from its init_from, and give prompt_tuning.init_from the folder that trainer export "
+        "--snapshot {} --format peft writes",
+        path, path));
+  }
+  if (number("lora", "rank") == 0) return;
   throw UserError(fmt::format(
       "{}: is a snapshot of adapters (lora.rank), not of a whole model; merge them first: trainer "
       "export --snapshot {} --merge --output FOLDER, and start from that folder",

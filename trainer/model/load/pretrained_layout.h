@@ -17,6 +17,7 @@ struct PretrainedLayout {
   const char* positions;    ///< Suffix of the position embeddings' name; null: it has none.
   const char* words;        ///< Suffix of the token embeddings' name.
   const char* how_to_make;  ///< The fix printed for a folder without safetensors.
+  const char* file = "model.safetensors";  ///< Shards are listed in FILE.index.json.
 };
 
 inline bool is_never_transposed(std::string_view /*name*/) { return false; }

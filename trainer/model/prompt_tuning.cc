@@ -1,0 +1,74 @@
+#include "trainer/model/prompt_tuning.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "trainer/hydra/compose/folders.h"
+#include "trainer/model/load/pretrained_json.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+int64_t tokens_in_folder(const std::string& folder) {
+  constexpr int64_t kMostTokens = 1'000'000;
+  const std::string file = folder + "/adapter_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    throw UserError(fmt::format(
+        "{}: no such file; give a folder that peft's save_pretrained or trainer export --format "
+        "peft has written",
+        file));
+  }
+  const auto json = parse_pretrained_config(file);
+  const PretrainedValues values(json, file);
+  const std::string type = values.text("peft_type", "");
+  if (type != "PROMPT_TUNING") {
+    throw UserError(fmt::format(
+        "{}: peft_type is '{}', not PROMPT_TUNING; give the folder of a prompt", file, type));
+  }
+  return values.number("num_virtual_tokens", 0, kMostTokens);
+}
+
+void follow_prompt(PromptConfig& prompt, const Given& given) {
+  const char* const key = "prompt_tuning.init_from";
+  if (!prompt.text.empty()) given.refuse(key, "conflicts with prompt_tuning.text; keep one");
+  prompt.init_from = absolute_path(prompt.init_from);
+  int64_t there = 0;
+  try {
+    there = tokens_in_folder(prompt.init_from);
+  } catch (const UserError& error) {
+    given.refuse(key, error.what());
+  }
+  if (given.has("prompt_tuning.tokens") && prompt.tokens != there) {
+    given.refuse("prompt_tuning.tokens", fmt::format("{}, and {} has {}; remove it", prompt.tokens,
+                                                     prompt.init_from, there));
+  }
+  prompt.tokens = there;
+}
+
+}  // namespace
+
+void complete_prompt_tuning(Config& config, const CausalArchitecture& architecture,
+                            const Given& given) {
+  PromptConfig& prompt = config.prompt_tuning;
+  if (!prompt.init_from.empty()) follow_prompt(prompt, given);
+  const char* const key = "prompt_tuning.tokens";
+  if (!prompt.enabled()) {
+    if (!prompt.text.empty())
+      given.refuse("prompt_tuning.text",
+                   "has no effect without prompt_tuning.tokens; set it, e.g. to 20");
+    return;
+  }
+  if (config.lora.enabled()) given.refuse(key, "conflicts with lora.rank; keep one");
+  if (architecture.lora_targets().empty())
+    given.refuse(key,
+                 fmt::format("model={} takes no virtual tokens; remove it", architecture.name()));
+  if (!architecture.pretrained(config).empty()) return;
+  given.refuse(key, fmt::format("virtual tokens need a pretrained model; set {} to its folder or "
+                                "snapshot",
+                                architecture.huggingface_layout()->key));
+}
+
+}  // namespace ddp::train

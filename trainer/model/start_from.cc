@@ -1,0 +1,95 @@
+#include "trainer/model/start_from.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "trainer/hydra/compose/folders.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/pretrained_config.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/hub_name.h"
+
+namespace ddp::train {
+namespace {
+
+struct KindOfModel {
+  TaskKind task = TaskKind::kCausalLm;
+  std::string model;  ///< For a causal_lm.
+};
+
+/// A BERT's folder may be of either of its tasks.
+KindOfModel kind_of_folder(const std::string& folder) {
+  if (const auto* architecture = architecture_of_folder(folder))
+    return {TaskKind::kCausalLm, std::string(architecture->name())};
+  const bool classifier = !read_pretrained_bert(folder).labels.empty();
+  return {classifier ? TaskKind::kTextClassification : TaskKind::kMaskedLm, ""};
+}
+
+KindOfModel kind_of(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return kind_of_folder(path);
+  KindOfModel kind;
+  with_pretrained_snapshot(
+      path, {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification},
+      [&](const nlohmann::json&, const nlohmann::json& config, const std::string& task) {
+        for (const TaskKind of_bert : {TaskKind::kMaskedLm, TaskKind::kTextClassification})
+          if (task == task_name(of_bert)) kind.task = of_bert;
+        if (trains_causal_lm(kind.task)) kind.model = config.value("model", "gpt");
+      });
+  return kind;
+}
+
+void take_kind(Config& config, const KindOfModel& there, const Given& given) {
+  const auto is = [&](const std::string& what, const std::string& key, std::string_view value) {
+    given.refuse("init_from", fmt::format("{} is {}, and {}={}; remove {}, or give another model",
+                                          config.init_from, what, key, value, key));
+  };
+  const bool chosen = given.has("task");
+  if (chosen && trains_causal_lm(config.task) != trains_causal_lm(there.task))
+    is(trains_causal_lm(there.task) ? "model=" + there.model : "a BERT", "task", task_name(config.task));
+  if (!chosen) config.task = there.task;
+  if (!trains_causal_lm(there.task)) return;
+  if (given.has("model") && config.model != there.model)
+    is("model=" + there.model, "model", config.model);
+  config.model = there.model;
+}
+
+/// The init_from of the model's own section, with its key.
+std::pair<std::string, std::string> in_section(const Config& config) {
+  if (!trains_causal_lm(config.task)) return {"bert_config.init_from", config.bert.init_from};
+  const CausalArchitecture& architecture = causal_architecture(config);
+  if (const auto* layout = architecture.huggingface_layout())
+    return {layout->key, architecture.pretrained(config)};
+  return {"", ""};
+}
+
+}  // namespace
+
+void follow_init_from(Config& config, const Given& given) {
+  if (config.init_from.empty() || config.task == TaskKind::kImageClassification) return;
+  if (const std::string fix = how_to_fetch_model(config.init_from); !fix.empty())
+    given.refuse("init_from", fix);
+  const std::string path = absolute_path(config.init_from);
+  KindOfModel there;
+  try {
+    there = kind_of(path);
+  } catch (const UserError& error) {
+    given.refuse("init_from", error.what());
+  }
+  take_kind(config, there, given);
+  const auto [key, other] = in_section(config);
+  if (!other.empty() && absolute_path(other) != path)
+    given.refuse("init_from",
+                 fmt::format("{} conflicts with {}={}; keep one", config.init_from, key, other));
+  if (trains_causal_lm(config.task))
+    causal_architecture(config).start_from(config, path);
+  else
+    config.bert.init_from = path;
+  config.init_from.clear();
+}
+
+}  // namespace ddp::train
