@@ -8,7 +8,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
-#include "launcher/base/system/descriptor_limit.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/cluster/lifeline.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/job_rendezvous.h"

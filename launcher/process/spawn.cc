@@ -14,7 +14,6 @@
 #include <memory>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_limit.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_passing.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

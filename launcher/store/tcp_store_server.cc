@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_limit.h"
+#include "launcher/base/system/descriptors.h"
 
 namespace ddp::launch {
 namespace {

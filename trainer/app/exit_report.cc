@@ -14,7 +14,7 @@
 #include "trainer/app/out_of_memory.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/error_file.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/runtime/log/line_writer.h"
 #include "trainer/runtime/log/message.h"

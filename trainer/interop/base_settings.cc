@@ -11,10 +11,9 @@
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/log/message.h"
-#include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {

@@ -8,7 +8,7 @@
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/tensorfile/safetensors.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/json_number.h"
 
 namespace ddp::train {

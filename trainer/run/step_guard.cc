@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

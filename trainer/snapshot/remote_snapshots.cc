@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -139,11 +137,8 @@ FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
     return;
   }
   const RemotePath remote = split_remote(path);
-  std::string pattern = (fs::temp_directory_path() / "trainer-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr)
-    throw RunError(fmt::format("cannot create {}: {}", pattern, std::strerror(errno)));
-  folder_ = pattern;
-  file_ = fmt::format("{}/{}", folder_, remote.name);
+  folder_.emplace("the snapshot");
+  file_ = fmt::format("{}/{}", folder_->path(), remote.name);
   const auto folder = open_remote_folder(remote.folder);
   // `<name>` itself is not an object: the newest of its steps is meant.
   std::string object = remote.name;
@@ -156,11 +151,6 @@ FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
   }
   folder->download(object, file_);
   for (const auto& shard : shard_paths(file_)) folder->download(object_name(shard), shard);
-}
-
-FetchedSnapshot::~FetchedSnapshot() {
-  std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
 RemoteSnapshots::RemoteSnapshots(const std::string& url, const SnapshotFolder& local, Log& log)
@@ -203,9 +193,7 @@ std::optional<Manifest> RemoteSnapshots::fetch_manifest(
 std::vector<std::string> RemoteSnapshots::fetch_shards(const std::string& index) {
   const auto shards = shard_paths(index);
   for (const auto& shard : shards) {
-    std::error_code ignored;
-    if (fs::exists(shard, ignored)) continue;
-    folder_->download(object_name(shard), shard);
+    if (!file_exists(shard)) folder_->download(object_name(shard), shard);
   }
   return shards;
 }
@@ -244,9 +232,7 @@ void RemoteSnapshots::fetch_best(const std::string& best) {
   try {
     const auto step = step_of(best, remote_.name);
     const std::string file = older_snapshot_path(local_.path(), step.value_or(0));
-    std::error_code ignored;
-    if (!step || fs::exists(file, ignored) || open_snapshot(local_.path()).meta.step <= *step)
-      return;
+    if (!step || file_exists(file) || open_snapshot(local_.path()).meta.step <= *step) return;
     log_.info(fmt::format("Fetching the best snapshot, {}/{}", remote_.folder, best));
     download(best, file);
   } catch (const std::exception& error) {

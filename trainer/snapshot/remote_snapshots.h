@@ -13,6 +13,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/runtime/files/remote_path.h"
+#include "trainer/runtime/files/temporary_folder.h"
 #include "trainer/runtime/log/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/storage/remote_mirror.h"
@@ -33,14 +34,11 @@ bool is_run_folder(const std::string& path);
 class FetchedSnapshot {
  public:
   explicit FetchedSnapshot(const std::string& path);
-  ~FetchedSnapshot();
-  FetchedSnapshot(const FetchedSnapshot&) = delete;
-  FetchedSnapshot& operator=(const FetchedSnapshot&) = delete;
   const std::string& file() const { return file_; }
 
  private:
   std::string file_;
-  std::string folder_;  // removed at the end, if not empty
+  std::optional<TemporaryFolder> folder_;  // of a remote one
 };
 
 /// Used on global rank 0 only. Each snapshot is the object `<name>.step-<n>`, and

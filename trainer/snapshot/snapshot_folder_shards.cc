@@ -20,16 +20,17 @@ std::string beside(const std::string& path, const std::string& name) {
   return (fs::path(path).parent_path() / name).string();
 }
 
-/// Opens a shard. Nothing if it is missing, damaged or of another save.
+/// Opens a shard. Nothing if it is missing, damaged or of another save. Throws UnreadableError.
 std::unique_ptr<SafetensorsFile> shard_of(const ShardId& save, int rank, const std::string& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return nullptr;
+  if (!file_exists(path)) return nullptr;
   try {
     auto file = std::make_unique<SafetensorsFile>(path);
     const auto id = shard_id(*file, path);
     if (!id || !id->same_save(save) || id->rank != rank) return nullptr;
     file->verify_header();
     return file;
+  } catch (const UnreadableError&) {
+    throw;
   } catch (const std::exception&) {
     return nullptr;
   }
@@ -118,11 +119,13 @@ void SnapshotFolder::write_shard(const ShardId& id, const std::string& stem,
   }
 }
 
-bool SnapshotFolder::has_all_shards(const ShardId& id, const std::string& stem) const {
+bool SnapshotFolder::has_all_shards(const ShardId& id, const std::string& stem) const try {
   for (int rank = 0; rank < id.ranks; ++rank) {
     if (!shard_of(id, rank, beside(path_, shard_name(stem, rank, id.ranks)))) return false;
   }
   return true;
+} catch (const UnreadableError&) {
+  return false;
 }
 
 void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,

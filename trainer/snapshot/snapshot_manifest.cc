@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/snapshot/shard_file.h"
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/json_number.h"
 #include "trainer/snapshot/shard_file.h"
 

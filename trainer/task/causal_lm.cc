@@ -17,7 +17,7 @@
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/log/message.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/task/evaluator.h"

@@ -9,7 +9,7 @@
 
 #include "trainer/metrics/confusion_matrix.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/task/class_labels.h"
 
 namespace ddp::train {

@@ -15,8 +15,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
-#include "trainer/runtime/files/json_depth.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/xxh3.h"
 #include "trainer/runtime/log/message.h"
 

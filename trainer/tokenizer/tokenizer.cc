@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/sha256.h"
-#include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/small_file.h"
-#include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"

@@ -2,17 +2,42 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
+namespace {
+
+rlimit original_limit{};
+bool is_raised = false;
+
+// Each message carries one byte: an empty one would look like end-of-file.
+struct Message {
+  char byte = 'd';
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  msghdr header{};
+
+  Message() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+};
+
+}  // namespace
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -51,6 +76,51 @@ bool same_file(int a, int b) {
   }, second{};
   return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
+}
+
+std::size_t descriptor_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (is_raised || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+    return;
+  original_limit = limit;
+  limit.rlim_cur = limit.rlim_max;
+  is_raised = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+void restore_descriptor_limit() {
+  if (is_raised) ::setrlimit(RLIMIT_NOFILE, &original_limit);
+}
+
+bool pass_descriptor(int socket, int fd) {
+  Message message;
+  cmsghdr* part = CMSG_FIRSTHDR(&message.header);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(part), &fd, sizeof(int));
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+int receive_descriptor(int socket) {
+  Message message;
+  const ssize_t got = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (got <= 0) {
+    if (got == 0) errno = 0;
+    return -1;
+  }
+  const cmsghdr* part = CMSG_FIRSTHDR(&message.header);
+  if (part == nullptr || part->cmsg_type != SCM_RIGHTS) {
+    errno = EPROTO;  // as when the process has no descriptor left for it
+    return -1;
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
+  return fd;
 }
 
 }  // namespace ddp::launch

@@ -1,5 +1,7 @@
-// Open files: owning, creating and comparing descriptors. All are close-on-exec.
+// File descriptors: owned, closed, passed to another process, and how many there may be.
 #pragma once
+
+#include <cstddef>
 
 namespace ddp::launch {
 
@@ -37,5 +39,18 @@ int open_null_device(int flags);
 
 /// Returns whether both refer to the same file, such as one terminal.
 bool same_file(int a, int b);
+
+/// Returns the current soft limit.
+std::size_t descriptor_limit();
+/// Raises this process's soft limit to the hard limit.
+void raise_descriptor_limit();
+/// Undoes raise_descriptor_limit() in a child before exec. Makes system calls only.
+void restore_descriptor_limit();
+
+/// Sends a copy of `fd`; never blocks. Returns false with errno; EAGAIN: the socket is full.
+bool pass_descriptor(int socket, int fd);
+/// Returns the next descriptor (close-on-exec); never blocks. Returns -1 with errno: EAGAIN if
+/// there is none yet, 0 at end-of-file, EPROTO if a message carried none.
+int receive_descriptor(int socket);
 
 }  // namespace ddp::launch

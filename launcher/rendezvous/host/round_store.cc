@@ -6,8 +6,6 @@
 #include <cerrno>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_limit.h"
-#include "launcher/base/system/descriptor_passing.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/worker_contract.h"

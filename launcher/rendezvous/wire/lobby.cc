@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_limit.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"

@@ -9,7 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/errors.h"
-#include "launcher/base/system/descriptor_passing.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/rendezvous/host/round_store.h"
 #include "launcher/rendezvous/local_rendezvous.h"

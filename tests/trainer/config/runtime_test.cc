@@ -17,7 +17,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/error_file.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/log/log.h"
 #include "trainer/runtime/log/message.h"
 

@@ -135,6 +135,18 @@ TEST_CASE("boxes of any shape make up a tensor") {
   CHECK(torch::equal(loaded, whole));
 }
 
+TEST_CASE("a shard that cannot be looked up is not called missing") {
+  Place place;
+  write_pieces(place.folder, id_of(1, 0, 1), own_share(sample_state(), 0, 1));
+  const std::string shard = place.shard(1, 0, 1);
+  std::filesystem::remove(shard);
+  std::filesystem::create_symlink(shard, shard);  // ELOOP
+  CHECK_THROWS_AS(
+      place.folder.publish_index(meta_of(1), id_of(1, 0, 1), place.folder.stem_for_shards(1),
+                                 logical_tensors(sample_state())),
+      UnreadableError);
+}
+
 TEST_CASE("elements that are missing, twice or outside keep a save from becoming a snapshot") {
   const std::vector<LogicalTensor> tensors = {{"w", "F32", {4, 6}}, {"b", "F32", {3}}};
   const Box b = Box::whole({3});

@@ -145,7 +145,9 @@ TEST_CASE("a row that cannot be used is refused with its file and line, or count
   CHECK_THAT(error_of("a.json", "[{\"story\": \"a\"},\n {\"story\": \"b\""),
              Contains("a.json:2: the array is cut short"));
   CHECK_THAT(error_of("a.json", "[{\"story\": \"a\"}\n {\"story\": \"b\"}]"),
-             Contains("a.json:1: is not a JSON object"));
+             Contains("a.json:2: a comma is missing between two elements; add it"));
+  CHECK_THAT(error_of("a.json", "[{\"story\": \"a\"} x]"),
+             Contains("a.json:1: a comma is missing between two elements; add it"));
   CHECK_THAT(error_of("a.csv", "text\na\n"), Contains("a.csv: has no column story"));
   CHECK_THAT(error_of("a.jsonl", "PAR1\n"),
              Contains("a.jsonl: is a Parquet file") && Contains("python3 -c"));

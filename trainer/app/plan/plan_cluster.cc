@@ -12,7 +12,7 @@
 
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

@@ -5,7 +5,7 @@
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/yaml/node_text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
-#include "trainer/tokenizer/bounded_json.h"
 
 namespace ddp::train {
 namespace {

@@ -11,8 +11,8 @@
 #include "trainer/data/text/record_file.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/log/message.h"
-#include "trainer/tokenizer/bounded_json.h"
 
 namespace ddp::train {
 namespace {

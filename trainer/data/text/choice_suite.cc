@@ -9,7 +9,7 @@
 
 #include "trainer/data/data_source.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/tokenizer/letter_case.h"
 
 namespace ddp::train {

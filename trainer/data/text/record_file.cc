@@ -160,7 +160,8 @@ bool RecordFile::read_element(Record& record) {
     }
     if (quoted || depth > 0) continue;
     next = skip_blank();
-    if (next == ',' || next == ']' || next == kEnd) return true;
+    const bool whole = c == '}' || c == ']' || c == '"';  // whatever follows, even no comma
+    if (whole || next == ',' || next == ']' || next == kEnd) return true;
   }
   break_off(record.line, "the array is cut short; complete the file");
 }

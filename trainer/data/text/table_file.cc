@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
 

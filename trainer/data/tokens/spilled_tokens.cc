@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -14,44 +10,15 @@
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
+#include "trainer/runtime/files/temporary_folder.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
-namespace {
-
-namespace fs = std::filesystem;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    path_ = (fs::temp_directory_path(error) / "trainer-tokens-XXXXXX").string();
-    if (!error && ::mkdtemp(path_.data()) != nullptr) return;
-    const char* parent = std::getenv("TMPDIR");
-    throw UserError(fmt::format(
-        "TMPDIR={}: cannot create a folder for the tokens: {}; set TMPDIR to a folder "
-        "with room",
-        parent == nullptr ? "" : parent, error ? error.message() : std::strerror(errno)));
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
 
 std::unique_ptr<TokenSequence> spill_tokens(
     const Tokenizer& tokenizer, const std::function<bool(std::vector<int32_t>&)>& next) {
   ShardUse use{tokenizer.size(), tokenizer_fingerprint(tokenizer)};
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("the tokens");
   ShardWriter writer({folder.path(), std::numeric_limits<int64_t>::max(), use.vocabulary_size,
                       use.tokenizer_fingerprint, /*durable=*/false});
   Sha256 sum;

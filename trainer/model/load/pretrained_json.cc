@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/log/message.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/tokenizer/bpe/bpe_parts.h"
 
 namespace ddp::train {

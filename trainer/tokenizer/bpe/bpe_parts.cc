@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/utf8.h"
-#include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 
 namespace ddp::train {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/runtime/files/foreign_json.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 
