@@ -12,6 +12,7 @@
 #include "launcher/cluster/lifeline.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/job_rendezvous.h"
+#include "launcher/process/guardian.h"
 #include "launcher/process/standard_input.h"
 #include "launcher/process/worker_processes.h"
 #include "launcher/report/final_report.h"
@@ -101,13 +102,25 @@ int code_after_losses(int code, const WorkerProcesses& processes) {
 // Nothing of the job may be left within a second, so nothing waits for the console.
 int end_without_guardian(const RunResult& result, const RunFolder& folder, ResultWriter& results,
                          WorkerProcesses& processes) {
+  if (const auto write = results.files_write(result)) write();
   folder.keep_logs();
   results.write_to_folder();
   processes.drop_console();
   return exit_code(result);
 }
 
-// By the thread of the log files, as its disk may block.
+// By the thread of the log files, as a disk may block; once that has given up, by a process.
+void write_files(const RunResult& result, ResultWriter& results, WorkerProcesses& processes) {
+  const auto write = results.files_write(result);
+  if (!write) return;
+  const auto without_text = [write](std::string_view) { return write(), 0; };
+  if (processes.files_given_up())
+    aside([&] { return write(), true; });
+  else
+    processes.open_file(results.files(), without_text)("");
+}
+
+// By the same thread.
 void finish_folder(const RunFolder& folder, bool keeps_logs, const ResultWriter& results,
                    WorkerProcesses& processes) {
   if (folder.path().empty()) return;
@@ -143,6 +156,8 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
     return complete;
   };
   const bool shown = flush();
+  if (const std::string problems = results.take_problems(); !problems.empty())
+    processes.print(problems);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
   finish_folder(plan.folder, failed || !shown, results, processes);
@@ -155,7 +170,8 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
   flush();
   const int code = code_after_losses(exit_code(result), processes);
   if (code != exit_code(result)) {
-    results.write(result, plan.job.run_id, plan.host, code);
+    results.record(result, plan.job.run_id, plan.host, code);
+    write_files(result, results, processes);
     finish_folder(plan.folder, false, results, processes);
     flush();
   }
@@ -174,11 +190,12 @@ int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& si
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
+  results.record(result, plan.job.run_id, plan.host, exit_code(result));
+  if (result.outcome == Outcome::kGuardianGone)
+    return end_without_guardian(result, plan.folder, results, processes);
   // Before the wait for a slow console: the file means that all workers have ended.
-  results.write(result, plan.job.run_id, plan.host, exit_code(result));
-  return result.outcome == Outcome::kGuardianGone
-             ? end_without_guardian(result, plan.folder, results, processes)
-             : end_with_report(result, plan, config, results, agent.stop_requests(), processes);
+  write_files(result, results, processes);
+  return end_with_report(result, plan, config, results, agent.stop_requests(), processes);
 }
 
 }  // namespace ddp::launch

@@ -82,6 +82,7 @@ int ResultWriter::run(const std::function<int()>& body) {
     text_ = error_json(exit_code, error);
     hand_over();
     write_result_json(text_);
+    write_fully(STDERR_FILENO, take_problems());
     write_to_folder();
   };
   try {
@@ -95,12 +96,34 @@ int ResultWriter::run(const std::function<int()>& body) {
   }
 }
 
-void ResultWriter::write(const RunResult& result, const std::string& run_id,
-                         const std::string& host, int code) {
+void ResultWriter::record(const RunResult& result, const std::string& run_id,
+                          const std::string& host, int code) {
   text_ = result_json(result, run_id, host, code);
   hand_over();
-  write_result_json(text_);
-  pass_on_cause(result);
+}
+
+std::function<void()> ResultWriter::files_write(const RunResult& result) {
+  const bool passes_on = !enclosing_error_file_.empty() && !result.failures.empty();
+  if (result_json_.empty() && !passes_on) return {};
+  const ProcessFailure cause = passes_on ? result.failures.front() : ProcessFailure{};
+  const int code = cause.exit.signal != 0 ? -cause.exit.signal : cause.exit.code;
+  return [this, text = text_, file = cause.error_file, code] {
+    write_result_json(text);
+    pass_on(file, code);
+  };
+}
+
+std::string ResultWriter::take_problems() {
+  std::string lines;
+  if (const int error = error_.exchange(0); error != 0) {
+    lines = fmt::format("error: --result-json={}: {}; choose a writable path\n", result_json_,
+                        error_text(error));
+  }
+  if (cause_is_lost_.exchange(false)) {
+    lines += fmt::format("ddp-run: cannot write the cause to TORCHELASTIC_ERROR_FILE={}\n",
+                         enclosing_error_file_);
+  }
+  return lines;
 }
 
 void ResultWriter::write_to_folder() { folder_write()(); }
@@ -133,21 +156,14 @@ void ResultWriter::write_if_missing() {
 }
 
 void ResultWriter::write_result_json(const std::string& text) {
-  if (result_json_.empty()) return;
-  if (const int error = replace_file(result_json_, text, reserve_); error != 0) {
-    say_error(fmt::format("--result-json={}: {}; choose a writable path", result_json_,
-                          error_text(error)));
-  }
+  if (!result_json_.empty()) error_ = replace_file(result_json_, text, reserve_);
 }
 
 // As torchrun does: the enclosing launcher, or torch's `record`, reads the cause from there.
-void ResultWriter::pass_on_cause(const RunResult& result) {
-  if (enclosing_error_file_.empty() || result.failures.empty()) return;
-  const ProcessFailure& cause = result.failures.front();
-  const int code = cause.exit.signal != 0 ? -cause.exit.signal : cause.exit.code;
-  const std::string text = error_file_to_pass_on(cause.error_file, code);
+void ResultWriter::pass_on(const ErrorFile& cause, int code) {
+  const std::string text = error_file_to_pass_on(cause, code);
   if (!text.empty() && replace_file(enclosing_error_file_, text, reserve_) != 0)
-    say("cannot write the cause to TORCHELASTIC_ERROR_FILE=" + enclosing_error_file_);
+    cause_is_lost_ = true;
 }
 
 }  // namespace ddp::launch

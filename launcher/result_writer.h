@@ -2,6 +2,7 @@
 // and the error file of an enclosing job. report/final_report.h has the human-readable ones.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -31,9 +32,20 @@ class ResultWriter {
   /// Returns what `body` returns. Records an exception as a failure of ddp-run itself and rethrows.
   int run(const std::function<int()>& body);
 
-  /// In the agent, after the job's end: writes --result-json and the enclosing job's error file.
-  void write(const RunResult& result, const std::string& run_id, const std::string& host, int code);
-  /// Call after that, once it is decided whether the run's folder is kept: writes the result there.
+  /// In the agent, after the job's end: keeps the result, for the guardian as well.
+  void record(const RunResult& result, const std::string& run_id, const std::string& host,
+              int code);
+  /// Call after record(). Returns what writes --result-json and the enclosing job's error file, as
+  /// their disks may block; in this object's lifetime, in one thread. Null: there are none.
+  std::function<void()> files_write(const RunResult& result);
+  /// The first of these files, for messages.
+  const std::string& files() const {
+    return result_json_.empty() ? enclosing_error_file_ : result_json_;
+  }
+  /// Returns, once, lines for the user about files that could not be written.
+  std::string take_problems();
+  /// Call after record(), once it is decided whether the run's folder is kept: writes the result
+  /// there.
   void write_to_folder();
   /// Returns what write_to_folder() would do now, for another thread.
   std::function<void()> folder_write() const;
@@ -45,14 +57,16 @@ class ResultWriter {
  private:
   void hand_over() const;
   void write_result_json(const std::string& text);
-  void pass_on_cause(const RunResult& result);
+  void pass_on(const ErrorFile& cause, int code);
 
   std::string result_json_;
   std::string enclosing_error_file_;
   RunFolder folder_;
-  std::string text_;  // the result of write()
-  int handover_;      // a file in memory, for the guardian: holds text_ of write() in the agent
-  int reserve_ = -1;  // a descriptor to close if none is left for the result
+  std::string text_;  // the result of record()
+  int handover_;      // a file in memory, for the guardian: holds text_ of record() in the agent
+  std::atomic<int> error_ = 0;               // errno of write_result_json()
+  std::atomic<bool> cause_is_lost_ = false;  // pass_on() has failed
+  int reserve_ = -1;                         // a descriptor to close if none is left for the result
 };
 
 }  // namespace ddp::launch

@@ -112,8 +112,8 @@ void LocalElasticAgent::join() {
 }
 
 void LocalElasticAgent::start_round() {
-  group_.rendezvous = *std::exchange(next_round_, std::nullopt);
-  group_.restart_count = group_.rendezvous.restart_count;
+  if (next_round_ && !prepare_round()) return;
+  prepared_ = false;
   try {
     start_workers();
     ever_started_ = true;
@@ -127,6 +127,28 @@ void LocalElasticAgent::start_round() {
   }
 }
 
+// The disk of the log folder may not answer at once. Returns whether it has.
+bool LocalElasticAgent::prepare_round() {
+  group_.rendezvous = *std::exchange(next_round_, std::nullopt);
+  group_.restart_count = group_.rendezvous.restart_count;
+  if (plan_.folder.path().empty()) return true;
+  std::vector<Worker> workers;
+  const auto create = [folder = plan_.folder, attempt = group_.restart_count,
+                       size = plan_.job.local_world_size] {
+    folder.prepare_attempt(attempt, size);
+  };
+  return processes_.prepare(create, plan_workers(workers));
+}
+
+std::vector<WorkerSpec> LocalElasticAgent::plan_workers(std::vector<Worker>& workers) const {
+  std::vector<WorkerSpec> specs;
+  for (int local_rank = 0; local_rank < plan_.job.local_world_size; ++local_rank) {
+    workers.push_back(plan_worker(plan_, group_, local_rank));
+    specs.push_back(worker_spec(plan_, group_, workers.back()));
+  }
+  return specs;
+}
+
 void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
   phase_ = Phase::kRunning;
@@ -137,15 +159,7 @@ void LocalElasticAgent::start_workers() {
   processes_.serve_store(group_.rendezvous.store_socket);
   check_stdin_rank(plan_, group_.rendezvous.world_size, processes_);
   plan_.events.group("RENDEZVOUS", group_, since_start());
-  plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
-
-  std::vector<WorkerSpec> specs;
-  for (int local_rank = 0; local_rank < plan_.job.local_world_size; ++local_rank) {
-    const Worker worker = plan_worker(plan_, group_, local_rank);
-    specs.push_back(worker_spec(plan_, group_, worker));
-    group_.workers.push_back(worker);
-  }
-  const auto pids = processes_.start(specs);
+  const auto pids = processes_.start(plan_workers(group_.workers));
   for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
   plan_.events.group("START", group_, since_start());
 }
@@ -165,6 +179,7 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
       // Writes to other files next to a heartbeat are reported as well, at any time.
       if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
+    prepared_ = prepared_ || event.kind == Event::Kind::kPrepared;
     if (event.kind == Event::Kind::kStacksDumped && phase_ == Phase::kDumping)
       ask_for_stacks(event.without_stacks);
   }
@@ -249,6 +264,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (worker == group_.workers.end()) return;
   worker->exit = event.exit;
   worker->usage = event.usage;
+  if (!event.error_file.path.empty()) worker->error_file = event.error_file;
   worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
   worker->state = event.exit.ok()                        ? WorkerState::kSucceeded
@@ -262,6 +278,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (worker->state != WorkerState::kFailed || known) return;
   batch.push_back(failure_of(*worker, processes_));
   if (!event.cause.empty()) batch.back().cause = event.cause;
+  if (event.time > 0) batch.back().time = event.time;
 }
 
 // Workers that fail at the same moment lost their store; finished workers no longer need it, but
@@ -314,9 +331,9 @@ Situation LocalElasticAgent::situation() const {
           .interrupted = end_signal_ != 0,
           .hurry = stop_requests_.count() > 1,
           .suspended = suspended_,
-          .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
+          .deadline_over = !suspended_ && deadline_ && processes_.turn_began() >= *deadline_,
           .guardian_gone = guardian_gone_,
-          .round_ready = next_round_.has_value(),
+          .round_ready = next_round_ || prepared_,
           .over = verdict_ && verdict_->kind == JobNews::Kind::kEnd,
           .may_restart = verdict_ && verdict_->kind == JobNews::Kind::kRestart,
           .delay = verdict_ && verdict_->verdict.delay.count() > 0,

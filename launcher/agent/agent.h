@@ -44,6 +44,8 @@ class LocalElasticAgent {
   void watch_check();
   void fail_check(const std::string& why);
   void start_round();
+  bool prepare_round();
+  std::vector<WorkerSpec> plan_workers(std::vector<Worker>& workers) const;
   void start_workers();
   void absorb(const std::vector<Event>& events);
   void absorb_news();
@@ -105,6 +107,7 @@ class LocalElasticAgent {
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   std::optional<RendezvousInfo> next_round_;
+  bool prepared_ = false;                 // the round of group_, which has not started yet
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
   double asked_at_ = 0;                   // in Unix seconds
   std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended

@@ -40,7 +40,8 @@ void LocalElasticAgent::absorb_check(const Event& event) {
 }
 
 void LocalElasticAgent::watch_check() {
-  if (phase_ != Phase::kChecking || verdict_ || suspended_ || processes_.now() < *deadline_) return;
+  if (phase_ != Phase::kChecking || verdict_ || suspended_ || processes_.turn_began() < *deadline_)
+    return;
   if (!unfit_.empty()) {
     verdict_ = failed_end(unfit_);
     return;

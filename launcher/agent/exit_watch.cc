@@ -47,7 +47,7 @@ void ExitWatch::forgive(Clock::duration suspended) {
 
 std::vector<ProcessFailure> ExitWatch::look(const std::vector<Worker>& workers,
                                             ProcessRunner& processes) {
-  const auto now = processes.now();
+  const auto now = processes.turn_began();
   if (!look_at_ || now < *look_at_) return {};
   const std::string exited = ranks_in(workers, WorkerState::kSucceeded);
   look_at_.reset();

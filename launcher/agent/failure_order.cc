@@ -1,9 +1,6 @@
 #include "launcher/agent/failure_order.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <climits>
 #include <csignal>
 #include <tuple>
 
@@ -11,16 +8,9 @@ namespace ddp::launch {
 namespace {
 
 constexpr long long kSecond = 1'000'000'000;
-constexpr long long kNever = LLONG_MAX;
+constexpr long long kNever = ErrorFile::kNever;
 /// How long the kernel may take from a death to its report, while its peers already notice.
 constexpr long long kTeardown = kSecond;
-
-// Nanoseconds since the epoch; kNever when there is no file.
-long long written_at(const std::string& error_file) {
-  struct stat status {};
-  if (error_file.empty() || ::stat(error_file.c_str(), &status) != 0) return kNever;
-  return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-}
 
 long long seen_at(const ProcessFailure& failure) {
   return static_cast<long long>(failure.time * static_cast<double>(kSecond));
@@ -36,18 +26,18 @@ Likelihood likelihood_of(const ProcessFailure& failure, long long oldest_file) {
   const int signal = failure.exit.signal;
   const bool too_late = oldest_file != kNever && seen_at(failure) > oldest_file + kTeardown;
   if (signal != 0 && !looks_secondary(signal) && !too_late) return Likelihood::kKilled;
-  if (written_at(failure.error_file) != kNever) return Likelihood::kWroteErrorFile;
+  if (failure.error_file.written() != kNever) return Likelihood::kWroteErrorFile;
   return signal == 0 ? Likelihood::kExited : Likelihood::kSecondary;
 }
 
 void sort_by_likelihood(std::vector<ProcessFailure>& failures, bool seen_at_once) {
   long long oldest_file = kNever;
   for (const auto& failure : failures)
-    oldest_file = std::min(oldest_file, written_at(failure.error_file));
+    oldest_file = std::min(oldest_file, failure.error_file.written());
   const auto key = [&](const ProcessFailure& failure) {
     auto likelihood = likelihood_of(failure, oldest_file);
     if (!seen_at_once && likelihood == Likelihood::kSecondary) likelihood = Likelihood::kExited;
-    return std::tuple(likelihood, written_at(failure.error_file));
+    return std::tuple(likelihood, failure.error_file.written());
   };
   std::stable_sort(
       failures.begin(), failures.end(),
@@ -69,10 +59,10 @@ void add_simultaneous(std::vector<ProcessFailure>& failures,
   sort_by_likelihood(failures, false);
 }
 
-bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {
-  const long long written = written_at(error_file);
+bool wrote_earlier(const ErrorFile& error_file, const ProcessFailure& failure) {
+  const long long written = error_file.written();
   if (written == kNever) return false;
-  const long long own = written_at(failure.error_file);
+  const long long own = failure.error_file.written();
   if (own != kNever) return written < own;
   const bool killed = failure.exit.signal != 0 && !looks_secondary(failure.exit.signal);
   const long long allowance = killed || !failure.is_worker() ? kTeardown : 0;

@@ -24,6 +24,6 @@ void add_simultaneous(std::vector<ProcessFailure>& failures,
 /// Returns whether a worker wrote this error file before the other failure: before its error file
 /// or, without one, before its death was seen. A kill by a signal (1.) and the loss of the store
 /// get a second to be seen, as their peers notice earlier. Returns false if there is no such file.
-bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
+bool wrote_earlier(const ErrorFile& error_file, const ProcessFailure& failure);
 
 }  // namespace ddp::launch

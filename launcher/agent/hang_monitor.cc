@@ -63,7 +63,7 @@ std::optional<Clock::time_point> HangMonitor::next_look() const {
 
 std::vector<ProcessFailure> HangMonitor::look_at_states(const std::vector<Worker>& workers,
                                                         ProcessRunner& processes) {
-  const auto now = processes.now();
+  const auto now = processes.turn_began();
   std::vector<ProcessFailure> failures;
   if (!look_at_states_ || now < *look_at_states_) return failures;
   if (now - *look_at_states_ > kOverslept) uninterruptible_.clear();
@@ -90,7 +90,7 @@ std::vector<ProcessFailure> HangMonitor::look_at_states(const std::vector<Worker
 
 std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers,
                                               ProcessRunner& processes) {
-  const auto now = processes.now();
+  const auto now = processes.turn_began();
   if (auto failures = look_at_states(workers, processes); !failures.empty()) return failures;
   if (!look_at_ || now < *look_at_) return {};
   if (now - *look_at_ > kOverslept) silent_since_ = now;

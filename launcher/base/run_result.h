@@ -23,7 +23,7 @@ struct ProcessFailure {
   int rank = 0;
   pid_t pid = 0;
   ExitStatus exit;
-  std::string error_file{};
+  ErrorFile error_file{};
   std::string last_stderr{};  // the last lines it wrote
   std::string cause{};        // the system's explanation of this death; may be empty
   std::string hang{};         // how long and where it hung; empty: it exited
@@ -61,7 +61,7 @@ struct RunResult {
   std::vector<Worker> workers;         // of the last round
   Clock::duration lived{};             // all rounds together
   std::string gave_up;                 // why restarts were left unused
-  std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
+  std::vector<std::string> survivors;  // "pid 12 (python3, state D)": could not be killed in time
 };
 
 /// Returns whether there is a failure to report: one that ended the job or that preceded the signal

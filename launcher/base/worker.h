@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/error_file.h"
 #include "launcher/base/states.h"
 
 namespace ddp::launch {
@@ -35,9 +36,9 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::kRunning;
   ExitStatus exit;
-  bool was_dying = false;      // was already dying on its own when asked to stop
-  bool stopped_well = false;   // exited with 0 on request to stop: it has not finished
-  std::string error_file;      // empty: none
+  bool was_dying = false;     // was already dying on its own when asked to stop
+  bool stopped_well = false;  // exited with 0 on request to stop: it has not finished
+  ErrorFile error_file;
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
   Clock::duration lived{};

@@ -70,7 +70,7 @@ void EtcdAuthority::begin_seeking() {
 Authority::Step EtcdAuthority::next(const View& view) {
   own_ = view.own;
   if (!deposed_.empty()) begin_seeking();  // before it began to host
-  if (!contacted_) fail_first_contact(view.now);
+  if (!contacted_) fail_first_contact();
   if (role_ == Role::kHosting) return {Step::Kind::kHost, own_};
   if (role_ != Role::kSeeking) return {};
   if (!stale_ && !place_is_free()) {
@@ -93,11 +93,11 @@ void EtcdAuthority::settle(bool hosts) {
   client_.end_watch();
 }
 
-std::string EtcdAuthority::despair(Clock::time_point now) const {
+std::string EtcdAuthority::despair() const {
   // A job of a fixed number of nodes without restarts ends with its host.
   const bool fixed = !text_.empty() && needs_all_nodes(group_.rules);
   const auto timeout = fixed ? kSilentWait : group_.rules.join_timeout;
-  if (role_ != Role::kSeeking || now < since_ + timeout) return "";
+  if (role_ != Role::kSeeking || turn_ < since_ + timeout) return "";
   const std::string why =
       client_.down_since() ? client_.problem() : "the host that it names could not be reached";
   return fmt::format("{}{}no host of the job was found with etcd within {} ({})", text_,
@@ -105,11 +105,11 @@ std::string EtcdAuthority::despair(Clock::time_point now) const {
 }
 
 // A user's mistake ends the job at once, a server that is not there yet after a while.
-void EtcdAuthority::fail_first_contact(Clock::time_point now) const {
+void EtcdAuthority::fail_first_contact() const {
   if (!client_.down_since() && !client_.problem_is_final()) return;
   if (client_.problem_is_final() && (client_.down_since() || !client_.busy()))
     throw LaunchError(kExitFailed, "etcd at " + client_.problem());
-  if (now < since_ + settings_.first_contact) return;
+  if (turn_ < since_ + settings_.first_contact) return;
   throw LaunchError(
       kExitFailed,
       fmt::format("cannot reach etcd at {} within {}: {}; check --rdzv-endpoint, that etcd is "

@@ -42,7 +42,7 @@ class EtcdAuthority : public Authority {
   void avoid(const Place& place) override;
   void settle(bool hosts) override;
   std::string take_note() override { return std::exchange(note_, {}); }
-  std::string despair(Clock::time_point now) const override;
+  std::string despair() const override;
 
   void hand_down(JobHistory& history) const override;
   bool grants_epochs() const override { return true; }
@@ -82,7 +82,7 @@ class EtcdAuthority : public Authority {
   void depose(const std::string& why);
   void note_silence();
   void note_outage(Clock::time_point now);
-  void fail_first_contact(Clock::time_point now) const;
+  void fail_first_contact() const;
   bool place_is_free() const;
   bool last_round_is_over();
   void ask_last_nodes();

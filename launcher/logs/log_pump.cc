@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
@@ -22,10 +23,10 @@ constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the repo
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
 constexpr int kReadsPerTurn = 8;            // so that a chatty worker does not starve signals
 
-FileWriter::FilePtr open_log(const std::string& path, Rotation rotation, bool truncate) {
-  const auto log = std::make_shared<LogFile>();
+std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, bool truncate) {
+  auto log = std::make_shared<LogFile>();
   log->open(path, rotation, truncate);
-  return FileWriter::open(path, [log](std::string_view text) { return log->write(text); });
+  return log;
 }
 
 // A writer that waits for room has left unread data.
@@ -79,6 +80,49 @@ std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
   return shown_[is_stderr && err_ ? 1 : 0];
 }
 
+void LogPump::prepare(std::function<void()> create_folders, std::vector<StreamPlan> plans) {
+  prepared_ = std::make_shared<Prepared>();
+  const auto open = [to = prepared_, create = std::move(create_folders),
+                     plans = std::move(plans)](std::string_view) {
+    const auto add = [&](const std::string& path, Rotation rotation, bool truncate) {
+      if (!path.empty()) to->files.emplace(path, opened_log(path, rotation, truncate));
+    };
+    try {
+      create();
+      for (const StreamPlan& plan : plans) {
+        const bool pumped = plan.mode == StreamMode::kPump;
+        if (pumped || plan.mode == StreamMode::kFile)
+          add(plan.file, pumped ? plan.rotation : Rotation{}, /*truncate=*/true);
+        if (pumped) add(plan.filter_file, {}, /*truncate=*/false);
+      }
+    } catch (...) {
+      to->problem = std::current_exception();
+    }
+    to->done = true;
+    return 0;
+  };
+  open_file("the log folder", open)("");
+}
+
+void LogPump::check_prepared() {
+  if (prepared_ && prepared_->problem)
+    std::rethrow_exception(std::exchange(prepared_, {})->problem);
+}
+
+std::shared_ptr<LogFile> LogPump::take_log(const std::string& path, Rotation rotation,
+                                           bool truncate) {
+  if (prepared_) {
+    if (auto found = prepared_->files.extract(path)) return std::move(found.mapped());
+  }
+  return opened_log(path, rotation, truncate);
+}
+
+FileWriter::FilePtr LogPump::open_log(const std::string& path, Rotation rotation, bool truncate) {
+  return FileWriter::open(path, [log = take_log(path, rotation, truncate)](std::string_view text) {
+    return log->write(text);
+  });
+}
+
 int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
   if (is_stderr) {
     stderr_tail_[local_rank].clear();
@@ -91,10 +135,11 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
     case StreamMode::kDiscard:
       return open_null_device(O_WRONLY);
     case StreamMode::kFile: {
-      if (is_stderr) stderr_files_[local_rank] = plan.file;
-      LogFile file;
-      file.open(plan.file, {}, /*truncate=*/true);
-      return file.release();
+      if (is_stderr) {
+        auto& redirected = stderr_files_[local_rank] = std::make_shared<Redirected>();
+        redirected->path = plan.file;
+      }
+      return take_log(plan.file, {}, /*truncate=*/true)->release();
     }
     case StreamMode::kPump:
       break;
@@ -153,8 +198,6 @@ bool LogPump::must_wait(const Source& source) const {
   if (source.plan.console && only_shown && shown_on.is_long()) return true;
   return (source.file || source.filter_file) && files_.is_long();
 }
-
-void LogPump::add_poll_fds(std::vector<pollfd>& fds) { add_poll_fds(fds, false); }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
   for (const auto* queue : {out_.get(), err_.get()}) {
@@ -325,6 +368,18 @@ void LogPump::close_source(Source& source) {
   files_.close(source.filter_file);
 }
 
+void LogPump::worker_ended(int local_rank) {
+  const auto found = stderr_files_.find(local_rank);
+  if (found == stderr_files_.end()) return;
+  found->second->ended = true;
+  const auto read = [file = found->second](std::string_view) {
+    file->end = end_of_file(file->path);
+    file->read = true;
+    return 0;
+  };
+  open_file(found->second->path, read)("");
+}
+
 void LogPump::finish_round() {
   for (Source& source : sources_) {
     while (source.fd >= 0 && read_some(source)) {
@@ -333,7 +388,13 @@ void LogPump::finish_round() {
   }
   sources_.clear();
   last_output_.clear();
-  for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
+  for (const auto& [local_rank, file] : stderr_files_) {
+    // Others may have written since; the thread has just found that the disk answers.
+    const bool answers = !file->ended || (file->read && files_.is_idle());
+    stderr_tail_[local_rank] = answers      ? end_of_file(file->path)
+                               : file->read ? file->end
+                                            : "(not read: the disk does not answer)\n";
+  }
   settle();
   if (skipped_lines_ > 0) {
     note(fmt::format("the console was too slow: {} line{} skipped; see the log files",

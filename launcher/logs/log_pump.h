@@ -1,13 +1,15 @@
 // Copies workers' output to files and, as prefixed lines or raw bytes, to the console, and keeps
-// the last lines of stderr for the failure report. Runs in a poll loop; only open_stream() waits
-// for a disk.
+// the last lines of stderr for the failure report. Runs in a poll loop, in which open_stream()
+// waits for a disk, unless prepare() has.
 #pragma once
 
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <list>
 #include <map>
@@ -36,6 +38,13 @@ class LogPump {
   LogPump(const LogPump&) = delete;
   LogPump& operator=(const LogPump&) = delete;
 
+  /// Has the files' thread create folders and open the files of these streams, for open_stream().
+  /// `create_folders` may throw.
+  void prepare(std::function<void()> create_folders, std::vector<StreamPlan> plans);
+  bool is_prepared() const { return !prepared_ || prepared_->done; }
+  /// Throws what has failed in prepare(), once.
+  void check_prepared();
+
   /// Returns the descriptor for a worker's stdout or stderr (-1: ddp-run's own). The caller closes
   /// it once the worker has inherited it. Throws LaunchError if a file cannot be opened.
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
@@ -43,7 +52,8 @@ class LogPump {
   /// Sets the workers' pseudo-terminals to the console's current size.
   void resize_terminals();
 
-  void add_poll_fds(std::vector<pollfd>& fds);
+  /// `wants_progress`: to be woken once the files' thread has done something.
+  void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress = false);
   /// When handle() is due even if no descriptor is ready.
   std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
@@ -51,6 +61,8 @@ class LogPump {
   /// errno of the first failed write to the console, such as ENOSPC, except for a missing reader
   /// (EPIPE); EIO: flush() has given up on its disk; 0: none.
   int console_error() const;
+  /// Has the files' thread read the end of a stderr that is redirected straight to a file.
+  void worker_ended(int local_rank);
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console or disk.
   void finish_round();
@@ -87,6 +99,8 @@ class LogPump {
   ConsoleQueue& console(bool is_stderr) const;
   std::list<ConsoleLines>& shown_on(bool is_stderr);
   SharedConsole& shared(bool is_stderr) { return shared_[is_stderr && err_ ? 1 : 0]; }
+  std::shared_ptr<LogFile> take_log(const std::string& path, Rotation rotation, bool truncate);
+  FileWriter::FilePtr open_log(const std::string& path, Rotation rotation, bool truncate);
   void open_copy(Source& source);
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
@@ -97,7 +111,6 @@ class LogPump {
   std::array<FileWriter*, 3> writers() { return {&console_files_[0], &console_files_[1], &files_}; }
   bool must_wait(const Source& source) const;
   bool needs_turn() const;
-  void add_poll_fds(std::vector<pollfd>& fds, bool wants_progress);
   void settle();
   void note_failures();
   void note_backlog();
@@ -112,6 +125,12 @@ class LogPump {
 
   static constexpr std::chrono::seconds kNotableBacklog{5};
 
+  struct Prepared {
+    std::atomic<bool> done = false;
+    std::multimap<std::string, std::shared_ptr<LogFile>> files{};
+    std::exception_ptr problem{};
+  };
+
   FileWriter files_;
   FileWriter console_files_[2];  // of stdout and of stderr: each disk may block alone
   bool files_given_up_ = false;
@@ -124,6 +143,7 @@ class LogPump {
   std::unique_ptr<ConsoleQueue>
       err_;  // null: the same file as stdout, so that their lines never mix
   std::list<Source> sources_;
+  std::shared_ptr<Prepared> prepared_;  // files that no source has taken yet; null: none
   std::unique_ptr<RepeatFolding>
       folding_[2];                // of stdout and of stderr; null: lines are not folded
   SharedConsole shared_[2];       // of raw output, by console as in console()
@@ -137,7 +157,14 @@ class LogPump {
   std::map<int, Clock::time_point> first_output_;  // by local rank
   std::map<int, Clock::time_point> last_output_;   // by local rank
   std::map<int, std::string> stderr_tail_;         // by local rank
-  std::map<int, std::string> stderr_files_;        // of streams redirected straight to a file
+  // Streams redirected straight to a file; what is read of them once their worker has ended.
+  struct Redirected {
+    std::string path{};
+    bool ended = false;
+    std::atomic<bool> read = false;
+    std::string end{};
+  };
+  std::map<int, std::shared_ptr<Redirected>> stderr_files_;
 };
 
 }  // namespace ddp::launch

@@ -89,7 +89,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kMaxRestarts] = std::to_string(job.max_restarts);
   env[kRunId] = job.run_id;
   env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
-  env[kErrorFile] = worker.error_file;
+  env[kErrorFile] = worker.error_file.path;
   env[kSignalsToHandle] = job.signals_to_handle;
   set_or_unset(env, kWorkerPerGpu, job.worker_per_gpu ? "1" : "");
   set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);

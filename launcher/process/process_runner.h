@@ -1,6 +1,7 @@
 // The interface between the agent and the operating system; tests use a scripted fake.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Event {
     kGuardianGone,    // SIGKILL of the process that the user started
     kHeartbeatBegan,  // a worker wrote its first heartbeat
     kStacksDumped,    // all processes of dump_stacks() have ended
+    kPrepared,        // what prepare() has begun is done, or has failed
     kCheckEnded,      // the process of start_check() has ended
     kLeftoversEnded,  // lingering() has become false
     kStoreLost,       // the process of the workers' store exited, or cannot be started
@@ -30,6 +32,8 @@ struct Event {
   pid_t pid = 0;                      // WorkerExited
   ExitStatus exit{};                  // WorkerExited, CheckEnded, StoreLost
   ResourceUsage usage{};              // WorkerExited
+  ErrorFile error_file{};             // WorkerExited; an empty path: as planned
+  double time = 0;                    // WorkerExited: when, in Unix seconds; 0: now
   std::string cause{};                // WorkerExited: the system's explanation; may be empty.
                                       // StoreLost: what happened. CheckEnded: its telling line
   int signal = 0;                     // Signal
@@ -48,6 +52,11 @@ class ProcessRunner {
  public:
   virtual ~ProcessRunner() = default;
 
+  /// Begins to create the folders of a round, which may throw LaunchError, and to open its workers'
+  /// log files, for start(), which then throws. Returns whether that is done; else Prepared
+  /// follows.
+  virtual bool prepare(std::function<void()> create_folders,
+                       const std::vector<WorkerSpec>& specs) = 0;
   /// Starts all workers, each in its own session, and returns their pids in order. If one cannot be
   /// started, throws LaunchError with nothing left running.
   virtual std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) = 0;
@@ -61,7 +70,8 @@ class ProcessRunner {
   /// Starts a check of this node, not counted as a worker; CheckEnded follows. Throws LaunchError.
   virtual void start_check(const WorkerSpec& spec) = 0;
 
-  /// Waits for at least one event and returns all; empty if the deadline passed first.
+  /// Waits for at least one event and returns all; empty if none came before turn_began() passed
+  /// the deadline.
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;
 
   /// Signals each running worker: the first process if it catches the signal, else its group.
@@ -110,6 +120,9 @@ class ProcessRunner {
   virtual void note(const std::string& line) = 0;
 
   virtual Clock::time_point now() const = 0;
+  /// When the last wait() began to read. Waits for others end by it, not by now(): if this process
+  /// was stopped since then, what others did meanwhile is still unread.
+  virtual Clock::time_point turn_began() const = 0;
   /// Seconds since 1970.
   virtual double unix_time() const = 0;
 };

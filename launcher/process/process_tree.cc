@@ -1,5 +1,6 @@
 #include "launcher/process/process_tree.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,6 +14,7 @@
 #include <system_error>
 
 #include "launcher/base/system/proc_files.h"
+#include "launcher/base/text.h"
 
 namespace ddp::launch {
 namespace {
@@ -113,8 +115,10 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
     if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;
     std::vector<std::string> survivors;
     for (const pid_t pid : alive) {
-      survivors.push_back("pid " + std::to_string(pid) + " (state " +
-                          read_stat(process_folder(pid)).state + ")");
+      const std::string folder = process_folder(pid);
+      survivors.push_back(fmt::format("pid {} ({}, state {})", pid,
+                                      printable(first_line(folder + "/comm")),
+                                      read_stat(folder).state));
     }
     return survivors;
   }

@@ -20,9 +20,11 @@ namespace {
 constexpr std::size_t kAtOnce = 2;
 constexpr rlim_t kMostMemory = rlim_t{4} << 30;
 
-// The shell opens the file: on a disk that blocks, this process would wait for it.
+// The shell opens the file: on a disk that blocks, this process would wait for it. If it cannot be
+// killed there, the report names the tool, which would be taken for a worker otherwise.
 Command appending_to(const std::string& file, const Command& tool) {
-  Command shell{"/bin/sh", {"sh", "-c", "exec \"$@\" >>\"$0\" 2>&1", file, tool.executable}};
+  const char* script = "printf %s \"${1##*/}\" >/proc/$$/comm; exec \"$@\" >>\"$0\" 2>&1";
+  Command shell{"/bin/sh", {"sh", "-c", script, file, tool.executable}};
   shell.argv.insert(shell.argv.end(), tool.argv.begin() + 1, tool.argv.end());
   return shell;
 }

@@ -30,6 +30,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSweepPatience = std::chrono::seconds(5);
+// How long the exit of a worker waits for the disk of its error file.
+constexpr auto kDiskPatience = std::chrono::seconds(3);
 // Exiting after an inotify watch takes some 10 ms: short jobs go without.
 constexpr auto kFirstWatch = std::chrono::milliseconds(200);
 
@@ -81,13 +83,25 @@ WorkerProcesses::~WorkerProcesses() {
   ::close(signal_fd_);
 }
 
+bool WorkerProcesses::prepare(std::function<void()> create_folders,
+                              const std::vector<WorkerSpec>& specs) {
+  std::vector<StreamPlan> plans;
+  for (const WorkerSpec& spec : specs)
+    plans.insert(plans.end(), {spec.streams.out, spec.streams.err});
+  pump_.prepare(std::move(create_folders), std::move(plans));
+  preparing_ = !pump_.is_prepared();
+  return !preparing_;
+}
+
 std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
+  pump_.check_prepared();
   killed_ = false;
   oom_before_ = OomCounts::read();
   expired_.clear();
   heartbeats_.clear();
+  error_files_.clear();
   first_heartbeats_.forget_all();
   watch_from_.reset();
   try {
@@ -120,6 +134,8 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
 
 PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
+  if (const auto file = spec.environment.find(kErrorFile); file != spec.environment.end())
+    error_files_[spec.local_rank] = file->second;
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
   if (!spec.inherits_stdin) stdio.in = open_null_device(O_RDONLY);
@@ -144,8 +160,9 @@ PendingSpawn WorkerProcesses::spawn_or_hand_over(const WorkerSpec& spec, const W
 std::vector<Event> WorkerProcesses::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   do {
+    turn_began_ = Clock::now();
     take_turn(deadline, events);
-  } while (events.empty() && !has_news() && !(deadline && Clock::now() >= *deadline));
+  } while (events.empty() && !has_news() && !(deadline && turn_began_ >= *deadline));
   return events;
 }
 
@@ -161,10 +178,11 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
                           {store_.poll_fd(), POLLIN, 0},
                           {first_heartbeats_.fd(), POLLIN, 0},
                           {store_.notes_fd(), POLLIN, 0}};
-  pump_.add_poll_fds(fds);
+  pump_.add_poll_fds(fds, /*wants_progress=*/!exits_.empty() || preparing_);
   for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
   auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
   wake = earlier(wake, leftovers_.deadline());
+  if (!exits_.empty()) wake = earlier(wake, exits_.front().until);
   for (const PollHandler* handler : handlers_) wake = earlier(wake, handler->deadline());
   poll_until(fds, wake, "cannot wait for the workers");
   pump_.handle(fds);
@@ -183,6 +201,11 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
     for (const std::string& note : store_.take_notes()) pump_.note(note);
   }
   if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_client(), events);
+  report_exits(events);
+  if (preparing_ && pump_.is_prepared()) {
+    preparing_ = false;
+    events.push_back({.kind = Event::Kind::kPrepared});
+  }
   if (leftovers_.look()) events.push_back({.kind = Event::Kind::kLeftoversEnded});
 }
 
@@ -243,7 +266,10 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
           {.kind = Event::Kind::kCheckEnded, .exit = end->exit, .cause = std::move(end->said)});
       continue;
     }
-    const bool is_worker = running_.erase(info.si_pid) > 0;
+    const auto worker = running_.find(info.si_pid);
+    const bool is_worker = worker != running_.end();
+    const int local_rank = is_worker ? worker->second : 0;
+    if (is_worker) running_.erase(worker);
     held_signals_.worker_ended(info.si_pid);
     std::string cause = cpu_limit_verdict(info.si_pid, to_exit_status(info).signal);
     rusage usage{};
@@ -260,7 +286,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     event.cause = std::move(cause);
     if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
       event.cause = timer->second;
-    events.push_back(event);
+    hold_back(std::move(event), local_rank);
   }
 }
 
@@ -288,8 +314,31 @@ void WorkerProcesses::resize_terminals() {
 }
 
 void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
-  if (loss)
-    events.push_back({.kind = Event::Kind::kStoreLost, .exit = loss->exit, .cause = loss->what});
+  if (!loss) return;
+  Event event{.kind = Event::Kind::kStoreLost, .exit = loss->exit, .cause = loss->what};
+  if (exits_.empty())
+    events.push_back(std::move(event));
+  else
+    exits_.push_back({std::move(event), exits_.back().until});
+}
+
+// Until the thread of the log files has read what a report needs of them: this one might have to
+// wait for the disk.
+void WorkerProcesses::hold_back(Event exit, int local_rank) {
+  exit.time = unix_time();
+  exit.error_file = ErrorFile::to_be_read(error_files_[local_rank]);
+  pump_.worker_ended(local_rank);
+  if (const ErrorFile& file = exit.error_file; !file.is_read())
+    pump_.open_file(file.path, [file](std::string_view) { return file.read(), 0; })("");
+  exits_.push_back({std::move(exit), Clock::now() + kDiskPatience});
+}
+
+void WorkerProcesses::report_exits(std::vector<Event>& events) {
+  while (!exits_.empty() &&
+         (exits_.front().event.error_file.is_read() || turn_began_ >= exits_.front().until)) {
+    events.push_back(std::move(exits_.front().event));
+    exits_.pop_front();
+  }
 }
 
 pid_t WorkerProcesses::pid_of(int local_rank) const {
@@ -370,6 +419,7 @@ std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
   for (const auto& [pid, local_rank] : running_) held_signals_.worker_ended(pid);
   running_.clear();
+  exits_.clear();
   leftovers_.forget();
   stack_dumper_.forget_all();
   check_.forget();

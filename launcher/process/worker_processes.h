@@ -1,6 +1,7 @@
 // The workers as processes: starts them, waits for events, signals them. Makes no decisions.
 #pragma once
 
+#include <deque>
 #include <map>
 
 #include "launcher/base/clock.h"
@@ -33,6 +34,7 @@ class WorkerProcesses : public ProcessRunner {
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
+  bool prepare(std::function<void()> create_folders, const std::vector<WorkerSpec>& specs) override;
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
   void keep_standby(const std::vector<WorkerSpec>& specs) override { standby_.keep(specs); }
   void end_standby() override { standby_.end(); }
@@ -57,6 +59,7 @@ class WorkerProcesses : public ProcessRunner {
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
   Clock::time_point now() const override { return Clock::now(); }
+  Clock::time_point turn_began() const override { return turn_began_; }
   double unix_time() const override;
 
   /// Writes all workers' output before anything else goes to the console. On a stop request that
@@ -87,7 +90,9 @@ class WorkerProcesses : public ProcessRunner {
   void resize_terminals();
   void reap(std::vector<Event>& events);
   Clock::duration patience() const;
-  static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
+  void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
+  void hold_back(Event exit, int local_rank);
+  void report_exits(std::vector<Event>& events);
   void watch_heartbeats();
 
   std::vector<PollHandler*> handlers_;
@@ -97,7 +102,16 @@ class WorkerProcesses : public ProcessRunner {
   LogPump pump_;
   StoreProcess store_;
   StandbyWorkers standby_;
-  std::map<pid_t, int> running_;  // -> local rank
+  Clock::time_point turn_began_ = Clock::now();
+  // Exits of workers whose error files are being read, and what came after them.
+  struct HeldEvent {
+    Event event;
+    Clock::time_point until;
+  };
+  std::deque<HeldEvent> exits_;
+  bool preparing_ = false;
+  std::map<int, std::string> error_files_;  // by local rank
+  std::map<pid_t, int> running_;            // -> local rank
   HeldSignals held_signals_;
   LeftBehind leftovers_;
   bool killed_ = false;       // running_ got SIGKILL, and the agent waited for it

@@ -66,7 +66,7 @@ class Authority : public PollHandler {
   /// Returns, once, a line for the user about what the authority waits for.
   virtual std::string take_note() = 0;
   /// Returns why it has given up after join_timeout; empty if it has not.
-  virtual std::string despair(Clock::time_point now) const = 0;
+  virtual std::string despair() const = 0;
 
   /// Call after Step::Kind::kHost: adds to the new host's knowledge of the job.
   virtual void hand_down(JobHistory& history) const = 0;

@@ -127,12 +127,15 @@ void GroupNode::on(const events::TurnBegins&) {
 }
 
 void GroupNode::on(const events::RepliesRead&) {
+  sight_.now = state_.awake;
   ask_last_members();
   Hosting& own = state_.hosting;
   if (own.active && own.claims_left > 0 && now() >= own.claim_at) act(actions::Claim{});
 }
 
+// A process that was stopped in this turn has not read what came meanwhile.
 void GroupNode::on(const events::TurnEnds&) {
+  sight_.now = state_.awake;
   retry();
   judge_wait();
   if (state_.host.open) keep_time();

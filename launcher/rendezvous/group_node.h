@@ -120,7 +120,7 @@ struct NodeState {
   Quest quest{};
   Hosting hosting{};
   RoundPart round{};
-  Clock::time_point awake{};    // when this process last ran
+  Clock::time_point awake{};    // when the turn began, before anything was read; waits end by it
   Clock::time_point stalled{};  // end of the last long time in which it did not
 };
 

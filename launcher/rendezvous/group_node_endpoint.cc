@@ -142,7 +142,7 @@ std::optional<Clock::time_point> GroupNode::next_judgement(const Sight& sight) c
   const auto alone = since + 2 * state_.host.patience;
   auto next = since + settings_.rules.join_timeout;
   if (!quest.candidacy->noted) next = std::min<Clock::time_point>(next, since + kSilentWait);
-  if (settings_.rules.allow_minority && sight.now < alone) next = std::min(next, alone);
+  if (settings_.rules.allow_minority && state_.awake < alone) next = std::min(next, alone);
   return next;
 }
 

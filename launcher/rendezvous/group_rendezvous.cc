@@ -297,7 +297,7 @@ void GroupRendezvous::ask_authority() {
   if (visit_) visited = visit_->findings();
   const auto step = authority_->next(node_.view(now, held, visited));
   tell_note(authority_->take_note());
-  feed(events::Advised{step, authority_->despair(now)});
+  feed(events::Advised{step, authority_->despair()});
 }
 
 // ---- sockets -----------------------------------------------------------------------------------

@@ -1,20 +1,14 @@
 #include "launcher/report/error_file.h"
 
-#include <sys/stat.h>
-
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "launcher/base/system/regular_file.h"
-
 namespace ddp::launch {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::size_t kLargest = 4 << 20;  // bytes
 
 std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>()
@@ -74,6 +68,8 @@ ErrorMessage message_of(const FileText& file) {
       return {"(its error file is not a regular file)", "", 0};
     case FileProblem::kTooLarge:
       return {"(its error file is too large)", "", 0};
+    case FileProblem::kUnanswered:
+      return {"(its error file cannot be read: its disk does not answer)", "", 0};
     case FileProblem::kNone:
       break;
   }
@@ -82,10 +78,9 @@ ErrorMessage message_of(const FileText& file) {
 
 }  // namespace
 
-std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
-  if (path.empty()) return std::nullopt;
+std::optional<ErrorMessage> read_error_file(const ErrorFile& error_file) noexcept {
   try {
-    const FileText file = read_regular_file(path, kLargest, Links::kFollow);
+    const FileText file = error_file.text();
     if (file.problem == FileProblem::kAbsent) return std::nullopt;
     return message_of(file);
   } catch (const std::exception&) {
@@ -93,18 +88,15 @@ std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   }
 }
 
-double error_file_time(const std::string& path) {
-  struct stat status {};
-  if (path.empty() || ::stat(path.c_str(), &status) != 0)
-    return std::numeric_limits<double>::infinity();
-  return static_cast<double>(status.st_mtim.tv_sec) +
-         static_cast<double>(status.st_mtim.tv_nsec) / 1e9;
+double error_file_time(const ErrorFile& error_file) {
+  const long long written = error_file.written();
+  return written == ErrorFile::kNever ? std::numeric_limits<double>::infinity()
+                                      : static_cast<double>(written) / 1e9;
 }
 
-std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept {
-  if (path.empty()) return "";
+std::string error_file_to_pass_on(const ErrorFile& error_file, int exit_code) noexcept {
   try {
-    json root = parse_foreign(read_regular_file(path, kLargest, Links::kFollow).text);
+    json root = parse_foreign(error_file.text().text);
     if (!root.is_object() || !root.contains("message")) return "";
     if (root["message"].is_object()) root["message"]["errorCode"] = exit_code;
     return root.dump(-1, ' ', false, json::error_handler_t::replace);

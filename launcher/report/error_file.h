@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "launcher/base/error_file.h"
+
 namespace ddp::launch {
 
 struct ErrorMessage {
@@ -14,15 +16,16 @@ struct ErrorMessage {
   int code = 0;           // errorCode of the full form; 0: unknown
 };
 
-/// Returns nullopt if there is no file or `path` is empty. For a file that is empty, malformed, too
-/// large or not regular, the message explains that. Never throws, never blocks.
-std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept;
+/// Returns nullopt if there is no file or its path is empty. For a file that is empty, malformed,
+/// too large, not regular or on a disk that does not answer, the message explains that. Never
+/// throws, never blocks.
+std::optional<ErrorMessage> read_error_file(const ErrorFile& error_file) noexcept;
 
 /// Returns when the file was written, in Unix seconds; infinity if there is none.
-double error_file_time(const std::string& path);
+double error_file_time(const ErrorFile& error_file);
 
 /// Returns the same JSON with `exit_code` (-signal) added for an enclosing job's error file, as
 /// torchrun does; empty if there is no error file or it is malformed.
-std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept;
+std::string error_file_to_pass_on(const ErrorFile& error_file, int exit_code) noexcept;
 
 }  // namespace ddp::launch

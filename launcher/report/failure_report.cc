@@ -98,7 +98,7 @@ std::string exit_and_cause(const ProcessFailure& failure) {
 void add_message(Report& report, const ProcessFailure& failure, const ReportContext& context) {
   auto message = read_error_file(failure.error_file);
   const bool kept = message && !context.logs.empty();
-  report.field("error_file", kept ? failure.error_file : kNothing);
+  report.field("error_file", kept ? failure.error_file.path : kNothing);
   if (!message && !failure.message.empty()) message = {failure.message, ""};
   std::vector<std::string> lines;
   if (message)
@@ -138,7 +138,7 @@ std::string other_line(int rank, pid_t pid, const std::string& end, const std::s
                      lines.empty() ? "" : "; error file: " + lines.back());
 }
 
-std::string words_of(const std::string& error_file, const std::string& otherwise) {
+std::string words_of(const ErrorFile& error_file, const std::string& otherwise) {
   const auto message = read_error_file(error_file);
   return message ? message->text : otherwise;
 }
@@ -147,7 +147,7 @@ std::string words_of(const std::string& error_file, const std::string& otherwise
 void add_others(Report& report, const RunResult& result) {
   std::vector<std::pair<double, std::string>> others;
   std::size_t wrote = 0;
-  const auto add = [&](const std::string& file, const std::string& line) {
+  const auto add = [&](const ErrorFile& file, const std::string& line) {
     others.emplace_back(error_file_time(file), line);
     if (others.back().first != std::numeric_limits<double>::infinity()) ++wrote;
   };

@@ -92,16 +92,17 @@ void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void TcpStoreServer::handle(const std::vector<pollfd>& fds) {
-  drop_late(Clock::now());
+  const auto turn = Clock::now();
   const bool ready = std::any_of(
       fds.begin(), fds.end(), [this](const pollfd& p) { return p.fd == epoll_ && p.revents != 0; });
-  if (!ready) return;
+  if (!ready && (arrivals_.empty() || turn < arrivals_.front().first)) return;
   std::array<epoll_event, kEventsAtOnce> events{};
   const int count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events.at(static_cast<std::size_t>(i));
     serve(event.data.u64, event.events);
   }
+  if (count < kEventsAtOnce) drop_late(turn);  // none of them has anything unread
 }
 
 void TcpStoreServer::serve(Peer peer, std::uint32_t events) {

@@ -108,6 +108,22 @@ TEST_CASE("workers whose output waits for a blocked disk are named, and when the
   blocked.job->wait_all_gone();
 }
 
+TEST_CASE("a failure is reported though the disk of its error file blocks, whose words come later",
+          "[waits]") {
+  BlockedJob blocked;
+  auto& steps = blocked.options.argv;
+  steps.insert(steps.begin() + 1, "--events=console");
+  steps.erase(steps.end() - 4, steps.end());
+  steps.insert(steps.end(), {"parent", "print=waiting ", "hold=USR1",
+                             "error-file={\"message\":\"out of paper\"}", "exit=3"});
+  if (!blocked.block()) return say_no_trace();
+  blocked.job->signal(SIGUSR1);
+  CHECK_THAT(blocked.job->wait_for("\"FAILED\""), Contains("its disk does not answer"));
+  blocked.resume();
+  CHECK(blocked.job->wait_exit() == 3);
+  CHECK_THAT(blocked.job->err(), Contains("out of paper"));
+}
+
 TEST_CASE("a disk that stays blocked ends with a second signal, and what is lost is said",
           "[waits]") {
   BlockedJob blocked;
@@ -276,6 +292,23 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
   CHECK_THAT(text_of(file), Catch::StartsWith("pid ") && Contains("thread "));
 }
 
+TEST_CASE("a debugger that cannot be killed, as its file is on a frozen disk, is named",
+          "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
+  tmp.write("gdb", "#!/bin/sh\n", true);
+  options.set["PATH"] = tmp.path();
+  ChildProgram job(options);
+  const auto frozen = go_on_frozen(disk, job);
+  job.wait_for("a signal ends the wait");
+  disk.thaw();
+  CHECK(job.wait_exit() == 124);
+  CHECK_THAT(job.err(), Contains(" (gdb, state D) could not be killed"));
+}
+
 TEST_CASE("a signal ends ddp-run though stdout and stderr are on a frozen disk", "[waits]") {
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
@@ -291,6 +324,38 @@ TEST_CASE("a signal ends ddp-run though stdout and stderr are on a frozen disk",
   wait_for_file(result);  // the workers have ended, and ddp-run waits for the disk
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 3);
+}
+
+TEST_CASE("a restart on a frozen disk waits for it, and a signal ends the wait", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const bool interrupted = GENERATE(false, true);
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--log-dir=" + disk.path(), "--max-restarts=1"},
+                            {"#0hold=USR1", "#0exit=3", "print=again"}));
+  const auto frozen = go_on_frozen(disk, job);
+  job.wait_for("restart 1 of 1");
+  if (interrupted) {
+    job.signal(SIGTERM);
+    job.wait_for("a signal ends the wait");
+  }
+  disk.thaw();
+  CHECK(job.wait_exit() == (interrupted ? 128 + SIGTERM : 0));
+  CHECK((job.out().find("again") == std::string::npos) == interrupted);
+}
+
+TEST_CASE("a result on a frozen disk is waited for with one line, and written", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  const std::string result = disk.path() + "/result.json";
+  ChildProgram job(stub_job(tmp, {"--result-json=" + result}, {"hold=USR1"}));
+  const auto frozen = go_on_frozen(disk, job);
+  CHECK(job.wait_for("a signal ends the wait") ==
+        "ddp-run: waiting for '" + result + "'; a signal ends the wait");
+  disk.thaw();
+  CHECK(job.wait_exit() == 0);
+  CHECK_THAT(text_of(result), Contains("\"exit_code\": 0"));
 }
 
 TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits for", "[waits]") {

@@ -6,7 +6,7 @@
 
 namespace ddp::launch {
 
-enum class FileProblem { kNone, kAbsent, kUnreadable, kNotRegular, kTooLarge };
+enum class FileProblem { kNone, kAbsent, kUnreadable, kNotRegular, kTooLarge, kUnanswered };
 enum class Links { kFollow, kRefuse };
 
 struct FileText {

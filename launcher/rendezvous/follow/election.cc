@@ -21,11 +21,11 @@ void Election::seek(std::optional<Loss> loss, const Status& status) {
 Authority::Step Election::next(const View& view) {
   constexpr std::size_t kAskedByFollowers = 8;
   if (!vote_) return {};
-  vote_->alone = settings_.rules.allow_minority && view.now >= alone_at();
+  vote_->alone = settings_.rules.allow_minority && turn_ >= alone_at();
   const Step step = vote_->succession.next(vote_->inquiry.findings(), view, vote_->alone);
   vote_->inquiry.limit(vote_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
   if (step.kind != Step::Kind::kWait) return step;
-  if (!vote_->noted && view.now >= vote_->since + kSilentWait && timeout() > kSilentWait) {
+  if (!vote_->noted && turn_ >= vote_->since + kSilentWait && timeout() > kSilentWait) {
     vote_->noted = true;
     note_ = fmt::format(
         "waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on without them)",
@@ -55,8 +55,8 @@ std::string Election::reason() const {
       missing.empty() ? "" : ": ", missing);
 }
 
-std::string Election::despair(Clock::time_point now) const {
-  if (!vote_ || now < vote_->since + timeout()) return "";
+std::string Election::despair() const {
+  if (!vote_ || turn_ < vote_->since + timeout()) return "";
   return vote_->text + "; " + reason();
 }
 

@@ -22,7 +22,7 @@ class Election : public Authority {
   void avoid(const Place& place) override;
   void settle(bool) override { vote_.reset(); }
   std::string take_note() override { return std::exchange(note_, {}); }
-  std::string despair(Clock::time_point now) const override;
+  std::string despair() const override;
 
   void hand_down(JobHistory& history) const override;
   bool grants_epochs() const override { return false; }  // a mandate serves instead

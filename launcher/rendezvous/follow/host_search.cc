@@ -156,10 +156,10 @@ std::unique_ptr<ControlChannel> HostSearch::take_channel() {
   return std::move(channel_);
 }
 
-void HostSearch::handle_attempt() {
+void HostSearch::handle_attempt(Clock::time_point turn) {
   channel_->handle();
   if (channel_->state() == ControlChannel::State::kClosed) return judge_closed();
-  if (Clock::now() >= give_up_) try_another(silence_of(*channel_));
+  if (turn >= give_up_) try_another(silence_of(*channel_));
 }
 
 void HostSearch::judge_closed() {
@@ -187,17 +187,17 @@ void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void HostSearch::handle(const std::vector<pollfd>&) {
+  const auto turn = Clock::now();
   if (state_ == State::kLookingUp) {
     lookup_->handle({});
     if (lookup_->done()) take_addresses();
   }
-  if (state_ == State::kTrying) handle_attempt();
-  keep_time();
+  if (state_ == State::kTrying) handle_attempt(turn);
+  keep_time(turn);
 }
 
-void HostSearch::keep_time() {
+void HostSearch::keep_time(Clock::time_point now) {
   if (state_ == State::kIdle || state_ == State::kFound) return;
-  const auto now = Clock::now();
   if (!following_ && now >= began_ + settings_.timeout) {
     throw LaunchError(
         kExitFailed,

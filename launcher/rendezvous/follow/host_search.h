@@ -79,9 +79,9 @@ class HostSearch : public PollHandler {
   void try_next();
   void connect();
   void fail(const std::string& why);
-  void handle_attempt();
+  void handle_attempt(Clock::time_point turn);
   void judge_closed();
-  void keep_time();
+  void keep_time(Clock::time_point now);
   std::string endpoint_text() const { return endpoints_text(settings_.endpoints); }
 
   SearchSettings settings_;

@@ -77,7 +77,7 @@ long long Coordinator::later_epoch() const {
 
 bool Coordinator::has_lost_mandate() const {
   if (retired_) return false;
-  return (superseded_by_ && !over()) || membership_.has_lost_mandate(Clock::now());
+  return (superseded_by_ && !over()) || membership_.has_lost_mandate(turn_);
 }
 
 void Coordinator::grant_epoch(long long epoch) {
@@ -142,13 +142,13 @@ std::optional<Clock::time_point> Coordinator::deadline() const {
 // What the others have sent meanwhile is still to be read. Those that have hung up are at work
 // elsewhere, perhaps.
 void Coordinator::forgive_own_silence() {
-  const auto now = Clock::now();
-  if (now - (next_beat_ - heartbeat_) < patience_) return;
-  stalled_until_ = now;
-  for (auto& [node, connection] : connections_) connection.heard = now;
+  if (turn_ - (next_beat_ - heartbeat_) < patience_) return;
+  stalled_until_ = turn_;
+  for (auto& [node, connection] : connections_) connection.heard = turn_;
 }
 
 void Coordinator::handle(const std::vector<pollfd>& fds) {
+  turn_ = Clock::now();
   forgive_own_silence();
   lobby_.answer(status());
   lobby_.handle(fds);
@@ -299,7 +299,7 @@ void Coordinator::beat() {
 
 // Checks of all nodes run only when due, not at every wake-up.
 void Coordinator::keep_time() {
-  const auto now = Clock::now();
+  const auto now = turn_;
   if (now >= next_beat_) {
     next_beat_ = now + heartbeat_;
     beat();

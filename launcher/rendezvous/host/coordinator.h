@@ -93,7 +93,7 @@ class Coordinator : public PollHandler {
                Clock::time_point now);
   void greet(int node, const Hello& hello, Clock::time_point now);
   void resume(int from, int node, const Hello& hello);
-  bool is_fresh(const Connection& connection, Clock::time_point now) const;
+  bool is_fresh(const Connection& connection) const;
   void ask_lost(Clock::time_point now);
   void lose_closed(int node, Clock::time_point now);
   void lose_silent(Clock::time_point now);
@@ -114,6 +114,7 @@ class Coordinator : public PollHandler {
   int last_node_ = 0;
   Clock::time_point next_beat_;
   StragglerWatch stragglers_;
+  Clock::time_point turn_ = Clock::now();          // when it began; silence is judged by it
   Clock::time_point stalled_until_{};              // this process was suspended or not scheduled
   std::optional<Clock::time_point> next_silence_;  // when a connection may next be silent too long
   std::vector<int> closed_;                        // nodes whose connections were closed

@@ -36,8 +36,8 @@ void Coordinator::lose_closed(int node, Clock::time_point now) {
 }
 
 // What was read just after this process had been suspended may be old.
-bool Coordinator::is_fresh(const Connection& connection, Clock::time_point now) const {
-  return now - connection.spoke <= patience_ * 3 / 4 &&
+bool Coordinator::is_fresh(const Connection& connection) const {
+  return Clock::now() - connection.spoke <= patience_ * 3 / 4 &&
          (connection.spoke > stalled_until_ + kOldWords || stalled_until_ == Clock::time_point{});
 }
 
@@ -53,7 +53,7 @@ void Coordinator::ask_lost(Clock::time_point now) {
   }
   for (const int node : gone) {
     const auto found = connections_.find(node);
-    const bool fresh = is_fresh(found->second, now);
+    const bool fresh = is_fresh(found->second);
     connections_.erase(found);
     --asking_;
     membership_.lost(node, "its ddp-run is gone", now, fresh);

@@ -24,9 +24,10 @@ Inquiry::Inquiry(const std::vector<Place>& places, Status question, std::string 
       question_(std::move(question)),
       token_(std::move(token)),
       patience_(patience),
-      began_(Clock::now()) {
+      began_(Clock::now()),
+      turn_(began_) {
   for (const Place& place : places) findings_.push_back({.place = place});
-  for (Caller& caller : callers_) caller.next = caller.since = Clock::now();
+  for (Caller& caller : callers_) caller.next = caller.since = began_;
 }
 
 std::size_t Inquiry::asked() const {
@@ -47,7 +48,7 @@ void Inquiry::note(std::size_t i, Found found) {
 void Inquiry::rest(std::size_t i, std::chrono::milliseconds pause) {
   callers_[i].channel.reset();
   callers_[i].next = Clock::now() + pause;
-  if (!findings_[i].gone && Clock::now() - callers_[i].since >= patience_) note(i, Found::kSilence);
+  if (!findings_[i].gone && turn_ - callers_[i].since >= patience_) note(i, Found::kSilence);
 }
 
 void Inquiry::ask(std::size_t i) {
@@ -88,9 +89,10 @@ void Inquiry::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void Inquiry::handle(const std::vector<pollfd>&) {
+  turn_ = Clock::now();
   for (std::size_t i = 0; i < asked(); ++i) {  // some may turn out to have exited
     if (callers_[i].channel) listen(i);
-    if (Clock::now() < callers_[i].next) continue;
+    if (turn_ < callers_[i].next) continue;
     if (callers_[i].channel) {
       rest(i, kShortPause);
     } else {

@@ -63,6 +63,7 @@ class Inquiry : public PollHandler {
   std::string token_;
   std::chrono::milliseconds patience_;
   Clock::time_point began_;
+  Clock::time_point turn_;  // when the last handle() began
   std::size_t limit_ = SIZE_MAX;
 };
 

@@ -284,6 +284,7 @@ std::optional<Clock::time_point> Lobby::deadline() const {
 }
 
 void Lobby::handle(const std::vector<pollfd>&) {
+  const auto turn = Clock::now();
   if (acceptor_.wake()) watch_listeners();
   std::array<epoll_event, kGuestEvents> events;
   const int count = ::epoll_wait(epoll_, events.data(), kGuestEvents, 0);
@@ -295,7 +296,7 @@ void Lobby::handle(const std::vector<pollfd>&) {
       found->second.channel ? serve(fd, found->second) : judge(fd, found->second);
     }
   }
-  drop_late(Clock::now());
+  drop_late(turn);
 }
 
 }  // namespace ddp::launch

@@ -74,6 +74,15 @@ TEST_CASE("a check that takes too long is killed, the first one after five minut
   CHECK_THAT(later.run(1).failures.at(0).cause, Contains("did not end within 10 s"));
 }
 
+TEST_CASE("a check that ends while ddp-run is stopped has not taken too long") {
+  CheckedScene scene;
+  scene.os.then(FakeRunner::stop_after_reading);
+  scene.checked({});
+  scene.os.exits(0, {});
+  CHECK(exit_code(scene.run()) == 0);
+  CHECK(scene.os.calls == Calls{"check /check", "sweep", "start 1", "sweep"});
+}
+
 TEST_CASE("a signal during the check interrupts the job") {
   CheckedScene scene;
   scene.os.signalled(SIGTERM, true);

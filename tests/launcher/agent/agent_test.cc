@@ -72,6 +72,17 @@ TEST_CASE("after the grace period of --exit-grace workers that still run are hun
   CHECK(os.calls == Calls{"start 3", kKill + " to 1", kTerm, kCont, "sweep"});
 }
 
+TEST_CASE("workers that leave while ddp-run is stopped have left in time") {
+  FakeRunner os;
+  JobPlan plan;
+  plan.job.local_world_size = 2;
+  plan.hangs.timeout = plan.exit_grace = std::chrono::seconds(90);
+  os.exits(0, {}).then(FakeRunner::stop_after_reading).exits(1, {});
+  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+  CHECK(exit_code(LocalElasticAgent(plan, rendezvous, os).run()) == 0);
+  CHECK(os.notes.empty());
+}
+
 TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   Scene scene;
   scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});

@@ -33,10 +33,15 @@ class FakeRunner : public ProcessRunner {
   bool lingers = false;  // processes that the workers left
   std::string oom;       // what the OOM killer did
   Clock::time_point held_up;
-  ThreadTimes cpu_times;  // of every worker
+  Clock::duration stopped{};  // of this turn, the time in which the agent was stopped
+  ThreadTimes cpu_times;      // of every worker
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
 
+  bool prepare(std::function<void()> create_folders, const std::vector<WorkerSpec>&) override {
+    create_folders();
+    return true;
+  }
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override {
     rounds.push_back(specs);
     if (broken.count(rounds.size() - 1) > 0) throw LaunchError(127, "cannot execute 'x'");
@@ -57,6 +62,7 @@ class FakeRunner : public ProcessRunner {
     calls.push_back("check " + spec.command.executable);
   }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
+    stopped = {};
     if (script.empty()) throw std::logic_error("the agent waits, but the script is over");
     const auto step = script.front();
     script.pop_front();
@@ -106,6 +112,7 @@ class FakeRunner : public ProcessRunner {
   }
   void note(const std::string& line) override { notes.push_back(line); }
   Clock::time_point now() const override { return now_; }
+  Clock::time_point turn_began() const override { return now_ - stopped; }
   double unix_time() const override {
     return 1'700'000'000 + std::chrono::duration<double>(now_.time_since_epoch()).count();
   }
@@ -131,6 +138,11 @@ class FakeRunner : public ProcessRunner {
     return then([](FakeRunner&) { return std::vector<Event>{}; });
   }
 
+  /// What others do from now on is read in the next turn, ten minutes later.
+  static std::vector<Event> stop_after_reading(FakeRunner& self) {
+    self.pass(self.stopped = std::chrono::minutes(10));
+    return {{.kind = Event::Kind::kStacksDumped}};
+  }
   static Event exited(pid_t pid, ExitStatus exit) {
     return {.kind = Event::Kind::kWorkerExited, .pid = pid, .exit = exit};
   }

@@ -279,6 +279,26 @@ TEST_CASE("a host is lost when it is silent, gone, misunderstood or elsewhere") 
   });
 }
 
+TEST_CASE("what came while a node was stopped is read before a wait ends") {
+  const auto stopped = [](GroupStage stage, std::function<void(Given&)> more) {
+    return in(stage, [more](Given& g) {
+      g.state.awake = kNow - seconds(600);
+      g.state.host.heard = g.state.awake;
+      g.state.host.next_beat = g.state.awake + seconds(1);
+      more(g);
+    });
+  };
+  const auto stands = [](Given& g) { candidate(g, Inquiry::Found::kSilence, g.state.awake); };
+  const auto guest = [](Given& g) { g.state.quest.waits_since = g.state.awake; };
+  check({
+      {"for the host", stopped(kMember, at_work), events::TurnEnds{}, kMember, ""},
+      {"for other places", stopped(kStanding, stands), events::TurnEnds{}, kStanding, ""},
+      {"as one that searches", stopped(kSearching, stands), events::RepliesRead{}, kSearching,
+       "prolong"},
+      {"for the job that runs", stopped(kSearching, guest), events::TurnEnds{}, kSearching, ""},
+  });
+}
+
 TEST_CASE("who has lost the host stops, asks the authority, and hosts or follows as it says") {
   using Kind = Authority::Step::Kind;
   const auto lost = [](Given& g) {

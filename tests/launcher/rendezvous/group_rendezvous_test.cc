@@ -34,7 +34,7 @@ class Obedient : public Authority {
   void avoid(const Place&) override {}
   void settle(bool) override {}
   std::string take_note() override { return ""; }
-  std::string despair(Clock::time_point) const override { return orders_.despair; }
+  std::string despair() const override { return orders_.despair; }
   void hand_down(JobHistory&) const override {}
   bool grants_epochs() const override { return true; }
   void request_epoch(const std::vector<Hello>& nodes) override { wanted_ = !nodes.empty(); }

@@ -72,6 +72,26 @@ TEST_CASE("an error file with 200,000 nested brackets is refused, not a stack ov
   CHECK(text_of(usual) == R"([[[{"a":[1]}]]])");
 }
 
+TEST_CASE("an error file whose disk has not answered yet says so until it has been read") {
+  const TempFolder folder;
+  const auto file = ErrorFile::to_be_read(folder.write("e", R"({"message":"out of paper"})"));
+  CHECK(read_error_file(file)->text == "(its error file cannot be read: its disk does not answer)");
+  CHECK(file.written() == ErrorFile::kNever);
+  const ErrorFile copy = file;
+  file.read();
+  CHECK(read_error_file(copy)->text == "out of paper");
+  CHECK(copy.written() == ErrorFile(file.path).written());
+}
+
+TEST_CASE("an error file that is written after its worker's end is read as well") {
+  const TempFolder folder;
+  const auto file = ErrorFile::to_be_read(folder / "e");
+  file.read();
+  CHECK_FALSE(read_error_file(file));
+  folder.write("e", R"({"message":"a child's"})");
+  CHECK(read_error_file(file)->text == "a child's");
+}
+
 TEST_CASE("a huge error file is not read") {
   const TempFolder folder;
   const auto path = folder.write("e", "{");

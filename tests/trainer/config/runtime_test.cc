@@ -225,6 +225,16 @@ TEST_CASE("errors of the JSON library are plain words") {
   CHECK(plain_json_error("no such file") == "no such file");
 }
 
+TEST_CASE("what a terminal would obey becomes escapes, C1 in UTF-8 included, and nothing else") {
+  const std::string controls =
+      "a\n\t\x1b[1m\x7f\r \xc2\x80\xc2\x9b"
+      "2J\xc2\x9f";
+  CHECK(one_line(controls) == "a\\n\\x09\\x1b[1m\\x7f\\x0d \\x80\\x9b2J\\x9f");
+  CHECK(without_controls(controls) == "a\n\t\\x1b[1m\\x7f\\x0d \\x80\\x9b2J\\x9f");
+  const std::string plain = "\xc2\xa0\xc3\xbc\xe6\xbc\xa2\xc2";  // U+00A0, ü, 漢, an incomplete one
+  CHECK(one_line(plain) == plain);
+}
+
 TEST_CASE("a message is bounded, whatever is quoted in it, and keeps its place and its fix") {
   const std::string quoted(5'000'000, 'x');
   const std::string said = UserError("a.yaml: '" + quoted + "' is unknown; remove it").what();

@@ -14,6 +14,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/task.h"
@@ -87,25 +88,6 @@ SampleTokens bert_text(const Batch& batch) {
     token.hidden = targets[i];
   }
   return tokens;
-}
-
-/// Without control characters, ASCII's or C1's in UTF-8, which a terminal would obey.
-std::string without_controls(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const auto next = static_cast<unsigned char>(at + 1 < text.size() ? text[at + 1] : '\0');
-    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;
-    if (is_c1) {
-      out += fmt::format("\\x{:02x}\\x{:02x}", byte, next);
-      ++at;
-    } else if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += text[at];
-    }
-  }
-  return out;
 }
 
 /// Texts with marks for what counts in the loss.

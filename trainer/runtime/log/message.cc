@@ -23,6 +23,24 @@ std::size_t start_of_character(std::string_view text, std::size_t at) {
   return at;
 }
 
+/// `kept`: the control characters that stay.
+std::string escaped(std::string_view text, std::string_view kept) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const std::string_view next = text.substr(at + 1, 1);
+    const bool is_c1 = c == '\xc2' && next >= "\x80" && next <= "\x9f";
+    const auto code = static_cast<unsigned char>(is_c1 ? next[0] : c);
+    at += is_c1 ? 1 : 0;
+    const bool control = is_c1 || code < 0x20 || code == 0x7f;
+    if (!control || kept.find(c) != std::string_view::npos)
+      out += c;
+    else
+      out += c == '\n' ? "\\n" : fmt::format("\\x{:02x}", code);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -70,20 +88,9 @@ UserError named_as(const UserError& error, const std::string& key, const std::st
   return UserError(text.starts_with(key) ? name + text.substr(key.size()) : text);
 }
 
-std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
+std::string without_controls(std::string_view text) { return escaped(text, "\n\t"); }
+
+std::string one_line(std::string_view text) { return escaped(text, ""); }
 
 std::string size_text(double bytes) {
   constexpr std::array<const char*, 4> kUnits = {"kB", "MB", "GB", "TB"};

@@ -7,7 +7,11 @@
 
 namespace ddp::train {
 
-/// Control characters become escapes: a line break is written \n.
+/// Control characters, which a terminal would obey, become escapes as in Python: \x1b, or \x9b for
+/// U+009B. Line breaks and tabs stay.
+std::string without_controls(std::string_view text);
+
+/// The same for these two as well: a line break is written \n.
 std::string one_line(std::string_view text);
 
 /// A value as shown in messages: one line, cut after 100 bytes, between characters.
