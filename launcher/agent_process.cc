@@ -1,7 +1,9 @@
 #include "launcher/agent_process.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -17,6 +19,8 @@
 #include "launcher/process/worker_processes.h"
 #include "launcher/report/final_report.h"
 #include "launcher/report/http_server.h"
+#include "launcher/report/inspect_socket.h"
+#include "launcher/report/job_status.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -42,11 +46,37 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
+JobNames names_of(const JobPlan& plan, const std::string& folder, const LocalElasticAgent& agent) {
+  JobNames names{
+      plan.job.run_id, folder, !plan.folder.is_private(), {::getpid(), ::getppid(), plan.launcher}};
+  for (const WorkerStatus& worker : agent.status().workers) names.pids.push_back(worker.pid);
+  return names;
+}
+
+InspectSocket::Job inspected(const JobPlan& plan, LocalElasticAgent& agent) {
+  std::error_code ignored;
+  const std::string folder = std::filesystem::weakly_canonical(plan.folder.path(), ignored);
+  return {.names = [&, folder] { return names_of(plan, folder, agent); },
+          .status = [&] { return status_table(agent.status()); },
+          .show_stacks =
+              [&](const InspectSocket::Reply& reply) {
+                const int others = agent.status().nodes - 1;
+                agent.show_stacks([reply, others](const std::string& text) {
+                  reply(text + (others > 0 ? fmt::format("\nthe other {} node{} of this job: on "
+                                                         "the stderr of their ddp-run\n",
+                                                         others, others == 1 ? "" : "s")
+                                           : "\n"));
+                });
+              }};
+}
+
 // Optional participants of the poll loop, next to the workers and the rendezvous.
 class Services {
  public:
-  Services(const LaunchConfig& config, const JobPlan& plan, const LocalElasticAgent& agent,
-           WorkerProcesses& processes) {
+  Services(const LaunchConfig& config, const JobPlan& plan, LocalElasticAgent& agent,
+           WorkerProcesses& processes)
+      : inspect_(plan.job.shm_dir, inspected(plan, agent)) {
+    processes.also_poll(inspect_);
     if (!config.lifeline.empty()) processes.also_poll(lifeline_.emplace(take_standard_input()));
     if (config.health) serve_health(*config.health, plan, agent, processes);
     if (!plan.job.timer_file.empty()) {
@@ -68,6 +98,7 @@ class Services {
                     health_->port()));
   }
 
+  InspectSocket inspect_;
   std::optional<Lifeline> lifeline_;
   std::optional<HttpServer> health_;
   std::optional<FileTimers> timers_;

@@ -30,6 +30,7 @@
 #include "launcher/process/input_file.h"
 #include "launcher/process/standard_input.h"
 #include "launcher/report/explain.h"
+#include "launcher/report/inspect_socket.h"
 #include "launcher/result_writer.h"
 #include "launcher/worker_contract.h"
 
@@ -147,6 +148,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
   plan.job.shm_dir = memory.path();
   const CleanUp clean_up{plan.folder, memory};
   plan.job.timer_file = timer_file(plan.inherited, {plan.folder.path(), plan.job.shm_dir});
+  plan.launcher = ::getpid();
   announce(config, plan);
   leave_input_to_foreground();
   const int code = run_guarded(signals, [&](int guardian_pipe) {
@@ -202,6 +204,8 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
         return print(config.printed);
       case LaunchAction::kDryRun:
         return dry_run(config);
+      case LaunchAction::kInspect:
+        return print(inspect_job(MemoryFolder::kPlace, config.question, config.explained));
       case LaunchAction::kExplain:
       case LaunchAction::kRun:
         break;

@@ -47,6 +47,7 @@ RunResult LocalElasticAgent::run() {
   }
   for (;;) {
     if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
+    if (stacks_due_ && processes_.now() >= *stacks_due_) end_stacks();
     look_for_hangs();
     look_at_pace();
     watch_check();
@@ -180,8 +181,10 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
       if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
     prepared_ = prepared_ || event.kind == Event::Kind::kPrepared;
-    if (event.kind == Event::Kind::kStacksDumped && phase_ == Phase::kDumping)
-      ask_for_stacks(event.without_stacks);
+    if (event.kind == Event::Kind::kStacksDumped) {
+      end_stacks();
+      if (phase_ == Phase::kDumping) ask_for_stacks(event.without_stacks);
+    }
   }
   absorb_exits(events);
   for (const Event& event : events) {
@@ -209,6 +212,9 @@ void LocalElasticAgent::absorb_news(JobNews news) {
     case JobNews::Kind::kNote:
       processes_.note(news.text);
       break;
+    case JobNews::Kind::kStacks:
+      print_stacks();
+      break;
     case JobNews::Kind::kRestart:
     case JobNews::Kind::kEnd:
       verdict_ = std::move(news);
@@ -223,6 +229,9 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     processes_.signal_workers(SIGSTOP);
     suspended_ = true;
     suspended_at_ = processes_.now();
+  } else if (event.signal == kStacksSignal && !event.ends_job) {
+    rendezvous_.ask_for_stacks();
+    print_stacks();
   } else if (!event.ends_job) {
     if (event.signal != SIGCONT) return processes_.forward(event.signal, told_to_stop());
     resume();
@@ -348,9 +357,9 @@ bool LocalElasticAgent::all_preempted() const {
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
-  if (suspended_) return std::nullopt;
-  auto next = deadline_;
-  if (phase_ != Phase::kRunning) return next;
+  if (suspended_) return stacks_due_;
+  auto next = earlier(deadline_, stacks_due_);
+  if (phase_ != Phase::kRunning || stacks_due_) return next;
   for (const auto& look :
        {hangs_.next_look(), exits_.next_look(), pace_.next_look(), standby_due_}) {
     if (look) next = next ? std::min(*next, *look) : *look;
@@ -384,6 +393,7 @@ void LocalElasticAgent::report_end() {
   end.preempted = how_interrupted(plan_.restarts, group_.workers) == Outcome::kPreempted;
   phase_ = Phase::kReported;
   deadline_.reset();
+  end_stacks();
   rendezvous_.report_end(std::move(end));
 }
 
@@ -420,24 +430,6 @@ void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
   absorb(processes_.wait(processes_.now()));  // a signal may have come between two quick restarts
   report_failure();
   report_end();
-}
-
-JobStatus LocalElasticAgent::status() const {
-  const auto seconds = [](Clock::duration time) {
-    return std::chrono::duration<double>(time).count();
-  };
-  JobStatus status{.run_id = plan_.job.run_id,
-                   .host = plan_.host,
-                   .phase = phase_,
-                   .node = group_.rendezvous.group_rank,
-                   .nodes = group_.rendezvous.group_world_size,
-                   .restarts = restarts_,
-                   .max_restarts = plan_.job.max_restarts,
-                   .seconds = seconds(since_start()),
-                   .round_seconds = seconds(processes_.now() - group_.began)};
-  status.workers = worker_statuses(group_, processes_);
-  if (phase_ == Phase::kRunning) status.straggler = rendezvous_.straggler();
-  return status;
 }
 
 Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }

@@ -3,9 +3,11 @@
 // Rendezvous. Single-threaded; lives for one job.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/exit_watch.h"
@@ -34,6 +36,11 @@ class LocalElasticAgent {
   RunResult run();
   /// Returns the current state of the job.
   JobStatus status() const;
+  /// Takes a text for the user.
+  using Show = std::function<void(const std::string& text)>;
+  /// Has debuggers print the stacks of this node's workers, which continue, and asks the other
+  /// nodes for theirs. Calls `show` once, now or while the job runs.
+  void show_stacks(const Show& show);
   /// The stop requests so far; ending the job adds its own.
   StopRequests& stop_requests() { return stop_requests_; }
 
@@ -75,6 +82,10 @@ class LocalElasticAgent {
   void leave();
   bool cause_is_stopped() const;
   void dump_stacks();
+  void print_stacks();
+  void begin_stacks(const Show& show);
+  void end_stacks(const char* remark = "");
+  std::string stacks_of(const Worker& worker);
   void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
   void kill_workers();
@@ -102,7 +113,10 @@ class LocalElasticAgent {
   bool standby_kept_ = false;  // standby workers were started in this round
   bool suspended_ = false;     // by SIGTSTP
   Clock::time_point suspended_at_;
-  bool dumping_ = false;            // a stack dump is due or in progress
+  bool dumping_ = false;  // a stack dump is due or in progress
+  std::vector<Show> stack_readers_;
+  std::optional<Clock::time_point> stacks_due_;      // set: stacks are being shown
+  std::optional<Clock::time_point> stacks_printed_;  // requested for the console
   std::set<int> asked_for_stacks_;  // local ranks sent SIGABRT, as no debugger could dump them
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;

@@ -23,7 +23,7 @@ constexpr auto kStackPatience = std::chrono::seconds(10);
 
 // A hung worker has failed: the others may wait for it in a collective forever.
 void LocalElasticAgent::look_for_hangs() {
-  if (phase_ != Phase::kRunning || suspended_ || !failures_.empty()) return;
+  if (phase_ != Phase::kRunning || suspended_ || stacks_due_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
   if (failures_.empty()) failures_ = exits_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
@@ -114,6 +114,7 @@ void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
 }
 
 void LocalElasticAgent::stop_workers() {
+  end_stacks();
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
   // The order of exits does not matter when a signal ends the job.
   for (Worker& worker : group_.workers)

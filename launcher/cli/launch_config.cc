@@ -281,11 +281,12 @@ std::string asked_text(const OptionValues& values, bool short_help) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
-std::string past_run(const OptionValues& values) {
+std::string named_run(const OptionValues& values, const char* option) {
   if (!values.program().empty()) {
-    usage_error(fmt::format("--explain starts nothing: leave out '{}'", values.program().front()));
+    usage_error(
+        fmt::format("--{} starts nothing: leave out '{}'", option, values.program().front()));
   }
-  return values.file("explain");
+  return values.file(option);
 }
 
 // Otherwise a user who set the variable long ago would look for the value on the command line.
@@ -312,7 +313,14 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   }
   if (asked.given("explain")) {
     config.action = LaunchAction::kExplain;
-    config.explained = past_run(asked);
+    config.explained = named_run(asked, "explain");
+    return config;
+  }
+  for (const char* question : {"status", "stacks"}) {
+    if (!asked.given(question)) continue;
+    config.action = LaunchAction::kInspect;
+    config.question = question;
+    config.explained = named_run(asked, question);
     return config;
   }
   add_scheduler_options(raw, environment);

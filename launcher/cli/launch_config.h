@@ -25,12 +25,14 @@ enum class NumaBinding {
   kCoreComplex,  // cores that share a last-level cache, one group per worker of the node
 };
 
-enum class LaunchAction { kRun, kDryRun, kPrint, kExplain };
+enum class LaunchAction { kRun, kDryRun, kPrint, kExplain, kInspect };
 
 struct LaunchConfig {
   LaunchAction action = LaunchAction::kRun;
-  std::string printed;    // Print: the requested text, e.g. help
-  std::string explained;  // Explain: the folder of a run, or its result file
+  std::string printed;  // Print: the requested text, e.g. help
+  std::string
+      explained;         // Explain: the folder of a run, or its result file; Inspect: a running job
+  std::string question;  // Inspect: "status" or "stacks"
 
   std::string nproc_per_node = "1";  // number, gpu, cpu or auto: resolved by local_world_size
   bool standalone = false;

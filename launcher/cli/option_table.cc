@@ -149,6 +149,12 @@ constexpr std::array kOptions{
     own("explain", 0, "FOLDER", "", kOther,
         "Explain why a past run failed and what to do, from its --log-dir or --result-json; "
         "start nothing."),
+    own("status", 0, "RUN|PID", "", kOther,
+        "Print phase, round, nodes and ranks of a running job of this user on this machine. RUN: "
+        "its --rdzv-id or the folder of its logs; PID: of its ddp-run or of a worker."),
+    own("stacks", 0, "RUN|PID", "", kOther,
+        "Print the stacks of such a job's ranks on this node; its other nodes write theirs to "
+        "stderr. The job continues. The same: kill -URG PID of its ddp-run."),
     OptionSpec{"help", 'h', nullptr, "", kOther,
                "Show this help; -h: only the most common options."},
     own("version", 0, nullptr, "", kOther, "Show the version."),

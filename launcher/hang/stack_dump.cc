@@ -96,13 +96,27 @@ std::string thread_table(pid_t pid) {
 
 std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   const std::string id = std::to_string(pid);
-  if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
-    return Command{spy, {"py-spy", "dump", "--pid", id}};
-  if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
-    // "frame" makes gdb fail if it could not attach, which -batch alone does not treat as an error.
-    return Command{gdb,
-                   {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
-                    "thread apply all bt", "-ex", "frame"}};
+  const bool python = is_python(pid);
+  // Not every build of py-spy has --native.
+  constexpr const char* kSpy = R"("$0" dump --native --pid $1 || exec "$0" dump --pid $1)";
+  if (const auto spy = find_on(path, "py-spy"); !spy.empty() && python)
+    return Command{"/bin/sh", {"sh", "-c", kSpy, spy, id}};
+  if (const auto gdb = find_on(path, "gdb"); !gdb.empty()) {
+    Command command{gdb,
+                    {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
+                     "thread apply all bt"}};
+    const auto add = [&](const char* option, const char* value) {
+      command.argv.insert(command.argv.end(), {option, value});
+    };
+    // py-bt is a command of Python's own scripts for gdb, which are next to its libraries. They
+    // would also print the values of whole modules as arguments.
+    if (python) add("-iex", "set auto-load safe-path /");
+    if (python) add("-iex", "set print raw-frame-arguments on");
+    if (python) add("-ex", "thread apply all -s py-bt");
+    // It makes gdb fail if it could not attach, which -batch alone does not treat as an error.
+    add("-ex", "frame");
+    return command;
+  }
   if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
     return Command{stack, {"eu-stack", "-p", id}};
   return std::nullopt;

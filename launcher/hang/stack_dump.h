@@ -24,8 +24,9 @@ KernelState kernel_state(pid_t pid);
 /// function.
 std::string thread_table(pid_t pid);
 
-/// Returns a command that prints the stacks of `pid`: py-spy (Python only), gdb or eu-stack,
-/// whichever is found first on `path` (as in $PATH); nullopt if there is none.
+/// Returns a command that prints the stacks of `pid`, Python's included: py-spy (for Python only),
+/// gdb, or eu-stack (which finds no Python), whichever is found first on `path` (as in $PATH);
+/// nullopt if there is none.
 std::optional<Command> stack_tool(pid_t pid, const std::string& path);
 
 }  // namespace ddp::launch

@@ -1,6 +1,8 @@
 // The agent's plan: the command line resolved on this machine.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +35,7 @@ struct JobPlan {
   std::optional<Preflight> preflight{};
   LogOptions logs;
   std::string host;
+  pid_t launcher = 0;                  // the process that the user started
   std::vector<std::vector<int>> cpus;  // by local rank; empty: all of ddp-run's
   EventLog events;
 };

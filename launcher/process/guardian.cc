@@ -22,6 +22,7 @@
 #include "launcher/base/messages.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/idle_memory.h"
 #include "launcher/base/system/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/process_tree.h"
@@ -65,6 +66,7 @@ bool cannot_exit(pid_t child) { return read_stat(process_folder(child)).state ==
 // `patience` requests or cannot exit. SIGTSTP (Ctrl-Z) also stops this process, so that
 // the shell regains control; SIGCONT wakes it.
 std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
+  release_idle_memory();
   StopRequests requests;
   auto deadline = Clock::now() + kLook;
   bool may_be_stuck = false;

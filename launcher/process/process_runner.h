@@ -44,7 +44,7 @@ struct Event {
 
 struct StackDump {
   int local_rank = 0;
-  std::string file;
+  std::string file;         // empty: take_stacks()
   bool by_debugger = true;  // otherwise its thread states only
 };
 
@@ -96,6 +96,9 @@ class ProcessRunner {
   /// Writes each worker's thread states to its file and has a debugger, if one is installed, append
   /// the stacks, in this order; StacksDumped follows. Returns false if no debugger was started.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
+  /// Returns what a dump without a file has of this worker by now, once, and ends its debugger.
+  /// Appends it to `file` as well, unless that is empty.
+  virtual std::string take_stacks(int local_rank, const std::string& file) = 0;
 
   /// Serves a new, empty store for the next round to clients that connect through `source`
   /// (store/store_service.h; not owned), until the next call or StoreLost. -1: no store. Throws

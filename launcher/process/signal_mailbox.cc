@@ -6,13 +6,14 @@
 #include <cerrno>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGWINCH};
+constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGWINCH, kStacksSignal};
 
 // Tag of our queued signals, to tell them from those queued by other parents.
 constexpr int kPassedOnMark = 0x0dd00000;

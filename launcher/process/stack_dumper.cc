@@ -8,6 +8,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/memory_file.h"
 #include "launcher/hang/stack_dump.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_spec.h"
@@ -19,6 +20,7 @@ namespace {
 // memory.
 constexpr std::size_t kAtOnce = 2;
 constexpr rlim_t kMostMemory = rlim_t{4} << 30;
+constexpr int kCancelled = -1;
 
 // The shell opens the file: on a disk that blocks, this process would wait for it. If it cannot be
 // killed there, the report names the tool, which would be taken for a worker otherwise.
@@ -34,10 +36,13 @@ Command appending_to(const std::string& file, const Command& tool) {
 bool StackDumper::begin(const std::vector<Target>& targets, const std::string& path) {
   waiting_.clear();
   failed_.clear();
-  cancelled_ = false;
+  texts_.clear();
   for (const Target& target : targets) {
-    if (const auto tool = stack_tool(target.pid, path))
-      waiting_.push_back({target.local_rank, appending_to(target.file, *tool)});
+    if (target.file.empty()) texts_.try_emplace(target.local_rank, memory_file(target.head));
+    const auto tool = stack_tool(target.pid, path);
+    if (!tool) continue;
+    waiting_.push_back(
+        {target.local_rank, target.file.empty() ? *tool : appending_to(target.file, *tool)});
   }
   start_more();
   return !running_.empty();
@@ -55,14 +60,16 @@ void StackDumper::start_more() {
   }
 }
 
-pid_t StackDumper::start(const Job& job) {
+pid_t StackDumper::start(const Job& job) const {
   WorkerSpec spec;
   spec.command = job.tool;
   spec.environment = inherited_environment();
   pid_t started = 0;
   try {
-    const Descriptor null(open_null_device(O_WRONLY));
-    PendingSpawn pending = begin_spawn(spec, {.out = null.get(), .err = null.get()}, false);
+    const Descriptor null(open_null_device(O_RDWR));
+    const auto text = texts_.find(job.local_rank);
+    const int out = text == texts_.end() ? null.get() : text->second.get();
+    PendingSpawn pending = begin_spawn(spec, {.in = null.get(), .out = out, .err = out}, false);
     const rlimit memory{kMostMemory, kMostMemory};
     ::prlimit(pending.pid, RLIMIT_DATA, &memory, nullptr);
     if (finish_spawn(pending) == 0) started = pending.pid;
@@ -74,7 +81,7 @@ pid_t StackDumper::start(const Job& job) {
 std::optional<std::vector<int>> StackDumper::take_exit(pid_t pid, bool ok) {
   const auto tool = running_.find(pid);
   if (tool == running_.end()) return std::nullopt;
-  if (!ok && !cancelled_) failed_.push_back(tool->second);
+  if (!ok && tool->second != kCancelled) failed_.push_back(tool->second);
   running_.erase(tool);
   start_more();
   if (!running_.empty()) return std::nullopt;
@@ -82,10 +89,26 @@ std::optional<std::vector<int>> StackDumper::take_exit(pid_t pid, bool ok) {
 }
 
 void StackDumper::cancel() {
-  cancelled_ = true;
   waiting_.clear();
   failed_.clear();
-  for (const auto& [pid, local_rank] : running_) ::kill(pid, SIGKILL);
+  for (auto& [pid, local_rank] : running_) cancel(pid, local_rank);
+}
+
+void StackDumper::cancel(pid_t tool, int& local_rank) {
+  local_rank = kCancelled;
+  ::kill(-tool, SIGKILL);
+}
+
+std::string StackDumper::take_text(int local_rank) {
+  const auto text = texts_.find(local_rank);
+  if (text == texts_.end()) return "";
+  std::erase_if(waiting_, [&](const Job& job) { return job.local_rank == local_rank; });
+  for (auto& [pid, rank] : running_) {
+    if (rank == local_rank) cancel(pid, rank);
+  }
+  const std::string taken = text_of(text->second.get());
+  texts_.erase(text);
+  return taken;
 }
 
 void StackDumper::forget_all() {

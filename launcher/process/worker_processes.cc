@@ -20,6 +20,7 @@
 #include "launcher/base/messages.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/idle_memory.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
 #include "launcher/process/cpu_limit.h"
@@ -129,6 +130,7 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
     throw exec_error(specs[failed], first_error);
   }
   held_signals_.round_began(pids);
+  release_idle_memory();
   return pids;
 }
 
@@ -391,10 +393,17 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   for (const StackDump& dump : wanted) {
     const pid_t pid = pid_of(dump.local_rank);
     if (pid == 0) continue;
-    pump_.open_file(dump.file, append_stacks_to(dump.file))(thread_table(pid));
-    if (dump.by_debugger) targets.push_back({dump.local_rank, pid, dump.file});
+    const std::string threads = thread_table(pid);
+    if (!dump.file.empty()) pump_.open_file(dump.file, append_stacks_to(dump.file))(threads);
+    if (dump.by_debugger) targets.push_back({dump.local_rank, pid, dump.file, threads});
   }
   return stack_dumper_.begin(targets, path ? path : "");
+}
+
+std::string WorkerProcesses::take_stacks(int local_rank, const std::string& file) {
+  std::string text = stack_dumper_.take_text(local_rank);
+  if (!file.empty()) pump_.open_file(file, append_stacks_to(file))(text);
+  return text;
 }
 
 std::string WorkerProcesses::oom_kills() const {

@@ -39,6 +39,7 @@ struct Leave {
 struct Paced {
   NodePace pace;
 };
+struct StacksWanted {};  // of the other nodes
 /// What an earlier agent of this node has left; before the first Connect or Join.
 struct MembersRead {
   LastMembers members;
@@ -98,11 +99,11 @@ struct Deposed {
 
 using NodeEvent =
     std::variant<events::Connect, events::Join, events::Withdraw, events::WorkerFailed,
-                 events::WorkersEnded, events::Leave, events::Paced, events::MembersRead,
-                 events::TurnBegins, events::RepliesRead, events::TurnEnds, events::Listening,
-                 events::EndpointsChanged, events::Unreachable, events::Opened, events::Called,
-                 events::Advised, events::Received, events::Closed, events::PortOpened,
-                 events::StoreOpened, events::Claimed, events::Deposed>;
+                 events::WorkersEnded, events::Leave, events::Paced, events::StacksWanted,
+                 events::MembersRead, events::TurnBegins, events::RepliesRead, events::TurnEnds,
+                 events::Listening, events::EndpointsChanged, events::Unreachable, events::Opened,
+                 events::Called, events::Advised, events::Received, events::Closed,
+                 events::PortOpened, events::StoreOpened, events::Claimed, events::Deposed>;
 
 namespace actions {
 

@@ -21,6 +21,12 @@ void GroupNode::on(const events::WorkerFailed& event) {
   if (has_host() && state_.round.work == Work::kRunning) say(Failed{event.failure});
 }
 
+void GroupNode::on(const events::StacksWanted&) {
+  if (!state_.host.open || state_.stage != GroupStage::kMember) return;
+  act(actions::Send{Alive{
+      .received = state_.host.session.received(), .pace = state_.round.pace, .stacks = true}});
+}
+
 void GroupNode::on(const events::WorkersEnded& event) {
   const bool lost = state_.round.work == Work::kLost;
   if (works()) state_.round.work = Work::kNone;
@@ -82,6 +88,7 @@ void GroupNode::remember(const Round& round, bool took_part) {
 void GroupNode::receive(const Alive& alive) {
   state_.host.session.confirm(alive.received);
   state_.host.straggler = alive.straggler;
+  if (alive.stacks) tell(make_news(JobNews::Kind::kStacks, ""));
 }
 
 void GroupNode::receive(const Refused& refused) {

@@ -31,6 +31,7 @@ struct JobNews {
     kRestart,  // the round is over; join the next one after verdict.delay
     kEnd,      // the job is over
     kNote,     // show `text`
+    kStacks,   // another node asks for this one's stacks
   };
   Kind kind = Kind::kStart;
   RendezvousInfo round{};
@@ -70,6 +71,8 @@ class Rendezvous {
 
   /// Reports how fast this node's ranks work; without phases: unknown.
   virtual void report_pace(const NodePace& pace, Clock::time_point now) = 0;
+  /// Asks the other nodes for their stacks: they get kStacks if they can be reached now.
+  virtual void ask_for_stacks() {}
   /// Returns the rank that the others wait for; nullopt if unknown.
   virtual std::optional<Straggler> straggler() const = 0;
 

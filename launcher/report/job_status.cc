@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/system/regular_file.h"
+#include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -149,6 +150,21 @@ std::string read_worker_metrics(const std::string& shm_dir) {
   std::string text = read_regular_file(shm_dir + "/" + kMetricsFile, kMost, Links::kRefuse).text;
   if (!text.empty() && text.back() != '\n') text += '\n';
   return text;
+}
+
+std::string status_table(const JobStatus& job) {
+  std::string table = fmt::format(
+      "job {}: {} for {:.0f} s, node {} of {} ({}), round {} for {:.0f} s, {} of {} restarts left\n"
+      "  {:>5} {:>9} {:<10} {:>12}  {}\n",
+      job.run_id, name_of(job.phase), job.seconds, job.node, job.nodes, job.host, job.round,
+      job.round_seconds, std::max(job.max_restarts - job.restarts, 0), job.max_restarts, "rank",
+      "pid", "state", "last sign s", "heartbeat");
+  for (const WorkerStatus& worker : job.workers) {
+    table += fmt::format(
+        "  {:>5} {:>9} {:<10} {:>12}  {}\n", worker.rank, worker.pid, name_of(worker.state),
+        worker.silence ? fmt::format("{:.1f}", *worker.silence) : "-", printable(worker.heartbeat));
+  }
+  return table;
 }
 
 HttpAnswer answer_about(const JobStatus& job, const std::string& path) {

@@ -29,6 +29,7 @@ struct JobStatus {
   Phase phase = Phase::kRunning;
   int node = 0;   // rank of this node
   int nodes = 1;  // in the current round
+  int round = 0;  // TORCHELASTIC_RESTART_COUNT
   int restarts = 0;
   int max_restarts = 0;
   double seconds = 0;        // since the job began
@@ -47,6 +48,9 @@ struct HttpAnswer {
 /// Answers /health (always 200: a server that answers is alive; the JSON object has the group's
 /// state) and /metrics (Prometheus text format 0.0.4, including the workers' own).
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
+
+/// Returns a line about the job and a table of this node's workers, for people.
+std::string status_table(const JobStatus& job);
 
 /// Reads kMetricsFile in `shm_dir`; "" if there is no such file, or it is not regular or larger
 /// than 256 KiB. Never blocks.

@@ -1,5 +1,5 @@
 // The workers' store of one round. Its clients arrive at a listening socket or, if the store shares
-// the port of the rendezvous, as connections passed over a Unix socket (base/descriptor_passing.h).
+// the port of the rendezvous, as connections passed over a Unix socket (base/system/descriptors.h).
 #pragma once
 
 #include <optional>

@@ -22,14 +22,14 @@ namespace {
 rlimit original_limit{};
 bool is_raised = false;
 
-// Each message carries one byte: an empty one would look like end-of-file.
+constexpr std::size_t kLongestRead = 4096;
+
 struct Message {
-  char byte = 'd';
-  iovec data{&byte, 1};
+  iovec data{};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
   msghdr header{};
 
-  Message() {
+  explicit Message(std::string& text) : data{text.data(), text.size()} {
     header.msg_iov = &data;
     header.msg_iovlen = 1;
     header.msg_control = control;
@@ -96,23 +96,25 @@ void restore_descriptor_limit() {
   if (is_raised) ::setrlimit(RLIMIT_NOFILE, &original_limit);
 }
 
-bool pass_descriptor(int socket, int fd) {
-  Message message;
+bool pass_descriptor(int socket, int fd, std::string text) {
+  Message message(text);
   cmsghdr* part = CMSG_FIRSTHDR(&message.header);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
   part->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(part), &fd, sizeof(int));
-  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-int receive_descriptor(int socket) {
-  Message message;
+int receive_descriptor(int socket, std::string* text) {
+  std::string buffer(text ? kLongestRead : 1, '\0');
+  Message message(buffer);
   const ssize_t got = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got <= 0) {
     if (got == 0) errno = 0;
     return -1;
   }
+  if (text) *text = buffer.substr(0, static_cast<std::size_t>(got));
   const cmsghdr* part = CMSG_FIRSTHDR(&message.header);
   if (part == nullptr || part->cmsg_type != SCM_RIGHTS) {
     errno = EPROTO;  // as when the process has no descriptor left for it

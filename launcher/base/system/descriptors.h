@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace ddp::launch {
 
@@ -47,10 +48,13 @@ void raise_descriptor_limit();
 /// Undoes raise_descriptor_limit() in a child before exec. Makes system calls only.
 void restore_descriptor_limit();
 
-/// Sends a copy of `fd`; never blocks. Returns false with errno; EAGAIN: the socket is full.
-bool pass_descriptor(int socket, int fd);
+/// Sends a copy of `fd` over a Unix socket that keeps messages apart, with a text, which is not
+/// empty: that would look like end-of-file. Never blocks. Returns false with errno; EAGAIN: the
+/// socket is full.
+bool pass_descriptor(int socket, int fd, std::string text = "d");
 /// Returns the next descriptor (close-on-exec); never blocks. Returns -1 with errno: EAGAIN if
-/// there is none yet, 0 at end-of-file, EPROTO if a message carried none.
-int receive_descriptor(int socket);
+/// there is none yet, 0 at end-of-file, EPROTO if a message carried none. `text`: the first 4 KiB
+/// of its text.
+int receive_descriptor(int socket, std::string* text = nullptr);
 
 }  // namespace ddp::launch

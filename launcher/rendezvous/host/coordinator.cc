@@ -229,6 +229,7 @@ void Coordinator::receive(int node, Connection& connection, const ControlMessage
   if (const auto* alive = std::get_if<Alive>(&message)) {
     connection.session.confirm(alive->received);
     connection.pace = alive->pace;
+    if (alive->stacks) beat(node);
   }
   membership_.receive(node, message, now);
 }
@@ -284,15 +285,17 @@ void Coordinator::adopt(Follower follower) {
   greet(node, follower.hello, connection.heard);
 }
 
-void Coordinator::beat() {
+// `asks_for_stacks`: the node whose request the others get; 0: none.
+void Coordinator::beat(int asks_for_stacks) {
   std::vector<NodePace> paces;
   for (const auto& [node, connection] : connections_) {
     if (connection.pace) paces.push_back(*connection.pace);
   }
   stragglers_.look(paces, Clock::now());
   for (auto& [node, connection] : connections_) {
-    connection.channel->send(
-        Alive{.received = connection.session.received(), .straggler = stragglers_.current()});
+    connection.channel->send(Alive{.received = connection.session.received(),
+                                   .straggler = stragglers_.current(),
+                                   .stacks = asks_for_stacks != 0 && node != asks_for_stacks});
     if (!connection.inquiry) watch(node, connection);
   }
 }

@@ -88,7 +88,7 @@ class Coordinator : public PollHandler {
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
-  void beat();
+  void beat(int asks_for_stacks = 0);
   void receive(int node, Connection& connection, const ControlMessage& message,
                Clock::time_point now);
   void greet(int node, const Hello& hello, Clock::time_point now);

@@ -136,6 +136,7 @@ void fields(auto& io, Alive& m) {
   io.number("received", m.received, 0, kLastEpoch);
   io.part("pace", m.pace);
   io.part("straggler", m.straggler);
+  io.flag("stacks", m.stacks, /*optional=*/true);
 }
 
 void fields(auto& io, Status& m) {

@@ -75,6 +75,7 @@ struct Alive {
   long long received = 0;                // number of the session's messages received so far
   std::optional<NodePace> pace{};        // from a node
   std::optional<Straggler> straggler{};  // from the host
+  bool stacks = false;  // from a node: ask the others for their stacks; from the host: write them
 };
 /// An agent's knowledge of the job: both the query to another agent and the reply.
 struct Status {

@@ -8,6 +8,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/base/run_result.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
@@ -63,6 +64,22 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   CHECK(result.failures[0].heartbeat == "step=9");
   CHECK(exit_code(result) == kExitHang);
   CHECK(result.stopped == 1);
+}
+
+TEST_CASE("while debuggers show the stacks of workers, their silence is no hang") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.signs[1].progress.waiting = "allreduce#3";
+  scene.os.signalled(kStacksSignal, false).signalled(kStacksSignal, false);  // one request
+  scene.os.time_passes().exits(0, {}).exits(1, {});
+  CHECK(scene.run(2).outcome == Outcome::kSucceeded);
+  CHECK(scene.os.now() == Clock::time_point(seconds(60)));  // a debugger that does not end
+  CHECK(scene.os.calls == Calls{"start 2", "stacks of 0", "stacks of 1", "sweep"});
+  REQUIRE(scene.os.notes.size() == 1);
+  CHECK_THAT(scene.os.notes[0],
+             Catch::Contains("names no collective; last sign of life 60.0 s ago\nstacks of 0\n") &&
+                 Catch::Contains("waits for its peers in allreduce#3; "));
 }
 
 TEST_CASE("a group that writes no first heartbeat is looked at without --hang-timeout") {

@@ -101,6 +101,9 @@ class FakeRunner : public ProcessRunner {
                       std::to_string(dump.local_rank));
     return has_debugger && !wanted.empty() && wanted.front().by_debugger;
   }
+  std::string take_stacks(int local_rank, const std::string&) override {
+    return "stacks of " + std::to_string(local_rank) + "\n";
+  }
   std::vector<std::string> sweep() override {
     calls.emplace_back("sweep");
     return survivors;

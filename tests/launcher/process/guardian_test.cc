@@ -1,4 +1,4 @@
-// What the guardian does aside.
+// What the guardian does aside, and what it and the agent take of memory.
 #include "launcher/process/guardian.h"
 
 #include <fcntl.h>
@@ -7,9 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
+#include <string>
+
+#include "launcher/base/clock.h"
 #include "launcher/base/system/descriptors.h"
+#include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
-#include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
 namespace {
@@ -31,6 +36,34 @@ bool is_blocked(int signal) {
   ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
   return ::sigismember(&blocked, signal) == 1;
 }
+
+long memory_kib(pid_t pid) {
+  std::ifstream rollup("/proc/" + std::to_string(pid) + "/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    long kib = 0;
+    if (word == "Pss:" && rollup >> kib) return kib;
+  }
+  return 0;
+}
+
+#ifndef DDP_SANITIZED
+TEST_CASE("the processes of ddp-run take 3 MiB at most while its workers run") {
+  const test::TempFolder tmp;
+  test::ChildProgram job(test::stub_job(tmp, {"--rdzv-id=rest"}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  job.wait_for("waiting ");
+  long kib = 0;
+  // The agent has started the worker, and may not be at rest yet.
+  for (const auto end = Clock::now() + test::kSoon; Clock::now() < end;) {
+    kib = memory_kib(job.pid()) + memory_kib(agent);
+    if (kib <= 3 * 1024) break;
+  }
+  CHECK(kib <= 3 * 1024);
+  CHECK(kib > 0);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+#endif
 
 TEST_CASE("a process waits itself for the reader of a pipe, and leaves none behind that does") {
   PipeEnds pipe = open_pipe("test");

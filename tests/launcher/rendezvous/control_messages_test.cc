@@ -65,6 +65,7 @@ std::vector<ControlMessage> one_of_each() {
           Leave{.why = "preflight failed"},
           Accepted{3},
           Alive{12},
+          Alive{.received = 3, .stacks = true},
           Alive{.received = 12,
                 .pace = NodePace{3,
                                  "h",

@@ -217,6 +217,8 @@ void FaultSchedule::act_on(int i, const JobNews& news) {
                       news.failures.empty() ? news.text : news.failures.front().cause));
       node.over = true;
       return;
+    case JobNews::Kind::kStacks:
+      return;
     case JobNews::Kind::kNote:
       say(fmt::format("node {}: {}", i, news.text));
       require(news.text.find("a defect of ddp-run") == std::string::npos, news.text);

@@ -1,0 +1,200 @@
+#include "launcher/report/inspect_socket.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/memory_file.h"
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFolders = "ddp-run-";  // MemoryFolder's
+constexpr const char* kSocket = "/inspect";
+// What comes with a text. From an agent that is meant: at once nothing, and then the answer. From
+// another one: the name of its job.
+constexpr const char* kMeant = "+";
+constexpr const char* kAnswer = "=";
+constexpr const char* kNotMeant = "-";
+// For all agents together, until each has replied whether it is meant.
+constexpr std::chrono::seconds kPatience{5};
+
+// A datagram: what is asked, of which job as the user names it, and of which folder that may be.
+struct Question {
+  std::string option{};
+  std::string run{};
+  std::string folder{};
+  std::string text() const { return fmt::format("{}\n{}\n{}\n", option, run, folder); }
+};
+
+Question parse_question(const std::string& text) {
+  const auto lines = lines_of(text);
+  if (lines.size() < 3) return {};
+  return {std::string(lines[0]), std::string(lines[1]), std::string(lines[2])};
+}
+
+bool is_meant(const Question& question, const JobNames& names) {
+  if (question.run == names.run_id) return true;
+  const fs::path folder = names.folder;
+  if (!question.folder.empty() &&
+      (folder == question.folder || (names.has_log_dir && folder.parent_path() == question.folder)))
+    return true;
+  const auto pid = whole_number(question.run);
+  return pid && std::find(names.pids.begin(), names.pids.end(), *pid) != names.pids.end();
+}
+
+// `use`: bind or connect. -1: it failed.
+int open_socket(int (*use)(int, const sockaddr*, socklen_t), const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  if (fd < 0 || use(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return fd;
+  ::close(fd);
+  return -1;
+}
+
+bool is_own(const fs::path& folder) {
+  struct stat status {};
+  return ::lstat(folder.c_str(), &status) == 0 && status.st_uid == ::geteuid();
+}
+
+struct Received {
+  std::string kind{};  // empty: nothing, as the agent has ended or is stuck
+  std::string text{};
+};
+
+Received next_reply(int agent, std::optional<Clock::time_point> until) {
+  std::vector<pollfd> fds{{agent, POLLIN, 0}};
+  poll_until(fds, until, "cannot wait for an answer");
+  Received reply;
+  const Descriptor text(fds[0].revents == 0 ? -1 : receive_descriptor(agent, &reply.kind));
+  if (text.get() >= 0) reply.text = text_of(text.get());
+  return reply;
+}
+
+// What the jobs of this machine have answered.
+struct Answers {
+  std::string meant{};
+  std::vector<std::string> others{};  // names of jobs that were not meant
+  int silent = 0;                     // agents that ended, or are stuck
+  int foreign = 0;                    // jobs of other users
+  std::list<Descriptor> agents{};     // that were asked: where their replies come
+
+  void ask(const std::string& folder, const std::string& question);
+  void take(int agent, Clock::time_point until);
+};
+
+void Answers::ask(const std::string& folder, const std::string& question) {
+  const Descriptor agent(open_socket(::connect, folder + kSocket));
+  int ends[2] = {-1, -1};
+  if (agent.get() < 0 || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+  agents.emplace_back(ends[0]);
+  pass_descriptor(agent.get(), ends[1], question);
+  ::close(ends[1]);
+}
+
+void Answers::take(int agent, Clock::time_point until) {
+  Received reply = next_reply(agent, until);
+  if (reply.kind == kMeant) reply = next_reply(agent, std::nullopt);
+  if (reply.kind.empty()) ++silent;
+  if (reply.kind == kNotMeant) others.push_back(printable(reply.text));
+  if (reply.kind == kAnswer) meant += reply.text;
+}
+
+std::string folder_named(const std::string& run) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(run, error);
+  return error || !fs::is_directory(folder, error) ? "" : folder.string();
+}
+
+[[noreturn]] void not_found(const std::string& option, const std::string& run,
+                            const Answers& answers) {
+  std::string there = answers.others.empty()
+                          ? "none of this user is running here"
+                          : fmt::format("running: {}", fmt::join(answers.others, ", "));
+  if (answers.silent > 0) there += fmt::format("; {} ended meanwhile or is stuck", answers.silent);
+  if (answers.foreign > 0)
+    there += fmt::format("; {} of other users, who may ask", answers.foreign);
+  usage_error(
+      fmt::format("--{}={}: no such job on this machine; {}; give a job's --rdzv-id, the "
+                  "folder of its logs, or the pid of its ddp-run or of a worker",
+                  option, printable(run), there));
+}
+
+}  // namespace
+
+InspectSocket::InspectSocket(const std::string& shm_dir, Job job)
+    : fd_(shm_dir.empty() ? -1 : open_socket(::bind, shm_dir + kSocket)), job_(std::move(job)) {}
+
+InspectSocket::~InspectSocket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void InspectSocket::add_poll_fds(std::vector<pollfd>& fds) const {
+  if (fd_ >= 0) fds.push_back({fd_, POLLIN, 0});
+}
+
+void InspectSocket::handle(const std::vector<pollfd>& fds) {
+  const bool ready = std::any_of(fds.begin(), fds.end(), [&](const pollfd& polled) {
+    return polled.fd == fd_ && polled.revents != 0;
+  });
+  if (!ready) return;
+  std::string text;
+  const int asker = receive_descriptor(fd_, &text);
+  if (asker < 0) return;
+  const auto end = std::make_shared<Descriptor>(asker);
+  const auto reply = [end](const char* kind) {
+    return [end, kind](const std::string& words) {
+      const Descriptor file(memory_file(words));
+      if (file.get() >= 0) pass_descriptor(end->get(), file.get(), kind);
+    };
+  };
+  const Question question = parse_question(text);
+  const JobNames names = job_.names();
+  if (!is_meant(question, names))
+    return reply(kNotMeant)(fmt::format("{} (pid {})", names.run_id, names.pids.front()));
+  reply(kMeant)("");
+  if (question.option == "stacks") return job_.show_stacks(reply(kAnswer));
+  reply(kAnswer)(job_.status());
+}
+
+std::string inspect_job(const std::string& place, const std::string& option,
+                        const std::string& run) {
+  const std::string question = Question{option, run, folder_named(run)}.text();
+  Answers answers;
+  std::error_code error;
+  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
+    if (!it->path().filename().string().starts_with(kFolders)) continue;
+    if (is_own(it->path())) {
+      answers.ask(it->path(), question);
+    } else {
+      ++answers.foreign;
+    }
+  }
+  const auto until = Clock::now() + kPatience;
+  for (const Descriptor& agent : answers.agents) answers.take(agent.get(), until);
+  if (answers.meant.empty()) not_found(option, run, answers);
+  return answers.meant;
+}
+
+}  // namespace ddp::launch

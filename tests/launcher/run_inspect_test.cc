@@ -1,0 +1,190 @@
+// --status, --stacks and kStacksSignal, with jobs that run.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include "tests/support/catch.h"
+
+#include "launcher/base/signal_names.h"
+#include "launcher/base/system/descriptors.h"
+#include "tests/launcher/nodes.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+// A PATH with a debugger that prints "stack of PID", after it has run the shell's line `first`.
+std::string path_with_debugger(const TempFolder& tmp, const std::string& first = ":") {
+  tmp.write("bin/gdb", "#!/bin/sh\n" + first + "\necho stack of $4\n", true);
+  return tmp / "bin" + ":/usr/bin:/bin";
+}
+
+Finished ask(const std::string& question, const Lines& before = {}) {
+  ChildOptions child;
+  child.argv = before;
+  child.argv.insert(child.argv.end(), {kDdpRun, question});
+  return run_to_end(child);
+}
+
+// A worker that is in a collective until SIGUSR1, and then succeeds.
+const Lines kInCollective{"@0beat=step=7 waiting=allreduce#3", "@1beat=step=7 collective=reduce#4",
+                          "hold=USR1"};
+
+std::string pid_of_worker(ChildProgram& node) {
+  const std::string line = node.wait_for("holding ");
+  return line.substr(line.find("holding ") + 8);
+}
+
+void succeed(const std::string& worker) { ::kill(std::stoi(worker), SIGUSR1); }
+
+struct TwoNodes {
+  Cluster cluster{};
+  std::string id = "inspected" + std::to_string(::getpid());
+  Lines workers{};
+
+  TwoNodes() {
+    for (const std::string logs : {"logs0", "logs1"}) {
+      const Lines options = cluster.elastic_options(
+          "2", {"--rdzv-id=" + id, "--max-restarts=3", "--log-dir=" + cluster.tmp / logs});
+      ChildOptions job = stub_job(cluster.tmp, options, kInCollective);
+      job.set["PATH"] = path_with_debugger(cluster.tmp);
+      cluster.start(job);
+    }
+    for (const auto& node : cluster.nodes) workers.push_back(pid_of_worker(*node));
+  }
+  std::string stacks_file(int node) const {
+    return text_of(cluster.tmp / ("logs" + std::to_string(node)) +
+                   "/latest/attempt_0/0/stacks.txt");
+  }
+  void finish() {
+    for (const std::string& worker : workers) succeed(worker);
+    CHECK(cluster.exit_codes() == std::vector<int>{0, 0});
+  }
+};
+
+TEST_CASE("--stacks prints the stacks and the collective of a running job's ranks on all nodes") {
+  TwoNodes job;
+  const Finished asked = ask("--stacks=" + std::to_string(job.cluster.nodes[0]->pid()));
+  INFO(asked.err);
+  CHECK(asked.exit == 0);
+  CHECK_THAT(asked.out, Contains("(local rank 0, pid " + job.workers[0] + "): ") &&
+                            Contains("thread " + job.workers[0]) &&
+                            Contains("stack of " + job.workers[0]) &&
+                            Contains("the other 1 node of this job: on the stderr"));
+  job.cluster.nodes[1]->wait_for("stack of " + job.workers[1]);
+  const std::string all = asked.out + job.cluster.nodes[1]->err();
+  CHECK_THAT(all, Contains("rank 0 (local rank 0, pid ") &&
+                      Contains("waits for its peers in allreduce#3; last sign of life") &&
+                      Contains("last collective: reduce#4; last sign of life"));
+  job.finish();
+  CHECK_FALSE(ever(*job.cluster.nodes[0], "stack of"));  // the asker has it
+  for (int node = 0; node < 2; ++node)
+    CHECK_THAT(job.stacks_file(node), Contains("stack of " + job.workers[std::size_t(node)]));
+}
+
+TEST_CASE("SIGURG to ddp-run prints the stacks of its ranks and of the other nodes' once") {
+  TwoNodes job;
+  const auto& nodes = job.cluster.nodes;
+  nodes[1]->signal(launch::kStacksSignal);
+  for (const std::size_t i : {0U, 1U}) nodes[i]->wait_for("stack of " + job.workers[i]);
+  job.finish();
+  for (const std::size_t i : {0U, 1U}) {
+    const std::string& err = nodes[i]->err();
+    CHECK(err.find("==== rank") == err.rfind("==== rank"));
+  }
+}
+
+TEST_CASE("--status prints round, nodes and ranks of a job that its id, logs or a pid name") {
+  TwoNodes job;
+  const std::string head = "job " + job.id + ": running for ";
+  const auto row = [&](std::size_t i) { return Contains(" " + job.workers[i] + " running "); };
+  const Finished both = ask("--status=" + job.id);
+  CHECK(both.exit == 0);
+  CHECK_THAT(both.out, Contains(head) && Contains(", node 0 of 2 (") && Contains("node 1 of 2 (") &&
+                           Contains("), round 0 for ") && Contains(", 3 of 3 restarts left\n") &&
+                           Contains("last sign s  heartbeat\n") && row(0) && row(1) &&
+                           Contains("step=7 waiting=allreduce#3\n"));
+  const std::string logs = job.cluster.tmp / "logs1";
+  for (const std::string& name :
+       {job.workers[1], logs, logs + "/latest", std::to_string(job.cluster.nodes[1]->pid())}) {
+    INFO(name);
+    const Finished one = ask("--status=" + name);
+    CHECK_THAT(one.out, Contains(head) && row(1) && !row(0));
+  }
+  job.finish();
+}
+
+TEST_CASE("a job that does not run, or is another user's, is refused with those that run") {
+  const TempFolder tmp;
+  const std::string id = "running" + std::to_string(::getpid());
+  ChildProgram job(stub_job(tmp, {"--rdzv-id=" + id}, {"hold=USR1"}));
+  const std::string worker = pid_of_worker(job);
+  for (const std::string option : {"--status", "--stacks"}) {
+    const Finished asked = ask(option + "=absent");
+    CHECK(asked.exit == 2);
+    CHECK(asked.out.empty());
+    CHECK_THAT(asked.err, Contains("error: " + option + "=absent: no such job on this machine; ") &&
+                              Contains(id + " (pid "));
+    CHECK_THAT(ask(option + "=").err, Contains("error: " + option + "=: is empty"));
+  }
+  CHECK(ask("--status=" + id, {"/usr/bin/env", "PET_NNODES=x"}).exit == 0);
+  if (::geteuid() == 0) {
+    const std::string copy = "/tmp/" + id;  // where another user can run it
+    fs::copy_file(kDdpRun, copy);
+    ChildOptions other;
+    other.argv = {"setpriv", "--reuid=65534", "--clear-groups", copy, "--stacks=" + worker};
+    const Finished foreign = run_to_end(other);
+    fs::remove(copy);
+    CHECK(foreign.exit == 2);
+    CHECK_THAT(foreign.err, Contains("none of this user is running here; ") &&
+                                Contains(" of other users, who may ask; "));
+  }
+  succeed(worker);
+  CHECK(job.wait_exit() == 0);
+  CHECK_THAT(ask("--status=" + id).err, Contains("no such job on this machine"));
+}
+
+TEST_CASE("the stacks of Python are py-spy's, of a build without --native as well") {
+  const TempFolder tmp;
+  tmp.write("bin/py-spy", "#!/bin/sh\n[ $2 = --native ] && exit 2\necho spied $3\n", true);
+  ChildOptions options;
+  options.argv = {kDdpRun, tmp.write("train.py", "print('up')\nwhile True: input()\n")};
+  options.set = {{"PATH", tmp / "bin:" + std::getenv("PATH")}, {"TMPDIR", tmp.path()}};
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "exec \"$@\" <" + tmp / "pipe", "sh"});
+  REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
+  const launch::Descriptor input(::open((tmp / "pipe").c_str(), O_RDWR | O_CLOEXEC));
+  ChildProgram job(options);
+  job.wait_for("up");
+  const Finished asked = ask("--stacks=" + std::to_string(job.pid()));
+  CHECK_THAT(asked.out, Contains("\nspied "));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("who asks an agent that is killed meanwhile is told") {
+  const TempFolder tmp;
+  ChildOptions options = stub_job(tmp, {"--rdzv-id=killed"}, {"parent", "hold=USR1"});
+  options.set["PATH"] =
+      path_with_debugger(tmp, "touch " + tmp / "attached" + "; read forever <" + tmp / "pipe");
+  REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
+  ChildProgram job(options);
+  const pid_t agent = agent_of_node(job);
+  ChildOptions question;
+  question.argv = {kDdpRun, "--stacks", pid_of_worker(job)};
+  ChildProgram asker(question);
+  wait_for_file(tmp / "attached");
+  ::kill(agent, SIGKILL);
+  CHECK(asker.wait_exit() == 2);
+  CHECK_THAT(asker.err(), Contains("1 ended meanwhile or is stuck"));
+  job.wait_all_gone();
+}
+
+}  // namespace
+}  // namespace ddp::test
