@@ -235,7 +235,6 @@ ddp_torch_room(ddp_trainer_app
     app/modes/train.cc
     app/multirun.cc
     app/out_of_memory.cc
-    app/plan/planned_training.cc
     app/prediction_file.cc
     app/standard_output.cc
     app/plan/strategy_choice.cc

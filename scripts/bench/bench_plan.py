@@ -1,11 +1,11 @@
 """What `trainer plan` predicts against what runs need: peak memory of the largest rank and seconds a step, over plans of every
 kind on CPU ranks.
 
-  scripts/bench.sh plan [--part memory|time] [--steps N] [--rounds N] [--only WORD ...] [--doctor FILE] [--json FILE] [--list]
+  scripts/bench.sh plan [--part memory|time] [--steps N] [--rounds N] [--only WORD ...]
 
 Each plan is a division on 2 or 4 ranks with one thread each. The peak is the kernel's VmHWM of the rank that has most, with the
 program and a snapshot at the end; the step is the run's median. Both are read from run_summary.json. Links are
-measured by `trainer doctor --json` on as many ranks, or read from the file of --doctor. The rate of computation is that of as many
+measured by `trainer doctor --json` on as many ranks. The rate of computation is that of as many
 separate processes as the plan has ranks, which train the same model at the same time. Rounds repeat all of it in turn, medians count.
 Memory does not depend on the machine's load: --part memory leaves out the links, the rate and the columns of time.
 """
@@ -121,8 +121,6 @@ class PlanBench:
         return self.run([self.programs.ddp_run, "--standalone", f"--nproc_per_node={ranks}", self.programs.trainer, *words])
 
     def doctor(self, ranks):
-        if self.args.doctor:
-            return Path(self.args.doctor).resolve()
         if ranks not in self.doctors:
             self.doctors[ranks] = self.folder / f"doctor-{ranks}.json"
             self.doctors[ranks].write_text(self.launched(ranks, ["doctor", "--json"]), encoding="utf-8")
@@ -182,7 +180,7 @@ class PlanBench:
                 found[name_of(plan)] = {"planned": {"memory": expected["memory_bytes"], "step": expected["step_seconds"],
                                                     "chosen": f"{case.name}-{ranks}-{chosen.name()}"},
                                         "measured": self.measured(plan)}
-                print(f"{name_of(plan)}: {progress(found[name_of(plan)], self.args.part)}", file=sys.stderr, flush=True)
+                print(f"{name_of(plan)}: {found[name_of(plan)]}", file=sys.stderr, flush=True)
         return found
 
 
@@ -190,12 +188,6 @@ def shown(part):
     """The figures of `part`: heading, unit and format of each."""
     columns = {"memory": ("memory planned, MB", 1e-6, ".0f"), "step": ("step planned, ms", 1e3, ".1f")}
     return {what: column for what, column in columns.items() if part in (None, {"step": "time"}.get(what, what))}
-
-
-def progress(found, part):
-    """One plan's figures in a line, so that an interrupted benchmark has shown what it found."""
-    return "; ".join("{} {}, measured {}".format(heading, *(format(unit * found[side][what], digits) for side in ("planned", "measured")))
-                     for what, (heading, unit, digits) in shown(part).items())
 
 
 def medians(rounds):
@@ -242,19 +234,11 @@ def choices(results):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="bench.sh plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [name_of(plan) for plan in PLANS]
     parser.add_argument("--part", choices=("memory", "time"), help="measure only this")
     parser.add_argument("--steps", metavar="N", type=int, default=20, help="steps of each run (20)")
     parser.add_argument("--rounds", metavar="N", type=int, default=3, help="rounds over all plans (3)")
     parser.add_argument("--only", metavar="WORD", action="append", help="plans with this in their name; may be repeated")
-    parser.add_argument("--doctor", metavar="FILE", help="links as measured by `trainer doctor --json` before")
-    parser.add_argument("--json", metavar="FILE", help="also write the results here")
-    parser.add_argument("--list", action="store_true", help="print the names of the plans")
-    args = parser.parse_args(arguments)
-    if args.list:
-        print("\n".join(names))
-        sys.exit(0)
-    return args
+    return parser.parse_args(arguments)
 
 
 def main():
@@ -269,10 +253,7 @@ def main():
             rounds.append(bench.round(plans))
             print(f"round {i + 1} of {args.rounds}", file=sys.stderr, flush=True)
     results = medians(rounds)
-    machine = measured_here(["plan", *sys.argv[1:]], programs)
-    print(table(results, machine, args.part))
-    if args.json:
-        Path(args.json).write_text(json.dumps({"machine": machine, "plans": results}, indent=2) + "\n", encoding="utf-8")
+    print(table(results, measured_here(["plan", *sys.argv[1:]], programs), args.part))
 
 
 if __name__ == "__main__":

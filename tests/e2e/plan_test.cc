@@ -120,8 +120,8 @@ TEST_CASE("where nothing fits, plan says what would, and that is no failure") {
   const auto run = succeed(
       trainer(place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4"}, "2", "12")));
   CHECK_THAT(run.out, Contains("Nothing fits.") &&
-                          Contains("8 ranks fit with strategy ddp and distributed_config.tensor=2 "
-                                   "distributed_config.pipeline=4"));
+                          Contains("8 ranks fit with distributed_config.strategy=ddp") &&
+                          Contains(" distributed_config.tensor=2 distributed_config.pipeline=4: "));
   const auto one_head = succeed(trainer(
       place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=2", "gpt_config.n_head=1"},
                       "2", "7")));
@@ -129,9 +129,6 @@ TEST_CASE("where nothing fits, plan says what would, and that is no failure") {
   const auto layer = succeed(trainer(
       place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4", "--json"}, "2", "4")));
   CHECK(Json::parse(layer.out)["choice"].is_null());
-  const auto words = succeed(
-      trainer(place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4"}, "2", "4")));
-  CHECK_THAT(words.out, Contains("Only tensor parallelism divides a layer"));
 }
 
 TEST_CASE("plan takes the links that doctor has measured between two ranks") {

@@ -2,13 +2,11 @@
 
 namespace ddp::train {
 
-/// huggingface, of a masked language model or a classifier of texts: the files of BertForMaskedLM
-/// or BertForSequenceClassification and BertTokenizer. For a causal one: config.json,
-/// generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, for
-/// GPT2LMHeadModel and PreTrainedTokenizerFast. torch: model.pt, a state dict that
-/// torch.load(weights_only=True) reads. safetensors: model.safetensors. The last two have the
-/// model's own names and [out, in] layout; a tied head has no tensor of its own. peft, of adapters:
-/// adapter_config.json and adapter_model.safetensors, for PeftModel.
+/// huggingface: the folder of the transformers class that reads the model's architecture, with
+/// config.json, generation_config.json, model.safetensors and the tokenizer. torch: model.pt, a
+/// state dict that torch.load(weights_only=True) reads. safetensors: model.safetensors. The last
+/// two have the model's own names and [out, in] layout; a tied head has no tensor of its own. peft,
+/// of adapters: adapter_config.json and adapter_model.safetensors, for PeftModel.
 enum class ExportFormat { kHuggingFace, kTorch, kSafetensors, kPeft };
 
 /// Type of exported weights.

@@ -3,44 +3,10 @@
 
 #include "trainer/app/arguments/mode_parsers.h"
 #include "trainer/app/arguments/parsed_options.h"
-#include "trainer/app/arguments/trainer_help.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
-
-const Options kGenerateOptions = {"trainer generate --help",
-                                  {"snapshot=FILE",
-                                   "base=FOLDER",
-                                   "prompt=TEXT",
-                                   "prompt_file=FILE",
-                                   "prompt_per_line",
-                                   "max_new_tokens=N",
-                                   "temperature=T",
-                                   "top_k=K",
-                                   "top_p=P",
-                                   "min_p=P",
-                                   "repetition_penalty=R",
-                                   "stop=TEXT",
-                                   "num_samples=N",
-                                   "batch_size=N",
-                                   "seed=S",
-                                   "device=cpu",
-                                   "cuda_graphs=false",
-                                   "greedy",
-                                   "json",
-                                   "chat",
-                                   "system=TEXT",
-                                   "h,help"}};
-const Options kEvalOptions = {"trainer eval --help",
-                              {"snapshot=FILE", "base=FOLDER", "data=FILE", "suite=FILE",
-                               "batch_size=N", "device=cpu", "json", "h,help"}};
-const Options kPredictOptions = {"trainer predict --help",
-                                 {"snapshot=FILE", "text=TEXT", "input=FILE", "output=FILE.csv",
-                                  "top=N", "device=cpu", "json", "h,help"}};
-const Options kExportOptions = {"trainer export --help",
-                                {"snapshot=FILE", "base=FOLDER", "format=huggingface", "dtype=fp32",
-                                 "output=FOLDER", "merge", "h,help"}};
 
 std::string base_of(const Parsed& parsed) {
   if (!parsed.has("base")) return "";
@@ -107,10 +73,8 @@ void take_sampling(const Parsed& parsed, GenerateArgs& options) {
 
 }  // namespace
 
-TrainerArgs parse_generate(const Words& words) {
-  const Parsed parsed(words, kGenerateOptions);
-  if (parsed.has("help")) return help_args(help_generate());
-  parsed.refuse_rest("generate");
+TrainerArgs parse_generate(const Parsed& parsed) {
+  parsed.refuse_rest();
   TrainerArgs args;
   args.mode = Mode::kGenerate;
   parsed.require({"snapshot"});
@@ -134,10 +98,8 @@ TrainerArgs parse_generate(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_eval(const Words& words) {
-  const Parsed parsed(words, kEvalOptions);
-  if (parsed.has("help")) return help_args(help_eval());
-  parsed.refuse_rest("eval");
+TrainerArgs parse_eval(const Parsed& parsed) {
+  parsed.refuse_rest();
   parsed.require({"snapshot"});
   TrainerArgs args;
   args.mode = Mode::kEval;
@@ -155,10 +117,8 @@ TrainerArgs parse_eval(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_predict(const Words& words) {
-  const Parsed parsed(words, kPredictOptions);
-  if (parsed.has("help")) return help_args(help_predict());
-  parsed.refuse_rest("predict");
+TrainerArgs parse_predict(const Parsed& parsed) {
+  parsed.refuse_rest();
   parsed.require({"snapshot"});
   if (parsed.has("input") && parsed.has("text"))
     throw UserError("--input: conflicts with --text; keep one");
@@ -181,10 +141,8 @@ TrainerArgs parse_predict(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_export(const Words& words) {
-  const Parsed parsed(words, kExportOptions);
-  if (parsed.has("help")) return help_args(help_export());
-  parsed.refuse_rest("export");
+TrainerArgs parse_export(const Parsed& parsed) {
+  parsed.refuse_rest();
   parsed.require({"snapshot", "output"});
   TrainerArgs args;
   args.mode = Mode::kExport;

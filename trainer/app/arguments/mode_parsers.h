@@ -6,12 +6,9 @@
 
 namespace ddp::train {
 
-/// Returns the arguments that print a page of help.
-TrainerArgs help_args(std::string text);
-
-TrainerArgs parse_generate(const Words& words);
-TrainerArgs parse_eval(const Words& words);
-TrainerArgs parse_predict(const Words& words);
-TrainerArgs parse_export(const Words& words);
+TrainerArgs parse_generate(const Parsed& parsed);
+TrainerArgs parse_eval(const Parsed& parsed);
+TrainerArgs parse_predict(const Parsed& parsed);
+TrainerArgs parse_export(const Parsed& parsed);
 
 }  // namespace ddp::train

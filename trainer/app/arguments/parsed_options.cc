@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
@@ -25,9 +27,15 @@ std::optional<double> finite_number(const std::string& text) {
 
 }  // namespace
 
-Parsed::Parsed(const Words& words, const Options& options)
-    : help_(options.help), declared_("trainer") {
-  for (const std::string& word : options.words) declare(word);
+Parsed::Parsed(const Words& words, const std::string& page, std::string command)
+    : help_(std::move(command)), declared_("trainer") {
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) declare(line);
+  // A mode with a configuration takes Hydra's ways to name it as well.
+  const bool named = values_.contains("--config") && !values_.contains("--config_name");
+  if (named) declare("config_name", "NAME", "");
+  if (named) declare("config_path", "DIR", "");
+  if (named) declare("config_dir", "DIR", "");
   declared_.allow_unrecognised_options();
   const Words spelled = in_one_spelling(words);
   check_values(spelled);
@@ -49,16 +57,25 @@ Words Parsed::texts(const std::string& name) const {
   return found;
 }
 
-void Parsed::declare(const std::string& word) {
-  const std::size_t equal = std::min(word.find('='), word.size());
-  const std::string names = word.substr(0, equal);
-  const std::string name = names.substr(names.find(',') + 1);
-  const bool takes_value = equal < word.size();
+void Parsed::declare(const std::string& line) {
+  const std::size_t begin = line.find("--");
+  const std::size_t first = line.find_first_not_of(' ');
+  const bool short_too = first == 2 && line.substr(2, begin - 2).ends_with(", ");
+  if (begin == std::string::npos || (begin != 6 && !short_too)) return;
+  const std::size_t end = std::min(line.find(' ', begin), line.size());
+  const std::string value = line.substr(std::min(end + 1, line.size()));
+  std::string name = line.substr(begin + 2, end - begin - 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  declare(name, value.substr(0, value.find_first_of(" |")),
+          begin == 6 && short_too ? line.substr(3, 1) : "");
+}
+
+void Parsed::declare(const std::string& name, const std::string& value, const std::string& letter) {
   names_.push_back(name);
-  values_["--" + name] = word.substr(std::min(equal + 1, word.size()));
-  if (names != name) values_["-" + names.substr(0, 1)] = values_["--" + name];
-  declared_.add_options()(names, "",
-                          takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
+  values_["--" + name] = value;
+  if (!letter.empty()) values_["-" + letter] = value;
+  declared_.add_options()(letter.empty() ? name : letter + "," + name, "",
+                          value.empty() ? cxxopts::value<bool>() : cxxopts::value<std::string>());
 }
 
 /// --max-new-tokens=5 -> --max_new_tokens=5, and Hydra's -cn, which cxxopts would take for -c n.
@@ -156,10 +173,9 @@ void Parsed::require(const Words& names) const {
   }
 }
 
-void Parsed::refuse_rest(const std::string& mode, std::size_t allowed) const {
-  if (rest_.size() <= allowed) return;
-  throw UserError(
-      fmt::format("{}: unexpected argument; see trainer {} --help", rest_[allowed], mode));
+void Parsed::refuse_rest(std::size_t allowed) const {
+  if (rest_.size() > allowed)
+    throw UserError(fmt::format("{}: unexpected argument; see {}", rest_[allowed], help_));
 }
 
 }  // namespace ddp::train

@@ -12,17 +12,13 @@ namespace ddp::train {
 
 using Words = std::vector<std::string>;
 
-/// One mode's options, as in "c,config=FILE": the short name, the long one with underscores (- is
-/// accepted as well), and a placeholder for the value; without = it is a flag.
-struct Options {
-  std::string help;  ///< The command that prints them.
-  Words words;
-};
-
 /// The options of one mode, parsed, and the remaining words. Throws UserError.
 class Parsed {
  public:
-  Parsed(const Words& words, const Options& options);
+  /// `page`: the mode's help, each line of which that begins with an option declares it, as in
+  /// "  -c, --config FILE  ..."; one without a value is a flag. Either of _ and - is accepted.
+  /// `command`: prints it.
+  Parsed(const Words& words, const std::string& page, std::string command);
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }
   std::size_t times(const std::string& name) const { return result_.count(name); }
@@ -41,10 +37,11 @@ class Parsed {
 
   void require(const Words& names) const;
   /// Throws UserError for positional words after the first `allowed` ones.
-  void refuse_rest(const std::string& mode, std::size_t allowed = 0) const;
+  void refuse_rest(std::size_t allowed = 0) const;
 
  private:
-  void declare(const std::string& word);
+  void declare(const std::string& line);
+  void declare(const std::string& name, const std::string& value, const std::string& letter);
   Words in_one_spelling(Words words) const;
   void check_values(const Words& words) const;
   [[noreturn]] void fail_unknown(const std::string& word, bool after_dashes) const;

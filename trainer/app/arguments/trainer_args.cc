@@ -16,40 +16,17 @@
 namespace ddp::train {
 namespace {
 
-const Options kTrainOptions = {
-    "trainer --help",
-    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "cfg=job",
-     "info=defaults", "help_config", "m,multirun", "resolve", "format=yaml", "p,package=A.B",
-     "throw_on_missing", "h,help", "version"}};
-const Options kEstimateOptions = {
-    "trainer estimate --help",
-    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "world_size=N",
-     "vocab_size=N", "json", "h,help"}};
-const Options kPlanOptions = {
-    "trainer plan --help",
-    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "gpus=N", "nodes=M",
-     "memory=G", "link=G", "doctor=FILE", "tflops=T", "efficiency=S", "vocab_size=N", "json",
-     "h,help"}};
-const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
-const Options kDoctorOptions = {
-    "trainer doctor --help",
-    {"ranks_per_device=N", "memory_limit_mb=N", "quick", "json", "h,help"}};
-const Options kTokenizeOptions = {
-    "trainer tokenize --help",
-    {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
-     "text_column=NAME", "on_bad_sample=skip", "overwrite", "shard_tokens=N", "threads=N",
-     "h,help"}};
-const Options kDataShowOptions = {
-    "trainer data --help",
-    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "rows=N", "h,help"}};
-const Options kReportOptions = {"trainer report --help", {"output=FILE", "h,help"}};
+TrainerArgs help_args(std::string text) {
+  TrainerArgs args;
+  args.mode = Mode::kHelp;
+  args.help_text = std::move(text);
+  return args;
+}
 
-TrainerArgs parse_inspect(const Words& words) {
-  const Parsed parsed(words, kInspectOptions);
-  if (parsed.has("help")) return help_args(help_inspect());
+TrainerArgs parse_inspect(const Parsed& parsed) {
   if (parsed.rest().empty())
     throw UserError("inspect: no snapshot given; write trainer inspect SNAPSHOT");
-  parsed.refuse_rest("inspect", 1);
+  parsed.refuse_rest(1);
   TrainerArgs args;
   args.mode = Mode::kInspect;
   args.inspect_snapshot = parsed.rest().front();
@@ -57,10 +34,8 @@ TrainerArgs parse_inspect(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_doctor(const Words& words) {
-  const Parsed parsed(words, kDoctorOptions);
-  if (parsed.has("help")) return help_args(help_doctor());
-  parsed.refuse_rest("doctor");
+TrainerArgs parse_doctor(const Parsed& parsed) {
+  parsed.refuse_rest();
   TrainerArgs args;
   args.mode = Mode::kDoctor;
   args.doctor_json = parsed.has("json");
@@ -108,9 +83,7 @@ std::string take_tokenizer(const Parsed& parsed, Words& inputs) {
   return name;
 }
 
-TrainerArgs parse_tokenize(const Words& words) {
-  const Parsed parsed(words, kTokenizeOptions);
-  if (parsed.has("help")) return help_args(help_tokenize());
+TrainerArgs parse_tokenize(const Parsed& parsed) {
   TrainerArgs args;
   args.mode = Mode::kTokenize;
   Words inputs = parsed.rest();
@@ -139,9 +112,7 @@ TrainerArgs parse_tokenize(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_report(const Words& words) {
-  const Parsed parsed(words, kReportOptions);
-  if (parsed.has("help")) return help_args(help_report());
+TrainerArgs parse_report(const Parsed& parsed) {
   if (parsed.rest().empty()) {
     throw UserError(
         "report: needs the folder of a run; write trainer report RUN_DIR --output FILE.html");
@@ -234,9 +205,7 @@ void take_vocab_size(const Parsed& parsed, TrainerArgs& args) {
         fmt::format("--vocab_size: {} is more than {}; give fewer", *args.vocab_size, kMost));
 }
 
-TrainerArgs parse_estimate(const Words& words) {
-  const Parsed parsed(words, kEstimateOptions);
-  if (parsed.has("help")) return help_args(help_estimate());
+TrainerArgs parse_estimate(const Parsed& parsed) {
   check_overrides(parsed.rest());
   TrainerArgs args;
   args.mode = Mode::kEstimate;
@@ -248,16 +217,16 @@ TrainerArgs parse_estimate(const Words& words) {
   return args;
 }
 
-TrainerArgs parse_data(const Words& words) {
-  const bool show = !words.empty() && words.front() == "show";
-  const Parsed parsed(show ? Words(words.begin() + 1, words.end()) : words, kDataShowOptions);
-  if (parsed.has("help")) return help_args(help_data());
-  if (!show) throw UserError("data: write trainer data show --config FILE [--rows N]");
-  check_overrides(parsed.rest());
+TrainerArgs parse_data(const Parsed& parsed) {
+  Words overrides = parsed.rest();
+  if (overrides.empty() || overrides.front() != "show")
+    throw UserError("data: write trainer data show --config FILE [--rows N]");
+  overrides.erase(overrides.begin());
+  check_overrides(overrides);
   TrainerArgs args;
   args.mode = Mode::kDataShow;
   args.config = config_source(parsed);
-  args.overrides = parsed.rest();
+  args.overrides = std::move(overrides);
   if (parsed.has("rows")) args.data_rows = parsed.whole_number("rows", 0);
   return args;
 }
@@ -286,9 +255,7 @@ PlanArgs plan_options(const Parsed& parsed) {
   return options;
 }
 
-TrainerArgs parse_plan(const Words& words) {
-  const Parsed parsed(words, kPlanOptions);
-  if (parsed.has("help")) return help_args(help_plan());
+TrainerArgs parse_plan(const Parsed& parsed) {
   check_overrides(parsed.rest());
   TrainerArgs args;
   args.mode = Mode::kPlan;
@@ -311,9 +278,7 @@ TrainerArgs help_config(const Parsed& parsed) {
   }
 }
 
-TrainerArgs parse_train(const Words& words) {
-  const Parsed parsed(words, kTrainOptions);
-  if (parsed.has("help")) return help_args(help_overall());
+TrainerArgs parse_train(const Parsed& parsed) {
   if (parsed.has("help_config")) return help_config(parsed);
   TrainerArgs args;
   if (parsed.has("version")) {
@@ -330,13 +295,21 @@ TrainerArgs parse_train(const Words& words) {
 
 struct Subcommand {
   const char* name;
-  TrainerArgs (*parse)(const Words& words);
+  TrainerArgs (*parse)(const Parsed& parsed);
+  std::string (*help)();
 };
-constexpr Subcommand kModes[] = {
-    {"generate", parse_generate}, {"eval", parse_eval},         {"predict", parse_predict},
-    {"export", parse_export},     {"estimate", parse_estimate}, {"plan", parse_plan},
-    {"inspect", parse_inspect},   {"doctor", parse_doctor},     {"tokenize", parse_tokenize},
-    {"report", parse_report},     {"data", parse_data}};
+constexpr Subcommand kModes[] = {{"generate", parse_generate, help_generate},
+                                 {"eval", parse_eval, help_eval},
+                                 {"predict", parse_predict, help_predict},
+                                 {"export", parse_export, help_export},
+                                 {"estimate", parse_estimate, help_estimate},
+                                 {"plan", parse_plan, help_plan},
+                                 {"inspect", parse_inspect, help_inspect},
+                                 {"doctor", parse_doctor, help_doctor},
+                                 {"tokenize", parse_tokenize, help_tokenize},
+                                 {"report", parse_report, help_report},
+                                 {"data", parse_data, help_data}};
+constexpr Subcommand kTraining = {"", parse_train, help_overall};
 
 Words mode_names() {
   Words names;
@@ -346,21 +319,18 @@ Words mode_names() {
 
 }  // namespace
 
-TrainerArgs help_args(std::string text) {
-  TrainerArgs args;
-  args.mode = Mode::kHelp;
-  args.help_text = std::move(text);
-  return args;
-}
-
 TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
-  const Words words(argv + std::min(argc, 1), argv + argc);
+  Words words(argv + std::min(argc, 1), argv + argc);
+  const auto* mode = std::find_if(std::begin(kModes), std::end(kModes), [&](const auto& each) {
+    return !words.empty() && words.front() == each.name;
+  });
+  const bool trains = mode == std::end(kModes);
+  if (trains) mode = &kTraining;
+  if (!trains) words.erase(words.begin());
   try {
-    for (const Subcommand& mode : kModes) {
-      if (!words.empty() && words.front() == mode.name)
-        return mode.parse(Words(words.begin() + 1, words.end()));
-    }
-    return parse_train(words);
+    const Parsed parsed(words, mode->help(),
+                        fmt::format("trainer {}{}--help", mode->name, trains ? "" : " "));
+    return parsed.has("help") ? help_args(mode->help()) : mode->parse(parsed);
   } catch (const cxxopts::exceptions::exception& e) {
     throw UserError(fmt::format("{}; see trainer --help", e.what()));
   }

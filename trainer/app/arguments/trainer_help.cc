@@ -201,8 +201,8 @@ Examples:
 Options:
       --snapshot FILE  Snapshot, or folder, of a run, or the folder of a transformers model (required)
       --output FOLDER  Output folder; created if missing (required)
-      --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
-                       BertForMaskedLM, tokenizer included
+      --format FORMAT  huggingface: a folder that transformers loads with from_pretrained,
+                       tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same
                        peft: adapter_config.json and adapter_model.safetensors, of a run

@@ -1,4 +1,5 @@
-// The help pages of trainer, one text each; a golden file in tests/trainer/config fixes them.
+// The help pages of trainer, one text each, whose lines declare the options; a golden file in
+// tests/trainer/config fixes them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// trainer plan: how to divide a training should use on GPUs that need not exist here.
+// trainer plan: how to divide a training among GPUs that need not exist here.
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,9 +11,9 @@
 #include "trainer/app/plan/parallel_plan.h"
 #include "trainer/app/plan/plan_cluster.h"
 #include "trainer/app/plan/plan_report.h"
-#include "trainer/app/plan/planned_training.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/model_division.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/task/task.h"
@@ -40,16 +40,18 @@ int run_plan(const TrainerArgs& args) {
   CostedTraining costed = costed_training(args);
   Config& config = costed.config;
   if (config.trainer.device == DeviceChoice::kCpu) settle_amp_here(config.trainer);
-  const PlanCluster described = plan_cluster(args.plan, config);
-  const PlannedTraining training = planned_training(config, costed.cost());
+  const PlannedTraining training{config, costed.cost(), plan_cluster(args.plan, config)};
   PlanAnswer answer;
-  answer.cuda = described.cluster.cuda;
-  answer.facts = described.facts;
+  answer.cuda = training.cluster.cuda;
+  answer.facts = training.cluster.facts;
   answer.facts.push_back(step_fact(config, costed.cost(), args.plan.gpus));
   if (!costed.note.empty()) answer.facts.push_back("Vocabulary   " + costed.note);
-  answer.plans = parallel_plans(training, described.cluster);
-  answer.choice = chosen_plan(answer.plans, training, described.cluster);
-  if (!answer.choice) answer.ways_out = ways_out(training, described.cluster);
+  answer.plans = parallel_plans(training);
+  answer.choice = chosen_plan(answer.plans, training);
+  if (answer.choice)
+    answer.overrides = overrides_of(answer.choice->config, config);
+  else
+    answer.way_out = way_out(training);
   print(args.plan.json ? plan_json(answer) : plan_text(answer));
   return launch::kExitDone;
 }

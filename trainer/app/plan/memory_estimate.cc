@@ -6,19 +6,10 @@
 #include <utility>
 
 #include "trainer/app/plan/machine_memory.h"
-#include "trainer/model/causal_architecture.h"
+#include "trainer/app/plan/parallel_plan.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
-namespace {
-
-std::vector<MemorySaver> savers_of(const Config& config) {
-  if (!trains_causal_lm(config.task)) return {};
-  return causal_architecture(config).memory_savers();
-}
-
-}  // namespace
-
 MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index) {
   MemoryEstimate result;

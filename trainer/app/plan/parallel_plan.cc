@@ -4,292 +4,283 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "trainer/config/keys/config_checks.h"
+#include "trainer/config/keys/key_table.h"
+#include "trainer/hydra/yaml/node_text.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/model_division.h"
+#include "trainer/parallel/strategy/pipeline_schedule.h"
+#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
-/// What a rank holds besides the training. Measured on CPUs; assumed on GPUs: CUDA's context,
-/// NCCL's buffers, workspaces and the allocator's slack.
-MemoryItem program_item(bool cuda) {
-  constexpr int64_t kOnCpu = 165'000'000;
-  constexpr int64_t kOnGpu = 1'000'000'000;
-  return cuda ? MemoryItem{"context", kOnGpu} : MemoryItem{"program", kOnCpu, MemoryKind::kHost};
+using Divisions = std::vector<DistributedConfig>;
+
+/// Each of `all` with each of the values.
+template <typename Value>
+Divisions with_each(const Divisions& all, Value DistributedConfig::*key,
+                    const std::vector<Value>& values) {
+  Divisions result;
+  for (DistributedConfig how : all) {
+    for (const Value value : values) {
+      how.*key = value;
+      result.push_back(how);
+    }
+  }
+  return result;
 }
 
-std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& training,
-                                 const Cluster& cluster) {
-  auto items =
-      items_of_largest_rank(training.memory, config, {cluster.cuda, cluster.network.ranks});
-  items.push_back(program_item(cluster.cuda));
+Divisions with_strategies(const Divisions& all) {
+  return with_each(all, &DistributedConfig::strategy,
+                   {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2, Strategy::kZero3});
+}
+
+/// Every division of the ranks, the simplest first.
+Divisions divisions(const PlannedTraining& training) {
+  const int64_t ranks = training.cluster.ranks;
+  const WeightsLayout layout = training.task.layout();
+  const int64_t layers = stage_costs(layout, training.config.data.block_size).layers;
+  std::vector<int64_t> counts = {1};
+  for (int64_t count = 2; !layout.empty() && count <= ranks; ++count)
+    if (ranks % count == 0) counts.push_back(count);
+  Divisions all = {training.config.distributed};
+  all = with_each(all, &DistributedConfig::pipeline, counts);
+  all = with_each(all, &DistributedConfig::tensor, counts);
+  all = with_each(all, &DistributedConfig::sequence_parallel, {false, true});
+  all = with_each(
+      all, &DistributedConfig::pipeline_schedule,
+      {PipelineSchedule::k1f1b, PipelineSchedule::kInterleaved, PipelineSchedule::kGpipe});
+  all = with_strategies(all);
+  std::erase_if(all, [&](DistributedConfig& how) {
+    const bool scheduled = how.pipeline_schedule != PipelineSchedule::k1f1b;
+    how.pipeline_chunks = how.pipeline_schedule == PipelineSchedule::kInterleaved ? 2 : 1;
+    return ranks % ranks_of_copy(how) != 0 || how.pipeline > std::max<int64_t>(1, layers) ||
+           (how.tensor == 1 && how.sequence_parallel) || (how.pipeline == 1 && scheduled) ||
+           (ranks_of_copy(how) == ranks && how.strategy != Strategy::kDdp);
+  });
+  return all;
+}
+
+/// Samples of a step that all copies of the model share equally.
+int64_t global_batch(const Config& config, int64_t ranks) {
+  const TrainerConfig& trainer = config.trainer;
+  return trainer.global_batch_size.value_or(trainer.batch_size * trainer.grad_accumulation_steps *
+                                            copies_of_model(config.distributed, ranks));
+}
+
+/// The training, divided and in micro-batches of a `parts`-th, with the same global batch.
+Config divided(const PlannedTraining& training, const DistributedConfig& how, int64_t parts = 1) {
+  const int64_t ranks = training.cluster.ranks;
+  Config config = training.config;
+  config.distributed = how;
+  config.trainer.batch_size /= parts;
+  if (!config.trainer.global_batch_size)
+    config.trainer.grad_accumulation_steps = global_batch(training.config, ranks) /
+                                             config.trainer.batch_size /
+                                             copies_of_model(how, ranks);
+  return config;
+}
+
+/// Why the trainer cannot use `config` on these ranks, or should not; "" if it can.
+std::string why_not(const Config& config, const PlannedTraining& training) {
+  const DistributedConfig& how = config.distributed;
+  const int64_t ranks = training.cluster.ranks;
+  const int64_t on_node = training.cluster.ranks_of_node();
+  const int64_t copies = copies_of_model(how, ranks);
+  const int64_t samples = global_batch(training.config, ranks);
+  if (global_batch(config, ranks) != samples || samples < copies * config.trainer.batch_size)
+    return fmt::format("{} copies of the model cannot share a global batch of {} samples equally",
+                       copies, samples);
+  try {
+    check_parallelism(config, Given({}, ""));
+    training.task.check_division(config);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  if (on_node % how.tensor != 0)
+    return fmt::format(
+        "ranks that share layers wait for each other four times per layer: a node has {}", on_node);
+  const int64_t micro_batches = micro_batches_of_rank(config.trainer, copies);
+  if (how.pipeline == 1 ||
+      suits(how.pipeline_schedule,
+            {static_cast<int>(how.pipeline), static_cast<int>(how.pipeline_chunks), micro_batches}))
+    return "";
+  return fmt::format("interleaved takes a multiple of {} micro-batches, and there are {}",
+                     how.pipeline, micro_batches);
+}
+
+/// With what a rank holds besides the training. Measured on CPUs; assumed on GPUs: CUDA's context,
+/// NCCL's buffers, workspaces and the allocator's slack.
+std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& training) {
+  const Cluster& cluster = training.cluster;
+  const MemoryModel model = [&](const Config& of_rank, const ComputePlace& place) {
+    return training.task.memory_items(of_rank, place);
+  };
+  auto items = items_of_largest_rank(model, config, {cluster.cuda, cluster.ranks});
+  items.push_back(cluster.cuda ? MemoryItem{"context", 1'000'000'000}
+                               : MemoryItem{"program", 165'000'000, MemoryKind::kHost});
   return items;
 }
 
-bool fits(const Config& config, const PlannedTraining& training, const Cluster& cluster) {
-  return bytes_of_rank(items_of(config, training, cluster), cluster.cuda) <= cluster.memory_bytes;
+bool fits(const Config& config, const PlannedTraining& training) {
+  return bytes_of_rank(items_of(config, training), training.cluster.cuda) <=
+         training.cluster.memory_bytes;
 }
 
-int64_t largest_batch(Config config, const PlannedTraining& training, const Cluster& cluster) {
-  constexpr int64_t kEnough = int64_t{1} << 20U;
-  const auto fits_with = [&](int64_t samples) {
-    config.trainer.batch_size = samples;
-    return fits(config, training, cluster);
-  };
-  int64_t low = 0;
-  int64_t high = 1;
-  while (high < kEnough && fits_with(high)) low = std::exchange(high, 2 * high);
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    (fits_with(middle) ? low : high) = middle;
+int64_t largest_batch(Config config, const PlannedTraining& training) {
+  int64_t largest = 0;
+  for (int64_t more = int64_t{1} << 19U; more > 0; more /= 2) {
+    config.trainer.batch_size = largest + more;
+    if (fits(config, training)) largest += more;
   }
-  return low;
-}
-
-std::string limit_text(const StepTime& time) {
-  std::string text = fmt::format("{} takes {:.0f}% of a step", time.limited_by(),
-                                 100 * time.longest_s() / time.total_s());
-  if (time.idle_share > 0.0 && time.longest_s() != time.bubble_s)
-    text += fmt::format(", stages are idle for {:.0f}%", 100 * time.idle_share);
-  return text;
+  return largest;
 }
 
 std::string need_text(const ParallelPlan& plan, const Cluster& cluster) {
-  const MemoryItem* most = &plan.items.front();
-  for (const MemoryItem& item : plan.items)
-    if (counts(item, cluster.cuda) && item.bytes > most->bytes) most = &item;
+  const auto bytes = [&](const MemoryItem& item) {
+    return counts(item, cluster.cuda) ? item.bytes : 0;
+  };
+  const auto most =
+      std::max_element(plan.items.begin(), plan.items.end(),
+                       [&](const auto& one, const auto& two) { return bytes(one) < bytes(two); });
   return fmt::format("needs {} of {}, of which {} {}", in_bytes(plan.memory_bytes),
                      in_bytes(cluster.memory_bytes), most->name, in_bytes(most->bytes));
 }
 
-struct Variant {
-  Config config;
-  std::vector<std::string> changes;
-};
-
-/// The same global batch in micro-batches of a `parts`-th.
-Variant in_smaller_batches(Variant variant, int64_t parts) {
-  TrainerConfig& trainer = variant.config.trainer;
-  trainer.batch_size /= parts;
-  variant.changes.push_back(fmt::format("trainer_config.batch_size={}", trainer.batch_size));
-  if (!trainer.global_batch_size) trainer.grad_accumulation_steps *= parts;
-  return variant;
-}
-
-void add_batches(std::vector<Variant>& variants, const Variant& whole) {
-  variants.push_back(whole);
-  const int64_t samples = whole.config.trainer.batch_size;
-  for (int64_t parts = 2; parts <= samples; ++parts)
-    if (samples % parts == 0) variants.push_back(in_smaller_batches(whole, parts));
-}
-
-/// Changes that keep the numbers of a training, the cheapest first.
-std::vector<Variant> variants_of(const PlannedTraining& training, const Division& division,
-                                 int64_t ranks) {
-  Variant whole{divided(training.config, division, ranks), {}};
-  std::vector<Variant> variants;
-  add_batches(variants, whole);
-  for (const MemorySaver& saver : training.savers) {
-    saver.apply(whole.config);
-    whole.changes.push_back(saver.change);
-    add_batches(variants, whole);
-  }
-  return variants;
-}
-
-/// Keys of distributed_config besides the strategy that lead from `from` to `to`; those that are
-/// not 1 or false are always among them.
-std::vector<std::string> keys_of(const DistributedConfig& from, const DistributedConfig& to) {
-  std::vector<std::string> keys;
-  const auto add = [&](std::string_view key, auto before, auto now, auto usual) {
-    if (now != usual || now != before)
-      keys.push_back(fmt::format("distributed_config.{}={}", key, now));
-  };
-  add("tensor", from.tensor, to.tensor, int64_t{1});
-  add("sequence_parallel", from.sequence_parallel, to.sequence_parallel, false);
-  add("pipeline", from.pipeline, to.pipeline, int64_t{1});
-  if (to.pipeline == 1) return keys;
-  add("pipeline_schedule", name_of(from.pipeline_schedule), name_of(to.pipeline_schedule),
-      name_of(PipelineSchedule::k1f1b));
-  add("pipeline_chunks", from.pipeline_chunks, to.pipeline_chunks, int64_t{1});
-  return keys;
-}
-
-ParallelPlan plan_of(const Variant& variant, const PlannedTraining& training,
-                     const Cluster& cluster) {
-  const Config& config = variant.config;
-  const int64_t ranks = cluster.network.ranks;
+ParallelPlan plan_of(Config config, const PlannedTraining& training) {
+  const Cluster& cluster = training.cluster;
   ParallelPlan plan;
-  plan.division = division_of(config.distributed);
-  plan.data = copies_of_model(config.distributed, ranks);
-  plan.batch_size = config.trainer.batch_size;
-  plan.changes = keys_of(training.config.distributed, config.distributed);
-  plan.changes.insert(plan.changes.end(), variant.changes.begin(), variant.changes.end());
-  const int64_t accumulation = config.trainer.grad_accumulation_steps;
-  if (accumulation != training.config.trainer.grad_accumulation_steps)
-    plan.changes.push_back(fmt::format("trainer_config.grad_accumulation_steps={}", accumulation));
-  plan.reason = why_not(config, training, cluster.network);
+  plan.config = std::move(config);
+  plan.data = copies_of_model(plan.config.distributed, cluster.ranks);
+  plan.reason = why_not(plan.config, training);
   plan.accepted = plan.reason.empty();
-  // Ranks that divide a model are computed for what can be divided alone.
-  if (!plan.accepted && !plan.division.leaves_model_whole()) return plan;
-  plan.items = items_of(config, training, cluster);
+  if (!plan.accepted) return plan;
+  plan.items = items_of(plan.config, training);
   plan.memory_bytes = bytes_of_rank(plan.items, cluster.cuda);
-  plan.largest_batch = largest_batch(config, training, cluster);
-  plan.time = step_time(config, training, cluster);
-  plan.fits = plan.accepted && plan.memory_bytes <= cluster.memory_bytes;
-  if (plan.fits) plan.reason = limit_text(plan.time);
-  if (plan.reason.empty()) plan.reason = need_text(plan, cluster);
+  plan.largest_batch = largest_batch(plan.config, training);
+  plan.time = step_time(plan.config, training, plan.items);
+  plan.fits = plan.memory_bytes <= cluster.memory_bytes;
+  plan.reason = plan.fits ? plan.time.limit() : need_text(plan, cluster);
   return plan;
 }
 
-/// The first variant that fits.
-std::optional<ParallelPlan> changed_plan(const PlannedTraining& training, const Division& division,
-                                         const Cluster& cluster) {
-  for (const Variant& variant : variants_of(training, division, cluster.network.ranks)) {
-    if (!why_not(variant.config, training, cluster.network).empty()) continue;
-    if (fits(variant.config, training, cluster)) return plan_of(variant, training, cluster);
+/// The first that fits of smaller micro-batches, which keep the numbers of a training, then of
+/// those with memory savers.
+std::optional<ParallelPlan> changed_plan(const PlannedTraining& training,
+                                         const DistributedConfig& how) {
+  std::vector<MemorySaver> savers = savers_of(training.config);
+  savers.insert(savers.begin(), {"", [](Config&) {}});
+  for (const MemorySaver& saver : savers) {
+    for (int64_t parts = 1; parts <= training.config.trainer.batch_size; ++parts) {
+      if (training.config.trainer.batch_size % parts != 0) continue;
+      Config config = divided(training, how, parts);
+      saver.apply(config);
+      if (why_not(config, training).empty() && fits(config, training))
+        return plan_of(std::move(config), training);
+    }
   }
   return std::nullopt;
 }
 
-std::vector<Division> divisions_into_strategies(const PlannedTraining& training) {
-  PlannedTraining whole = training;
-  whole.layout.clear();
-  auto all = divisions(whole, 1);
-  for (Division& division : all) {
-    const Strategy strategy = division.strategy;
-    division = division_of(training.config.distributed);
-    division.strategy = strategy;
+std::vector<ParallelPlan> plans_of(const Divisions& all, const PlannedTraining& training) {
+  if (training.task.memory_items(training.config, {}).empty()) {
+    throw UserError(
+        fmt::format("model: '{}' does not say what memory it needs; its memory_items() "
+                    "must, see docs/add-a-model.md",
+                    training.config.model));
   }
-  return all;
-}
-
-std::vector<ParallelPlan> plans_of(const std::vector<Division>& all,
-                                   const PlannedTraining& training, const Cluster& cluster) {
   std::vector<ParallelPlan> plans;
-  for (const Division& division : all) {
-    ParallelPlan plan =
-        plan_of({divided(training.config, division, cluster.network.ranks), {}}, training, cluster);
-    if (plan.accepted && !plan.fits) {
-      const auto changed = changed_plan(training, division, cluster);
-      if (changed) plan.reason += fmt::format("; fits with {}", fmt::join(changed->changes, " "));
-    }
-    plans.push_back(std::move(plan));
+  for (const DistributedConfig& how : all) {
+    plans.push_back(plan_of(divided(training, how), training));
+    ParallelPlan& plan = plans.back();
+    if (!plan.accepted || plan.fits) continue;
+    const auto changed = changed_plan(training, how);
+    if (!changed) continue;
+    const auto overrides = overrides_of(changed->config, training.config);
+    plan.reason +=
+        fmt::format("; fits with {}", fmt::join(overrides.begin() + 1, overrides.end(), " "));
   }
   return plans;
 }
 
-/// ZeRO-3 sends half as much again as the others, and its time supposes that all of it overlaps: it
-/// is for what fits no other way.
-void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
-  if (!plan.fits || (best && plan.division.strategy == Strategy::kZero3)) return;
-  const double relative = best ? plan.time.total_s() / best->time.total_s() : 0.0;
-  const bool about_as_fast = relative * kClearlyFaster <= 1.0;
-  if (relative < kClearlyFaster || (about_as_fast && plan.batch_size > best->batch_size))
-    best = plan;
-}
-
-/// What doublings of the ranks lead to.
-struct MoreRanks {
-  std::optional<ParallelPlan> fitting;  ///< On the fewest ranks.
-  std::optional<Variant> leanest;       ///< If none fits.
-  int64_t ranks = 0;                    ///< The leanest variant's.
-  int64_t bytes = 0;
-};
-
-MoreRanks with_more_ranks(const PlannedTraining& training, Cluster cluster) {
-  constexpr int kDoublings = 10;
-  cluster.network.nodes = 1;  // memory alone counts
-  MoreRanks found;
-  for (int i = 0; i < kDoublings; ++i) {
-    const int64_t ranks = cluster.network.ranks *= 2;
-    for (const Division& division : divisions(training, ranks)) {
-      for (const Variant& variant : variants_of(training, division, ranks)) {
-        if (!why_not(variant.config, training, cluster.network).empty()) continue;
-        const int64_t bytes =
-            bytes_of_rank(items_of(variant.config, training, cluster), cluster.cuda);
-        if (bytes <= cluster.memory_bytes)
-          return {plan_of(variant, training, cluster), {}, ranks, bytes};
-        if (!found.leanest || bytes < found.bytes) found = {{}, variant, ranks, bytes};
-      }
-    }
-  }
-  return found;
-}
-
-/// "zero1 and distributed_config.pipeline=2"
-std::string name_of_way(const Config& config, const PlannedTraining& training,
-                        const std::vector<std::string>& changes) {
-  auto keys = keys_of(training.config.distributed, config.distributed);
-  keys.insert(keys.end(), changes.begin(), changes.end());
-  return fmt::format("{}{}{}", name_of(config.distributed.strategy), keys.empty() ? "" : " and ",
-                     fmt::join(keys, " "));
-}
-
 }  // namespace
 
-std::string_view ParallelPlan::strategy_name() const { return name_of(division.strategy); }
-
 std::string ParallelPlan::name() const {
-  std::string text(strategy_name());
-  if (division.tensor > 1)
-    text += fmt::format(" tensor={}{}", division.tensor, division.sequence_parallel ? "+sp" : "");
-  if (division.pipeline == 1) return text;
-  text += fmt::format(" pipeline={} {}", division.pipeline, name_of(division.schedule));
-  return division.chunks == 1 ? text : text + fmt::format("x{}", division.chunks);
+  const DistributedConfig& how = config.distributed;
+  std::string text(name_of(how.strategy));
+  if (how.tensor > 1)
+    text += fmt::format(" tensor={}{}", how.tensor, how.sequence_parallel ? "+sp" : "");
+  if (how.pipeline > 1)
+    text += fmt::format(" pipeline={} {}", how.pipeline, name_of(how.pipeline_schedule));
+  return how.pipeline_chunks == 1 ? text : text + fmt::format("x{}", how.pipeline_chunks);
 }
 
-std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training, const Cluster& cluster) {
-  return plans_of(divisions(training, cluster.network.ranks), training, cluster);
+std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training) {
+  return plans_of(divisions(training), training);
 }
 
-std::vector<ParallelPlan> strategy_plans(const PlannedTraining& training, const Cluster& cluster) {
-  return plans_of(divisions_into_strategies(training), training, cluster);
+std::vector<ParallelPlan> strategy_plans(const PlannedTraining& training) {
+  return plans_of(with_strategies({training.config.distributed}), training);
 }
 
-std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
-                                        const PlannedTraining& training, const Cluster& cluster) {
+std::optional<ParallelPlan> fastest_of(const std::vector<ParallelPlan>& plans) {
   std::optional<ParallelPlan> best;
-  for (const ParallelPlan& plan : plans) take_faster(best, plan);
-  if (best) return best;
   for (const ParallelPlan& plan : plans) {
-    if (const auto changed = changed_plan(training, plan.division, cluster))
-      take_faster(best, *changed);
+    if (!plan.fits || (best && plan.config.distributed.strategy == Strategy::kZero3)) continue;
+    const double relative = best ? plan.time.total_s() / best->time.total_s() : 0.0;
+    const bool about_as_fast = relative * kClearlyFaster <= 1.0;
+    if (relative < kClearlyFaster ||
+        (about_as_fast && plan.config.trainer.batch_size > best->config.trainer.batch_size))
+      best = plan;
   }
   return best;
 }
 
-std::vector<std::string> ways_out(const PlannedTraining& training, const Cluster& cluster) {
-  constexpr int64_t kBytesWhileComputing = 8;  // its weights and gradients
-  const int64_t layer = kBytesWhileComputing * training.largest_layer;
-  std::vector<std::string> ways;
-  if (layer > cluster.memory_bytes) {
-    ways.push_back(fmt::format(
-        "The largest layer has {} parameters, whose weights and gradients alone take {}. Only "
-        "tensor parallelism divides a layer (ZeRO-3 gathers it whole).",
-        short_number(static_cast<double>(training.largest_layer)), in_bytes(layer)));
+std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
+                                        const PlannedTraining& training) {
+  if (auto best = fastest_of(plans)) return best;
+  std::vector<ParallelPlan> changed;
+  for (const ParallelPlan& plan : plans)
+    if (auto fitting = changed_plan(training, plan.config.distributed))
+      changed.push_back(std::move(*fitting));
+  return fastest_of(changed);
+}
+
+std::string way_out(PlannedTraining training) {
+  constexpr int kDoublings = 10;
+  training.cluster.nodes = 1;  // memory alone counts
+  for (int i = 0; i < kDoublings; ++i) {
+    training.cluster.ranks *= 2;
+    for (const DistributedConfig& how : divisions(training)) {
+      if (const auto plan = changed_plan(training, how))
+        return fmt::format("{} ranks fit with {}: {} on each.", training.cluster.ranks,
+                           fmt::join(overrides_of(plan->config, training.config), " "),
+                           in_bytes(plan->memory_bytes));
+    }
   }
-  const MoreRanks more = with_more_ranks(training, cluster);
-  if (const auto& plan = more.fitting) {
-    const int64_t ranks = plan->data * plan->division.tensor * plan->division.pipeline;
-    ways.push_back(fmt::format("{} ranks fit with strategy {}{}{}: {} on each.", ranks,
-                               plan->strategy_name(), plan->changes.empty() ? "" : " and ",
-                               fmt::join(plan->changes, " "), in_bytes(plan->memory_bytes)));
-    return ways;
+  return "More ranks do not help. Use GPUs with more memory or a smaller model.";
+}
+
+std::vector<std::string> overrides_of(const Config& config, const Config& given) {
+  const std::string strategy = "distributed_config.strategy";
+  std::vector<std::string> changes = {
+      fmt::format("{}={}", strategy, name_of(config.distributed.strategy))};
+  for (const Field& field : config_fields()) {
+    const Node value = current_value(field, config);
+    if (field.path == strategy || same_value(value, current_value(field, given))) continue;
+    changes.push_back(fmt::format("{}={}", field.path,
+                                  value.kind == Kind::kString ? value.text : node_to_json(value)));
   }
-  if (ways.empty() && more.leanest) {
-    ways.push_back(fmt::format(
-        "More ranks do not help: even with {} on {} ranks a rank holds a layer's weights and "
-        "gradients and its own activations, and needs {} at least.",
-        name_of_way(more.leanest->config, training, more.leanest->changes), more.ranks,
-        in_bytes(more.bytes)));
-  }
-  if (ways.empty()) ways.emplace_back("More ranks do not help.");
-  ways.back() += " Use GPUs with more memory or a smaller model.";
-  return ways;
+  return changes;
+}
+
+std::vector<MemorySaver> savers_of(const Config& config) {
+  if (!trains_causal_lm(config.task)) return {};
+  return causal_architecture(config).memory_savers();
 }
 
 }  // namespace ddp::train

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <string_view>
-#include <vector>
+#include <tuple>
+#include <utility>
 
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/foreign_json.h"
 
 namespace ddp::train {
 namespace {
@@ -40,23 +39,11 @@ AssumedSpeed assumed_speed(const TrainerConfig& trainer, bool cuda) {
   return {67.0, kAttained, "H100, float32"};
 }
 
-struct AssumedLinks {
-  Link inside;
-  Link between;
-  std::string_view what_inside;
-  std::string_view what_between;
-};
-
 /// For GPUs NVLink as NCCL uses it (370GB/s for large messages, 150GB/s for 58MB among eight), and
 /// 400GB/s for a node of eight; for CPUs as measured in docs/performance.md.
-AssumedLinks assumed_links(bool cuda) {
-  if (cuda) {
-    return {{29 * kMicro, 370 * kGiga},
-            {29 * kMicro, 50 * kGiga},
-            "NVLink of an H100",
-            "a 400 Gb/s adapter for each GPU"};
-  }
-  return {{12 * kMicro, 3.5 * kGiga}, {120 * kMicro, 0.93 * kGiga}, "shared memory", "sockets"};
+void assume_links(Cluster& cluster) {
+  cluster.inside = {(cluster.cuda ? 29 : 12) * kMicro, (cluster.cuda ? 370 : 3.5) * kGiga};
+  cluster.between = {(cluster.cuda ? 29 : 120) * kMicro, (cluster.cuda ? 50 : 0.93) * kGiga};
 }
 
 [[noreturn]] void refuse_doctor(const std::string& file, const std::string& why) {
@@ -66,91 +53,69 @@ AssumedLinks assumed_links(bool cuda) {
       file, why, file));
 }
 
-nlohmann::json doctor_report(const std::string& path) {
-  std::ostringstream stream;
-  stream << std::ifstream(path).rdbuf();  // of a folder nothing
-  const std::string text = stream.str();
-  if (text.empty()) refuse_doctor(path, "cannot be read or is empty");
-  if (nests_too_deeply(text)) refuse_doctor(path, "is not a report of doctor");
-  auto report = nlohmann::json::parse(text, nullptr, false);
-  if (!report.is_object() || !report.contains("Collectives"))
-    refuse_doctor(path, "is not a report of doctor");
-  return report["Collectives"];
-}
-
-struct DoctorFile {
-  int64_t ranks = 0;
-  Link link;
-};
-
-DoctorFile read_doctor(const std::string& path) {
-  DoctorFile result;
-  std::vector<TimedAllReduce> runs;
-  std::set<double> sizes;
-  try {
-    const auto collectives = doctor_report(path);
-    result.ranks = collectives.at("ranks").get<int64_t>();
-    for (const auto& run : collectives.at("runs")) {
-      if (run.at("name") != "all_reduce") continue;
-      runs.push_back({run.at("bytes").get<double>(), run.at("median_us").get<double>() * kMicro});
-      sizes.insert(runs.back().bytes);
-    }
-  } catch (const nlohmann::json::exception&) {
-    refuse_doctor(path, "is not a report of doctor");
+/// The smallest and the largest all-reduce of a ring of N ranks, which take 2 (N - 1) latency +
+/// 2 bytes (N - 1) / N / bandwidth.
+Link fitted_link(const nlohmann::json& runs, double ranks, const std::string& path) {
+  double small = 0.0, small_s = 0.0, large = 0.0, large_s = 0.0;
+  for (const auto& run : runs) {
+    if (run.at("name") != "all_reduce") continue;
+    const auto bytes = run.at("bytes").get<double>();
+    const double seconds = run.at("median_us").get<double>() * kMicro;
+    if (small == 0.0 || bytes < small) std::tie(small, small_s) = std::pair(bytes, seconds);
+    if (bytes > large) std::tie(large, large_s) = std::pair(bytes, seconds);
   }
-  if (result.ranks < 2) refuse_doctor(path, "was measured on one rank, links need two");
-  if (sizes.size() < 2) refuse_doctor(path, "lacks all-reduces of two sizes");
-  result.link = fitted_link(runs, result.ranks);
-  if (result.link.bytes_per_s <= 0)
-    refuse_doctor(path, "its larger all-reduces took no longer than the small ones");
-  return result;
+  if (!(large_s > small_s))
+    refuse_doctor(path, "lacks an all-reduce that took longer than a smaller one");
+  const double slope = (large_s - small_s) / (large - small);
+  return {std::max(0.0, small_s - slope * small) / (2 * (ranks - 1)),
+          2 * (ranks - 1) / ranks / slope};
 }
 
-void check_nodes(const PlanArgs& args) {
-  if (args.gpus % args.nodes == 0) return;
-  throw UserError(fmt::format(
-      "--nodes: {} GPUs in all cannot be divided equally among {} nodes; give --gpus a multiple "
-      "of {}",
-      args.gpus, args.nodes, args.nodes));
-}
-
-std::string in_gb_per_s(double bytes_per_s) {
-  return fmt::format("{:.4g}GB/s", bytes_per_s / kGiga);
-}
-
-/// Fits both kinds of links: what doctor measured on all ranks has the slower one in it.
-std::string take_doctor(const std::string& path, Network& network) {
-  const DoctorFile doctor = read_doctor(path);
-  if (network.nodes > 1 && doctor.ranks != network.ranks) {
+/// One kind of links: what doctor measured on all ranks has the slower ones in it.
+std::string take_doctor(const std::string& path, Cluster& cluster) {
+  int64_t ranks = 0;
+  try {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();  // of a folder nothing
+    const auto report = nlohmann::json::parse(text.str()).at("Collectives");
+    ranks = report.at("ranks").get<int64_t>();
+    if (ranks < 2) refuse_doctor(path, "was measured on one rank, links need two");
+    cluster.inside = cluster.between =
+        fitted_link(report.at("runs"), static_cast<double>(ranks), path);
+  } catch (const nlohmann::json::exception&) {
+    refuse_doctor(path, "cannot be read, or is not a report of doctor");
+  }
+  if (cluster.nodes > 1 && ranks != cluster.ranks) {
     throw UserError(fmt::format(
         "--doctor: {} was measured on {} ranks; for several nodes measure on all {} ranks, or give "
         "--link instead",
-        path, doctor.ranks, network.ranks));
+        path, ranks, cluster.ranks));
   }
-  network.nodes = 1;
-  network.inside = network.between = doctor.link;
-  return fmt::format("{} and {:.1f} us between ranks (measured on {}: {})",
-                     in_gb_per_s(doctor.link.bytes_per_s), doctor.link.latency_s / kMicro,
-                     counted(doctor.ranks, "rank"), path);
+  cluster.nodes = 1;
+  return fmt::format("{:.4g}GB/s and {:.1f} us between ranks (measured on {}: {})",
+                     cluster.inside.bytes_per_s / kGiga, cluster.inside.latency_s / kMicro,
+                     counted(ranks, "rank"), path);
 }
 
-std::string take_links(const PlanArgs& args, bool cuda, Network& network) {
-  if (args.doctor) return take_doctor(*args.doctor, network);
-  const AssumedLinks assumed = assumed_links(cuda);
-  network.inside = assumed.inside;
-  network.between = assumed.between;
-  const bool one_node = network.nodes == 1;
+std::string take_links(const PlanArgs& args, Cluster& cluster) {
+  if (args.doctor) return take_doctor(*args.doctor, cluster);
+  assume_links(cluster);
+  const bool one_node = cluster.nodes == 1;
   if (args.link_gb_s)
-    (one_node ? network.inside : network.between).bytes_per_s = *args.link_gb_s * kGiga;
-  const auto text = [](const Link& link, std::string_view what, bool given) {
-    return fmt::format("{} ({})", in_gb_per_s(link.bytes_per_s),
-                       given ? "--link" : fmt::format("assumed: {}", what));
+    (one_node ? cluster.inside : cluster.between).bytes_per_s = *args.link_gb_s * kGiga;
+  const auto text = [&](const Link& link, bool given, std::string_view gpus,
+                        std::string_view cpus) {
+    return fmt::format("{:.4g}GB/s ({}{})", link.bytes_per_s / kGiga, given ? "" : "assumed: ",
+                       given          ? "--link"
+                       : cluster.cuda ? gpus
+                                      : cpus);
   };
   const bool given = args.link_gb_s.has_value();
-  const std::string inside = text(network.inside, assumed.what_inside, one_node && given);
+  const std::string inside =
+      text(cluster.inside, one_node && given, "NVLink of an H100", "shared memory");
   if (one_node) return fmt::format("{} within the node", inside);
   return fmt::format("{} within a node, {} between nodes", inside,
-                     text(network.between, assumed.what_between, given));
+                     text(cluster.between, given, "a 400 Gb/s adapter for each GPU", "sockets"));
 }
 
 std::string take_speed(const PlanArgs& args, const Config& config, Cluster& cluster) {
@@ -169,24 +134,39 @@ std::string take_speed(const PlanArgs& args, const Config& config, Cluster& clus
 
 }  // namespace
 
-PlanCluster plan_cluster(const PlanArgs& args, const Config& config) {
+double all_gather_seconds(const Cluster& cluster, double bytes) {
+  const auto local = static_cast<double>(cluster.ranks_of_node());
+  const auto nodes = static_cast<double>(cluster.nodes);
+  const auto share = [bytes](double n, double per_s) {
+    return n == 1 ? 0.0 : bytes * (n - 1) / n / per_s;
+  };
+  return (local - 1) * cluster.inside.latency_s + (nodes - 1) * cluster.between.latency_s +
+         std::max(share(local, cluster.inside.bytes_per_s),
+                  share(nodes, local * cluster.between.bytes_per_s));
+}
+
+Cluster plan_cluster(const PlanArgs& args, const Config& config) {
   constexpr double kGpuMemory = 3000 * kGiga;  // an H100's, sustained
   constexpr double kCpuMemory = 14 * kGiga;    // one core's
-  check_nodes(args);
-  PlanCluster result;
-  Cluster& cluster = result.cluster;
+  if (args.gpus % args.nodes != 0) {
+    throw UserError(fmt::format(
+        "--nodes: {} GPUs in all cannot be divided equally among {} nodes; give --gpus a multiple "
+        "of {}",
+        args.gpus, args.nodes, args.nodes));
+  }
+  Cluster cluster;
+  cluster.ranks = args.gpus;
+  cluster.nodes = args.nodes;
   cluster.cuda = config.trainer.device != DeviceChoice::kCpu;
-  cluster.network.ranks = args.gpus;
-  cluster.network.nodes = args.nodes;
   cluster.memory_bytes = static_cast<int64_t>(
       std::min(args.memory_gb * kGiga, static_cast<double>(int64_t{1} << 60U)));
   cluster.memory_bytes_per_s = cluster.cuda ? kGpuMemory : kCpuMemory;
-  const std::string kind = cluster.cuda ? "GPU" : "CPU rank";
-  result.facts = {fmt::format("Ranks        {} of {}, {}", counted(args.gpus, kind),
-                              in_bytes(cluster.memory_bytes), counted(args.nodes, "node")),
-                  fmt::format("Computation  {}", take_speed(args, config, cluster)),
-                  fmt::format("Links        {}", take_links(args, cluster.cuda, cluster.network))};
-  return result;
+  cluster.facts = {fmt::format("Ranks        {} of {}, {}",
+                               counted(args.gpus, cluster.cuda ? "GPU" : "CPU rank"),
+                               in_bytes(cluster.memory_bytes), counted(args.nodes, "node")),
+                   fmt::format("Computation  {}", take_speed(args, config, cluster)),
+                   fmt::format("Links        {}", take_links(args, cluster))};
+  return cluster;
 }
 
 }  // namespace ddp::train

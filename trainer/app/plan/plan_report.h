@@ -14,15 +14,14 @@ struct PlanAnswer {
   std::vector<std::string> facts;  ///< Lines above the table: what it was computed for.
   std::vector<ParallelPlan> plans;
   std::optional<ParallelPlan> choice;
-  std::vector<std::string> ways_out;  ///< Without a choice.
+  std::vector<std::string> overrides;  ///< That make a training follow the choice.
+  std::string way_out;                 ///< Without a choice.
   bool cuda = true;
 };
 
-/// Ends with the choice as YAML to paste, or with the ways out.
+/// Ends with the choice as YAML to paste, or with the way out.
 std::string plan_text(const PlanAnswer& answer);
 /// {"plans": [...], "choice": {...}}; choice is null where nothing fits.
 std::string plan_json(const PlanAnswer& answer);
-/// The strategy and the changes of a plan as sections of a configuration.
-std::string plan_yaml(const ParallelPlan& plan);
 
 }  // namespace ddp::train

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/app/plan/machine_memory.h"
-#include "trainer/app/plan/plan_cluster.h"
-#include "trainer/app/plan/planned_training.h"
+#include "trainer/app/plan/parallel_plan.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"
@@ -34,16 +34,7 @@ Cluster cluster_of(Config config, const DevicePlan& plan, const DistEnv& env, do
   args.nodes = std::max(1, env.world_size / env.local_world_size);
   if (args.gpus % args.nodes != 0) args.nodes = 1;
   args.memory_gb = memory / kGiga;
-  return plan_cluster(args, config).cluster;
-}
-
-StrategyChoice planned_choice(const Config& config, const Task& task, const Cluster& cluster) {
-  try {
-    const PlannedTraining training = planned_training(config, task);
-    return choice_among(strategy_plans(training, cluster), training, cluster);
-  } catch (const UserError& error) {
-    return {Strategy::kDdp, error.what()};
-  }
+  return plan_cluster(args, config);
 }
 
 /// Whether strategies have the same copies of a model to divide.
@@ -52,40 +43,27 @@ bool same_division(const DistributedConfig& one, const DistributedConfig& two) {
          one.sequence_parallel == two.sequence_parallel;
 }
 
-/// "zero1": one that a run may have used.
-std::optional<Strategy> strategy_named(const std::string& name) {
-  const Names names = names_of(Strategy{});
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto strategy = static_cast<Strategy>(i);
-    if (names[i] == name && strategy != Strategy::kAuto) return strategy;
+/// The fastest strategy that fits; if none fits, the one that needs the least memory.
+StrategyChoice planned_choice(const PlannedTraining& training) {
+  const auto plans = strategy_plans(training);
+  const std::string memory = in_bytes(training.cluster.memory_bytes);
+  if (const auto best = fastest_of(plans)) {
+    return {best->config.distributed.strategy,
+            fmt::format("the fastest that fits, with {} of {} on each rank; {}",
+                        in_bytes(best->memory_bytes), memory, best->reason)};
   }
-  return std::nullopt;
+  const auto leanest = std::min_element(plans.begin(), plans.end(),
+                                        [](const ParallelPlan& one, const ParallelPlan& two) {
+                                          return std::pair(!one.accepted, one.memory_bytes) <
+                                                 std::pair(!two.accepted, two.memory_bytes);
+                                        });
+  return {leanest->config.distributed.strategy,
+          fmt::format("none is expected to fit in {} on each rank, and it needs least, {}; "
+                      "trainer plan shows what would fit",
+                      memory, in_bytes(leanest->memory_bytes))};
 }
 
 }  // namespace
-
-StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const PlannedTraining& training,
-                            const Cluster& cluster) {
-  const auto fitting =
-      std::any_of(plans.begin(), plans.end(), [](const ParallelPlan& plan) { return plan.fits; });
-  if (fitting) {
-    const auto best = chosen_plan(plans, training, cluster);
-    return {
-        best->division.strategy,
-        fmt::format("the fastest that fits, with {} of {} on each rank; {}",
-                    in_bytes(best->memory_bytes), in_bytes(cluster.memory_bytes), best->reason)};
-  }
-  // At least ddp is accepted. A plan that is not has no figures.
-  const auto leanest = std::min_element(plans.begin(), plans.end(),
-                                        [](const ParallelPlan& one, const ParallelPlan& two) {
-                                          if (one.accepted != two.accepted) return one.accepted;
-                                          return one.memory_bytes < two.memory_bytes;
-                                        });
-  return {leanest->division.strategy,
-          fmt::format("none is expected to fit in {} on each rank, and it needs least, {}; "
-                      "trainer plan shows what would fit",
-                      in_bytes(cluster.memory_bytes), in_bytes(leanest->memory_bytes))};
-}
 
 StrategyChoice choose_strategy(const Config& config, const Task& task, const DevicePlan& plan,
                                const DistEnv& env, const std::optional<SnapshotMeta>& meta,
@@ -101,9 +79,14 @@ StrategyChoice choose_strategy(const Config& config, const Task& task, const Dev
   if (has_chosen && meta->world_size == group.size() && same_division(saved, config.distributed))
     return {before, "as the run has used so far"};
   const double least = *std::min_element(memory.begin(), memory.end());
-  StrategyChoice choice = planned_choice(config, task, cluster_of(config, plan, env, least));
-  choice.strategy = strategy_named(group.broadcast_text(std::string(name_of(choice.strategy))))
-                        .value_or(choice.strategy);
+  StrategyChoice choice;
+  try {
+    choice = planned_choice({config, task, cluster_of(config, plan, env, least)});
+  } catch (const UserError& error) {
+    choice = {Strategy::kDdp, error.what()};
+  }
+  choice.strategy =
+      static_cast<Strategy>(group.gather_doubles(static_cast<double>(choice.strategy)).front());
   if (has_chosen) {
     choice.why += fmt::format(" (the run was saved under {} by {}, and has {} now)",
                               name_of(before), counted(meta->world_size, "rank"), group.size());

@@ -3,9 +3,7 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "trainer/app/plan/parallel_plan.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/device_plan.h"
 #include "trainer/snapshot/snapshot_meta.h"
@@ -17,10 +15,6 @@ struct StrategyChoice {
   Strategy strategy = Strategy::kDdp;
   std::string why;  ///< For the log.
 };
-
-/// The fastest of `plans` that fits; if none fits, the one that needs the least memory.
-StrategyChoice choice_among(const std::vector<ParallelPlan>& plans, const PlannedTraining& training,
-                            const Cluster& cluster);
 
 /// What the run of `meta` has used, if it resumes with as many ranks: memory that happens to be
 /// free today decides nothing then. Otherwise what `trainer plan` would choose for the group's
