@@ -14,12 +14,18 @@ using Json = nlohmann::json;
 const std::string kLlama =
     "model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}\n";
 
-/// One like each kind: Llama 3, SmolLM2, Qwen2 and Qwen3.
+/// One like each kind: Llama 3, SmolLM2, Qwen2, Mistral, Phi-3, Gemma 2 and Qwen3.
 const std::vector<Words> kKinds = {
     {"llama_config.rope_scaling.rope_type=llama3", "llama_config.rope_scaling.factor=8",
      "llama_config.rope_scaling.original_max_position_embeddings=16"},
     {"llama_config.tie_weights=true"},
     {"llama_config.qkv_bias=true", "llama_config.norm_eps=1e-6"},
+    {"llama_config.family=mistral", "llama_config.sliding_window=9"},
+    {"llama_config.family=phi3", "llama_config.partial_rotary_factor=0.5"},
+    {"llama_config.family=gemma2", "llama_config.sliding_window=9",
+     "llama_config.full_attention_every=2", "llama_config.query_pre_attn_scalar=24",
+     "llama_config.attn_logit_softcapping=20", "llama_config.final_logit_softcapping=10",
+     "llama_config.tie_weights=true"},
     {"llama_config.qk_norm=true", "llama_config.head_dim=16"}};
 
 struct LlamaPlace : Workspace {

@@ -1,6 +1,7 @@
 // Tiny models of each kind in the Llama family.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,53 @@ inline std::vector<LlamaKind> llama_kinds() {
   qwen3.head_dim = 32;
   qwen3.norm_eps = 1e-6;
   qwen3.qk_norm = true;
+  LlamaShape& mistral = add("mistral");
+  mistral.family = "mistral";
+  mistral.n_kv_head = 2;
+  mistral.norm_eps = 1e-6;
+  mistral.sliding_window = 9;
+  LlamaShape& phi3 = add("phi3");
+  phi3.family = "phi3";
+  phi3.n_kv_head = 2;
+  phi3.partial_rotary_factor = 0.75;
+  phi3.sliding_window = 20;
+  LlamaShape& gemma2 = add("gemma2");
+  gemma2.n_layer = 3;
+  gemma2.n_kv_head = 2;
+  gemma2.norm_eps = 1e-6;
+  gemma2.tie_weights = true;
+  gemma2.family = "gemma2";
+  gemma2.sliding_window = 9;
+  gemma2.full_attention_every = 2;
+  gemma2.query_pre_attn_scalar = 24;
+  gemma2.attn_logit_softcapping = 2;
+  gemma2.final_logit_softcapping = 3;
+  LlamaShape gemma3 = gemma2;
+  gemma3.family = "gemma3_text";
+  gemma3.qk_norm = true;
+  gemma3.rope_theta = 1e6;
+  gemma3.rope_scaling = {.rope_type = "linear", .factor = 4};
+  gemma3.rope_local_base_freq = 500;
+  gemma3.attn_logit_softcapping = gemma3.final_logit_softcapping = 0;
+  add("gemma3_text") = gemma3;
+  LlamaShape& yarn = add("yarn");
+  yarn.rope_scaling = {.rope_type = "yarn", .factor = 4.0, .original_max_position_embeddings = 16};
   return kinds;
+}
+
+/// A text that was read token by token has other keys than one that was read in one pass.
+inline LlamaKind dynamic_llama() {
+  LlamaKind kind = llama_kinds().front();
+  kind.name = "dynamic";
+  kind.shape.rope_scaling = {
+      .rope_type = "dynamic", .factor = 4.0, .original_max_position_embeddings = 40};
+  return kind;
+}
+
+inline LlamaShape llama_kind(const std::string& name) {
+  for (const LlamaKind& kind : llama_kinds())
+    if (kind.name == name) return kind.shape;
+  throw std::out_of_range(name);
 }
 
 inline LlamaConfig config_of(const LlamaShape& shape) {

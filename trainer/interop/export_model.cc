@@ -52,11 +52,34 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
   return config;
 }
 
+/// The weights of `layer.parts` in one, in the place of the first.
+void fuse(std::vector<NamedTensor>& weights, const FusedLayers& layer) {
+  const auto end_of = [](const std::string& part) { return "." + part + ".weight"; };
+  const std::string first = end_of(layer.parts.front());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i].name.ends_with(first)) continue;
+    const std::string block = weights[i].name.substr(0, weights[i].name.size() - first.size());
+    std::vector<torch::Tensor> rows;
+    for (const std::string& part : layer.parts) {
+      const auto found = std::find_if(weights.begin(), weights.end(), [&](const NamedTensor& each) {
+        return each.name == block + end_of(part);
+      });
+      TORCH_CHECK(found != weights.end(), block, " has no ", part);
+      rows.push_back(found->tensor.detach());
+      if (part != layer.parts.front()) weights.erase(found);
+    }
+    weights[i] = {block + end_of(layer.theirs), at::cat(rows)};
+  }
+}
+
 std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
-                                         const PretrainedLayout& layout) {
+                                         const PretrainedLayout& layout,
+                                         const std::string& model_type) {
   for (NamedTensor& weight : weights) {
     if (layout.is_transposed(weight.name)) weight.tensor = weight.tensor.detach().t();
   }
+  for (const FusedLayers& layer : layout.fused)
+    if (layer.model_type == model_type) fuse(weights, layer);
   return weights;
 }
 
@@ -111,8 +134,10 @@ TextFiles causal_model_files(const ExportedModel& model, const Tokenizer& tokeni
         "export: transformers has no model like '{}'; use --format torch or safetensors",
         architecture.name()));
   }
-  weights = in_their_layout(std::move(weights), *architecture.huggingface_layout());
-  return causal_files(model, architecture, tokenizer);
+  TextFiles files = causal_files(model, architecture, tokenizer);
+  weights = in_their_layout(std::move(weights), *architecture.huggingface_layout(),
+                            OrderedJson::parse(files["config.json"])["model_type"]);
+  return files;
 }
 
 /// transformers 5 writes "dtype", and reads the older name as well.

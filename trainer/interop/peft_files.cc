@@ -1,5 +1,7 @@
 #include "trainer/interop/peft_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,6 +10,7 @@
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -64,12 +67,32 @@ OrderedJson prompt_config(const ExportedModel& model, const CausalArchitecture& 
           {"inference_mode", true}};
 }
 
+/// Its layers have none of `parts`.
+void check_is_adapted_whole(const ExportedModel& model, const CausalArchitecture& architecture) {
+  const auto config = nlohmann::json::parse(
+      architecture.huggingface_config(model.config, model.vocab_size, std::nullopt));
+  for (const FusedLayers& layer : architecture.huggingface_layout()->fused) {
+    if (config["model_type"] != layer.model_type) continue;
+    for (const NamedTensor& weight : model.weights) {
+      const auto is_in = [&](const std::string& part) {
+        return weight.name.find("." + part + ".") != std::string::npos;
+      };
+      if (std::none_of(layer.parts.begin(), layer.parts.end(), is_in)) continue;
+      throw UserError(fmt::format(
+          "export: {} adapts a part of {}, one layer in transformers' {}, and peft adapts whole "
+          "layers; export with --merge",
+          weight.name, layer.theirs, layer.model_type));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
                                      const std::string& folder) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
   const bool prompt = model.config.prompt_tuning.enabled();
+  if (!prompt) check_is_adapted_whole(model, architecture);
   std::vector<NamedTensor> weights = model.weights;
   for (NamedTensor& weight : weights) {
     if (!prompt) weight.name = "base_model.model." + weight.name;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -111,6 +112,18 @@ class PretrainedTensors {
     return found == by_name_.end() ? nullptr : found->second;
   }
   const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
+  /// Replaces the weights of fused layers by those of their parts, which have the rows of
+  /// `parameters`.
+  void split(const PretrainedLayout& layout, const std::vector<ParameterShape>& parameters) {
+    for (const FusedLayers& fused : layout.fused) {
+      const std::string end = fused.theirs + ".weight";
+      for (const auto& [name, tensor] : std::map(by_name_)) {
+        if (!name.ends_with(end) || tensor->shape.size() != 2) continue;
+        by_name_.erase(name);
+        split(*tensor, name.substr(0, name.size() - end.size()), fused.parts, parameters);
+      }
+    }
+  }
   /// `name` is another name of a tensor.
   void add(const std::string& name, const TensorBytes* tensor) { by_name_[name] = tensor; }
   std::string file_of(const TensorBytes* tensor) const {
@@ -127,6 +140,27 @@ class PretrainedTensors {
   bool is_snapshot() const { return of_snapshot_; }
 
  private:
+  /// The last part gets the rows that are left.
+  void split(const TensorBytes& whole, const std::string& layer,
+             const std::vector<std::string>& parts, const std::vector<ParameterShape>& parameters) {
+    int64_t first = 0;
+    for (const std::string& part : parts) {
+      const std::string name = layer + part + ".weight";
+      const auto own = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const ParameterShape& each) { return each.name == name; });
+      const int64_t left = whole.shape[0] - first;
+      const int64_t rows =
+          own == parameters.end() || part == parts.back() ? left : std::min(left, own->sizes[0]);
+      const std::size_t row =
+          whole.size / static_cast<std::size_t>(std::max<int64_t>(1, whole.shape[0]));
+      TensorBytes& bytes = parts_.emplace_back(whole);
+      bytes.shape[0] = rows;
+      bytes.data += row * static_cast<std::size_t>(first);
+      bytes.size = row * static_cast<std::size_t>(rows);
+      by_name_[name] = &bytes;
+      first += rows;
+    }
+  }
   /// The model's name for a snapshot's tensor, "" unless it is a parameter as used in evaluations.
   static std::string name_in_model(const SafetensorsFile& file, const std::string& tensor) {
     constexpr std::string_view kAverage = "ema.";
@@ -141,6 +175,7 @@ class PretrainedTensors {
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
+  std::deque<TensorBytes> parts_;  // of fused layers
 };
 
 torch::Tensor read(const TensorBytes& bytes) {
@@ -249,6 +284,7 @@ PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLay
   PretrainedTensors there(folder, layout);
   PretrainedLayout as_stored = layout;
   if (there.is_snapshot()) as_stored.is_transposed = is_never_transposed;
+  there.split(layout, parameters);
   join_tied_head(there, as_stored, parameters);
   auto differences = all_differences(there, as_stored, parameters);
   if (!differences.empty()) refuse(layout, there.place(), std::move(differences));

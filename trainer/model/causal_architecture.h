@@ -66,8 +66,8 @@ class CausalArchitecture {
   virtual std::string pretrained(const Config& /*config*/) const { return ""; }
   /// Sets what pretrained() returns.
   virtual void start_from(Config& /*config*/, const std::string& /*path*/) const {}
-  /// The values of model_type in config.json of transformers that it reads; empty: transformers has
-  /// no such model, and the functions below are never called.
+  /// The values of model_type in config.json of transformers that it reads and writes; empty:
+  /// transformers has no such model, and the functions below are never called.
   virtual std::vector<std::string_view> model_types() const { return {}; }
   virtual const PretrainedLayout* huggingface_layout() const { return nullptr; }
   /// The text of config.json. `end_of_text`: the token's id, if the tokenizer has one.

@@ -106,7 +106,7 @@ void CausalModel::sum_partial_gradients() {
 
 /// [..., C] -> [..., V].
 torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
-  const auto own = torch::linear(x, head_weight());
+  const auto own = capped(torch::linear(x, head_weight()));
   if (!options_.ranks) return own;
   auto shape = x.sizes().vec();
   shape.back() = vocab_size();
@@ -264,9 +264,14 @@ int64_t CausalModel::logits_padding() const {
   return (multiple - own_tokens().size() % multiple) % multiple;
 }
 
+torch::Tensor CausalModel::capped(const torch::Tensor& logits) const {
+  const double cap = options_.logit_softcap;
+  return cap > 0.0 ? ops::softcapped(logits, cap) : logits;
+}
+
 /// [..., C] -> [..., V], of this rank's tokens.
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
-  const auto all = at::linear(x, table_PC);
+  const auto all = capped(at::linear(x, table_PC));
   const int64_t own = own_tokens().size();
   return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
 }
@@ -308,7 +313,7 @@ torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tens
   }
   const auto sum =
       chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk,
-                                logits_padding(), vocabulary_share());
+                                logits_padding(), vocabulary_share(), options_.logit_softcap);
   return sum / targets_N.ne(-1).sum();
 }
 

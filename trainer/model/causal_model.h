@@ -34,6 +34,7 @@ class CausalModel : public torch::nn::Module {
     AutoNumber pad_vocab_to_multiple_of;  ///< In the loss and evaluations; 0: no padding.
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
     WeightsLayout layout{};               ///< The whole model's.
+    double logit_softcap = 0.0;           ///< Logits x are cap tanh(x / cap); 0: they are not.
   };
   explicit CausalModel(Options options);
 
@@ -101,6 +102,8 @@ class CausalModel : public torch::nn::Module {
   const std::optional<ModelPart>& part() const { return part_; }
   /// Width of the residual stream, C.
   int64_t width() const { return part_ ? width_ : head_weight().size(1); }
+  /// Factor of token embeddings on their way into the first block.
+  virtual float embedding_scale() const { return 1.0F; }
   /// How many of the `length` rows of each sequence this rank hands on to the next stage in a pass
   /// without a cache.
   int64_t rows_handed_on(int64_t length) const;
@@ -163,6 +166,7 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor final_states(const torch::Tensor& idx_BT, const TokenContext& context);
   torch::Tensor through_stages(const torch::Tensor& idx_BT, const TokenContext& context);
   bool is_borrowed(const torch::Tensor& parameter) const;
+  torch::Tensor capped(const torch::Tensor& logits) const;
   torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
   int64_t automatic_rows(int64_t bytes_per_logit) const;
   int64_t rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const;

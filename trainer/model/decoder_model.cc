@@ -1,6 +1,7 @@
 #include "trainer/model/decoder_model.h"
 
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -48,24 +49,39 @@ void DecoderModel::complete(const std::function<std::shared_ptr<DecoderBlock>()>
 
 torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContext& context,
                                   const BlockPass& pass) {
-  return with_prompt(table_(idx_BT, pass.rows), context);
+  const auto x_BSC = table_(idx_BT, pass.rows);
+  const float scale = design_.embedding_scale;
+  return with_prompt(scale == 1.0F ? x_BSC : x_BSC * scale, context);
 }
 
 torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& layers,
                                   const torch::Tensor& idx_BT, const TokenContext& context) {
   LayerSeeds seeds(idx_BT.device(), is_training() && design_.drops);
-  BlockPass pass{.cache = context.cache, .mask = context.mask(idx_BT)};
-  if (pass.cache == nullptr)  // generation does not divide rows
-    pass.rows = rows_between_layers(tensor_ranks(), idx_BT.size(1), is_training());
-  set_positions(pass, idx_BT, context);
-  ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass) : x_BSC};
+  std::map<int64_t, BlockPass> passes;
+  const auto pass_of = [&](int64_t layer) -> BlockPass& {
+    const int64_t its_window = window(layer);
+    if (!passes.contains(its_window))
+      passes.emplace(its_window, new_pass(its_window, idx_BT, context));
+    return passes.at(its_window);
+  };
+  ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass_of(0)) : x_BSC};
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     seeds.begin(i);
+    BlockPass& pass = pass_of(i);
     pass.layer = static_cast<std::size_t>(i);
     stream = through_block(stream, pass);
   }
   if (layers.end < design_.n_layer) return stream.sum();
-  return head_input(norm_(stream).y, pass.rows);
+  return head_input(norm_(stream).y, pass_of(layers.end - 1).rows);
+}
+
+BlockPass DecoderModel::new_pass(int64_t window, const torch::Tensor& idx_BT,
+                                 const TokenContext& context) {
+  BlockPass pass{.cache = context.cache, .window = window, .mask = context.mask(idx_BT, window)};
+  if (pass.cache == nullptr)  // generation does not divide rows
+    pass.rows = rows_between_layers(tensor_ranks(), idx_BT.size(1), is_training());
+  set_positions(pass, idx_BT, context);
+  return pass;
 }
 
 ResidualStream DecoderModel::through_block(const ResidualStream& stream, const BlockPass& pass) {
@@ -100,7 +116,7 @@ void DecoderModel::draw_weights(uint64_t seed) {
     if (name.ends_with(".bias"))
       tensor.zero_();
     else if (tensor.dim() == 1)
-      tensor.fill_(1.0);
+      tensor.fill_(design_.norm_start);
     else
       tensor.normal_(0.0, place_of(name).split == Split::kRows ? residual_std : kStd, generator);
   });

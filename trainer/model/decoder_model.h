@@ -37,6 +37,7 @@ class DecoderModel : public CausalModel {
  public:
   const torch::Tensor& head_weight() const override;
   int64_t layers() const override { return design_.n_layer; }
+  float embedding_scale() const override { return design_.embedding_scale; }
   torch::Tensor stage(const torch::Tensor& x_BSC, const LayerRange& layers,
                       const torch::Tensor& idx_BT, const TokenContext& context) override;
 
@@ -44,9 +45,11 @@ class DecoderModel : public CausalModel {
   struct Design {
     int64_t n_layer = 0;
     int64_t n_embd = 0;
-    bool tied = false;          ///< The output layer is the token embedding.
-    bool checkpointed = false;  ///< Blocks are computed again in the backward pass.
-    bool drops = false;         ///< Whether there is any dropout.
+    bool tied = false;             ///< The output layer is the token embedding.
+    bool checkpointed = false;     ///< Blocks are computed again in the backward pass.
+    bool drops = false;            ///< Whether there is any dropout.
+    double norm_start = 1.0;       ///< Initial weights of norms.
+    float embedding_scale = 1.0F;  ///< Factor of token embeddings.
     LayerOptions layers{};
     // The names of modules; the first one contains the others.
     const char* stack = "";
@@ -58,15 +61,17 @@ class DecoderModel : public CausalModel {
   /// calls complete().
   DecoderModel(Options options, const Design& design);
   /// Adds blocks, final norm and output layer. With a seed weights are drawn: N(0, 0.02), of layers
-  /// that add to the residual stream N(0, 0.02 / sqrt(2 n_layer)), biases 0, norms 1. Without one
-  /// they are undefined, for a caller that loads them all.
+  /// that add to the residual stream N(0, 0.02 / sqrt(2 n_layer)), biases 0, norms `norm_start`.
+  /// Without one they are undefined, for a caller that loads them all.
   void complete(const std::function<std::shared_ptr<DecoderBlock>()>& block, Norm norm,
                 std::optional<uint64_t> seed);
 
   /// int64 [B, T] -> the blocks' input, [B, S, C].
   virtual torch::Tensor embed(const torch::Tensor& idx_BT, const TokenContext& context,
                               const BlockPass& pass);
-  /// Sets what blocks need to know of the tokens' positions.
+  /// How many tokens each token may see in that layer, itself included; 0: all.
+  virtual int64_t window(int64_t /*layer*/) const { return 0; }
+  /// Sets what blocks of pass.window need to know of the tokens' positions.
   virtual void set_positions(BlockPass& /*pass*/, const torch::Tensor& /*idx_BT*/,
                              const TokenContext& /*context*/) {}
 
@@ -78,6 +83,8 @@ class DecoderModel : public CausalModel {
   torch::Tensor tied_table() const override;
 
  private:
+  /// What blocks with that window share.
+  BlockPass new_pass(int64_t window, const torch::Tensor& idx_BT, const TokenContext& context);
   ResidualStream through_block(const ResidualStream& stream, const BlockPass& pass);
 
   Design design_;

@@ -88,6 +88,7 @@ const PretrainedLayout kPromptLayout = {"prompt_tuning.init_from",
                                         nullptr,
                                         "word_embeddings.weight",
                                         "peft's save_pretrained writes it",
+                                        {},
                                         "adapter_model.safetensors"};
 
 torch::Tensor first_prompt(const CausalModel& model, const PromptConfig& prompt,
@@ -97,7 +98,8 @@ torch::Tensor first_prompt(const CausalModel& model, const PromptConfig& prompt,
     load_pretrained(prompt.init_from, kPromptLayout, {{kPromptName, values}});
     return values;
   }
-  return token_table(model).detach().index_select(0, first_tokens(prompt, tokenizer, seed));
+  const auto tokens = first_tokens(prompt, tokenizer, seed);
+  return token_table(model).detach().index_select(0, tokens) * model.embedding_scale();
 }
 
 std::string describe_start(const PromptConfig& prompt) {

@@ -93,7 +93,12 @@ TEST_CASE("presets of llama_config have the published numbers of parameters") {
                                                      {"qwen3-0.6b", 151936, 596'049'920},
                                                      {"qwen3-1.7b", 151936, 1'720'574'976},
                                                      {"qwen3-4b", 151936, 4'022'468'096},
-                                                     {"qwen3-8b", 151936, 8'190'735'360}}) {
+                                                     {"qwen3-8b", 151936, 8'190'735'360},
+                                                     {"mistral-7b", 32768, 7'248'023'552},
+                                                     {"phi-3-mini-4k", 32064, 3'821'079'552},
+                                                     {"gemma-2-2b", 256000, 2'614'341'888},
+                                                     {"gemma-2-9b", 256000, 9'241'705'984},
+                                                     {"gemma-3-1b", 262144, 999'885'952}}) {
     INFO(name);
     const LlamaConfig llama = llama_with({std::string("llama_config.model_type=") + name});
     CHECK(elements_of(llama_layout(llama, vocab_size)) == parameters);
@@ -127,7 +132,8 @@ TEST_CASE("values of llama_config that do not fit each other are refused in one 
       {{"llama_config.n_layer=1", "llama_config.n_head=4", "llama_config.n_embd=66"},
        "66 is not divisible by llama_config.n_head=4"},
       {sizes_and({"llama_config.head_dim=15"}), "15 is odd"},
-      {sizes_and({"llama_config.rope_scaling.rope_type=yarn"}), "'yarn' is not one of default"},
+      {sizes_and({"llama_config.rope_scaling.rope_type=longrope"}),
+       "'longrope' is not one of default"},
       {sizes_and({"llama_config.rope_scaling.factor=2"}), "no effect with rope_type=default"},
       {sizes_and({"llama_config.rope_scaling.rope_type=llama3",
                   "llama_config.rope_scaling.high_freq_factor=1"}),
@@ -203,15 +209,19 @@ TEST_CASE("a folder that a Llama cannot represent is refused with the key of its
       {{{"mlp_bias", true}}, "mlp_bias is true"},
       {{{"use_sliding_window", true}}, "use_sliding_window is true"},
       {{{"layer_types", {"full_attention", "sliding_attention"}}},
-       "layer_types has \"sliding_attention\""},
-      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}, "rope_type is yarn"},
+       "layer_types is [\"full_attention\",\"sliding_attention\"], not"},
+      {{{"rope_scaling", {{"type", "longrope"}, {"factor", 4.0}}}}, "rope_type is longrope"},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"truncate", false}}}},
+       "rope_scaling.truncate is false"},
       {{{"rope_scaling", "none"}}, "rope_scaling is \"none\""},
       {{{"quantization_config", {{"bits", 4}}}}, "quantization_config is set"},
       {{{"num_hidden_layers", 1'000'000}}, "num_hidden_layers is 1000000, above 10000"},
       {{{"head_dim", 1'000'000'000}}, "head_dim is 1000000000, above 10000"},
       {{{"is_encoder_decoder", true}}, "is_encoder_decoder is true, not false"},
       {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\""},
-      {{{"model_type", "mistral"}}, "model_type is 'mistral', not llama, qwen2 or qwen3"}};
+      {{{"attention_dropout", 0.1}}, "attention_dropout is 0.1, not 0"},
+      {{{"model_type", "opt"}},
+       "model_type is 'opt', not one of llama, qwen2, qwen3, mistral, phi3, gemma2, gemma3_text"}};
   for (const auto& [change, part] : cases) {
     nlohmann::json json = folder_of("llama");
     json.update(change);
@@ -219,6 +229,64 @@ TEST_CASE("a folder that a Llama cannot represent is refused with the key of its
     CHECK_THAT(text, Contains("llama_config.init_from") && Contains(part));
     CHECK(text.find('\n') == std::string::npos);
   }
+}
+
+TEST_CASE("what Mistral, Phi-3 and Gemma have in config.json is read, null as none") {
+  const LlamaConfig mistral = from_folder(folder_of("mistral"));
+  CHECK(mistral.family == "mistral");
+  CHECK(mistral.sliding_window == 4096);
+  auto json = folder_of("mistral");
+  json["sliding_window"] = nullptr;
+  CHECK(from_folder(json).sliding_window == 0);
+  json = folder_of("phi3");
+  json["partial_rotary_factor"] = 0.5;
+  CHECK(from_folder(json).partial_rotary_factor == 0.5);
+  json = folder_of("gemma2");
+  json["num_hidden_layers"] = 4;
+  json["final_logit_softcapping"] = nullptr;
+  const LlamaConfig gemma2 = from_folder(json);
+  CHECK(gemma2.full_attention_every == 2);
+  CHECK(gemma2.head_dim == 256);
+  CHECK(gemma2.attn_logit_softcapping == 50);
+  CHECK(gemma2.final_logit_softcapping == 0);
+  json["model_type"] = "gemma3_text";
+  json["sliding_window_pattern"] = 3;
+  CHECK(from_folder(json).full_attention_every == 3);
+  json["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention",
+                         "full_attention"};
+  json["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500.0}}}};
+  const LlamaConfig gemma3 = from_folder(json);
+  CHECK(gemma3.full_attention_every == 2);
+  CHECK(gemma3.rope_scaling == RopeScaling{.rope_type = "linear", .factor = 8});
+  CHECK(gemma3.rope_local_base_freq == 500);
+  CHECK(gemma3.qk_norm);
+}
+
+TEST_CASE("keys that Mistral, Phi-3 and Gemma give a meaning that is not implemented are refused") {
+  const std::vector<std::tuple<std::string, nlohmann::json, std::string>> cases = {
+      {"mistral", {{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types is ["},
+      {"mistral", {{"attention_dropout", 0.1}}, "attention_dropout is 0.1"},
+      {"phi3",
+       {{"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}}},
+       "rope_type is longrope"},
+      {"phi3", {{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1"},
+      {"gemma2", {{"hidden_activation", "gelu"}}, "hidden_activation is gelu"},
+      {"gemma2", {{"use_bidirectional_attention", true}}, "use_bidirectional_attention is true"},
+      {"gemma2", {{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types is ["},
+      {"gemma3_text", {{"attn_logit_softcapping", 50.0}}, "attn_logit_softcapping is set"},
+      {"gemma3_text",
+       {{"rope_parameters",
+         {{"full_attention", {{"rope_type", "default"}}},
+          {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}}}},
+       "rope_parameters.sliding_attention.rope_type is"}};
+  for (const auto& [type, change, part] : cases) {
+    nlohmann::json json = folder_of(type);
+    json.update(change);
+    CHECK_THAT(refused_folder(json), Contains("llama_config.init_from") && Contains(part));
+  }
+  CHECK_THAT(refusal(sizes_and({"llama_config.family=gemma3"})), Contains("did you mean"));
 }
 
 TEST_CASE("each difference between a Llama's folder and the configuration is listed") {
@@ -238,14 +306,16 @@ TEST_CASE("each difference between a Llama's folder and the configuration is lis
 
 TEST_CASE("a folder of each Llama is told from others by its model_type") {
   const test::TestFolder folder;
-  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+  for (const char* type :
+       {"llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "gpt2"}) {
     test::write_file("config.json", folder_of(type).dump());
-    CHECK(architecture_of_folder(folder.str())->name() == "llama");
+    CHECK(architecture_of_folder(folder.str())->name() ==
+          (type == std::string("gpt2") ? "gpt" : "llama"));
   }
-  test::write_file("config.json", R"({"model_type": "mistral"})");
-  CHECK_THAT(
-      test::error_of<UserError>([&] { architecture_of_folder(folder.str()); }),
-      Contains("model_type is 'mistral'; this trainer reads bert, gpt2, llama, qwen2, qwen3"));
+  test::write_file("config.json", R"({"model_type": "opt"})");
+  CHECK_THAT(test::error_of<UserError>([&] { architecture_of_folder(folder.str()); }),
+             Contains("model_type is 'opt'; this trainer reads bert, gpt2, llama, qwen2, qwen3, "
+                      "mistral, phi3, gemma2, gemma3_text"));
 }
 
 TEST_CASE("a token costs a Llama 6 operations per multiplied weight, and attention") {

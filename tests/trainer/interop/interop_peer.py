@@ -20,8 +20,8 @@ try:
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
-    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, Qwen2Config,
-                              Qwen3Config)
+    from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, MistralConfig,
+                              Phi3Config, Qwen2Config, Qwen3Config)
     from transformers.generation import logits_process
 except ImportError:
     sys.exit(77)
@@ -32,6 +32,8 @@ VOCABULARY, WIDTH, LENGTH = 65, 64, 32
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+GEMMA = {"num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 9,
+         "pad_token_id": None}
 # Those of llama_kinds.h, in transformers' words.
 LLAMAS = {
     "llama2": (LlamaConfig, {"num_key_value_heads": 4, "rms_norm_eps": 1e-5}),
@@ -41,8 +43,21 @@ LLAMAS = {
                               "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}),
     "qwen2": (Qwen2Config, {"num_key_value_heads": 2, "tie_word_embeddings": True}),
     "qwen3": (Qwen3Config, {"num_key_value_heads": 2, "head_dim": 32}),
+    "mistral": (MistralConfig, {"num_key_value_heads": 2, "sliding_window": 9}),
+    "phi3": (Phi3Config, {"num_key_value_heads": 2, "sliding_window": 20, "pad_token_id": None,
+                          "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.75}}),
+    "gemma2": (Gemma2Config, {**GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma3_text": (Gemma3TextConfig, {**GEMMA, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                                       "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}}),
+    "yarn": (LlamaConfig, {"rms_norm_eps": 1e-5, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}}),
+    "dynamic": (LlamaConfig, {"rms_norm_eps": 1e-5, "max_position_embeddings": 40, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}),
 }
 SHARDED = ("llama3", "qwen3")
+FUSED = {"qkv_proj": (["q_proj", "k_proj", "v_proj"], [64, 32, 32]), "gate_up_proj": (["gate_proj", "up_proj"], 96)}  # of phi3
 
 FILTERS = [
     {}, {"temperature": 0.7}, {"top_k": 5}, {"top_k": 1000}, {"top_p": 0.9}, {"top_p": 0.3}, {"top_p": 1e-6},
@@ -69,12 +84,23 @@ def make(folder, activation, tied):
     return 0
 
 
+def ten_losses(model, inputs, targets):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        losses.append(torch.nn.functional.cross_entropy(model(inputs).logits.flatten(0, 1), targets.flatten()))
+        losses[-1].backward()
+        optimizer.step()
+    return torch.stack(losses).detach()
+
+
 def make_llama(folder, kind):
     torch.manual_seed(7)
     form, values = LLAMAS[kind]
     model = AutoModelForCausalLM.from_config(form(
-        vocab_size=VOCABULARY, max_position_embeddings=64, hidden_size=WIDTH, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, bos_token_id=None, eos_token_id=None, **values)).eval()
+        **{"vocab_size": VOCABULARY, "max_position_embeddings": 64, "hidden_size": WIDTH, "intermediate_size": 96,
+           "num_hidden_layers": 2, "num_attention_heads": 4, "bos_token_id": None, "eos_token_id": None, **values})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
@@ -90,9 +116,14 @@ def make_llama(folder, kind):
     loss.backward()
     prompt = torch.tensor([[1, 2, 3]])
     greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, pad_token_id=0, max_new_tokens=50)
+    gradients = {}
+    for name, parameter in model.named_parameters():
+        layer = name.split(".")[-2]
+        parts, rows = FUSED.get(layer, ([layer], parameter.grad.shape[0]))
+        for part, gradient in zip(parts, parameter.grad.split(rows)):
+            gradients["grad." + name.replace(layer, part)] = gradient.clone()
     save_file({"inputs": inputs, "targets": targets, "logits": logits.detach(), "loss": loss.detach().reshape(1),
-               "greedy": greedy[0, 3:].contiguous(),
-               **{"grad." + name: parameter.grad for name, parameter in model.named_parameters()}},
+               "greedy": greedy[0, 3:].contiguous(), "losses": ten_losses(model, inputs, targets), **gradients},
               folder + "/expected.safetensors")
     return 0
 

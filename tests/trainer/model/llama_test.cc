@@ -187,10 +187,10 @@ TEST_CASE("a token's place by a cache's length on the device gives the logits of
     };
     read(padding.defined() ? 2 : 1, 9);  // all of the padding in one pass
     for (int64_t i = 0; i < 3; ++i) read(1, 10 + i);
-    CHECK(by_device.mask(1).size(3) == 256);
+    CHECK(by_device.mask(1, torch::kCPU).size(3) == 256);
     read(240, 1);
-    for (int64_t i = 0; i < 15; ++i) read(1, 20 + i);  // beyond 256
-    CHECK(by_device.mask(1).size(3) == 304);           // a multiple of 8
+    for (int64_t i = 0; i < 15; ++i) read(1, 20 + i);      // beyond 256
+    CHECK(by_device.mask(1, torch::kCPU).size(3) == 304);  // a multiple of 8
     for (auto* cache : {&by_host, &by_device}) cache->shorten(100);
     read(2, 2);
     for (int64_t i = 0; i < 3; ++i) read(1, 40 + i);

@@ -154,7 +154,11 @@ std::vector<Case> cases() {
           {"llama2", 4, 65, llama("llama2"), false},
           {"llama3", 2, 64, llama("llama3"), true},
           {"qwen2", 2, 65, llama("qwen2"), false},
-          {"qwen3", 2, 64, llama("qwen3"), false}};
+          {"qwen3", 2, 64, llama("qwen3"), false},
+          {"mistral", 2, 65, llama("mistral"), true},
+          {"phi3", 2, 64, llama("phi3"), false},
+          {"gemma2", 2, 65, llama("gemma2"), false},
+          {"gemma3_text", 2, 64, llama("gemma3_text"), true}};
 }
 
 }  // namespace

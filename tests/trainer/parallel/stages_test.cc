@@ -76,7 +76,7 @@ TEST_CASE("the ranks of a pipeline wait and hold as much as their schedule's for
 TEST_CASE(
     "in float64, stages compute the losses and gradients of one process, a tied table's too") {
   std::string cases;
-  for (const std::string model : {"gpt", "tied_gpt", "qwen2"}) {
+  for (const std::string model : {"gpt", "tied_gpt", "qwen2", "phi3", "gemma2", "gemma3_text"}) {
     for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
       cases += model + "," + schedule + ",whole ";
   }

@@ -32,17 +32,17 @@ const char* why_not_flash(const AttentionCase& attention) {
 
 torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key,
                         const torch::Tensor& value, const std::optional<torch::Tensor>& mask,
-                        double dropout, bool is_causal) {
+                        double dropout, bool is_causal, std::optional<double> scale) {
   if (query.is_cuda() && torch::GradMode::is_enabled()) {
     std::call_once(noted, [&] {
       const auto type = type_of(query);
       const auto cast = [&](const torch::Tensor& x) { return x.to(type); };
-      first_case = {
-          at::_fused_sdp_choice(cast(query), cast(key), cast(value), mask, dropout, is_causal),
-          type, query.size(-1), mask.has_value()};
+      first_case = {at::_fused_sdp_choice(cast(query), cast(key), cast(value), mask, dropout,
+                                          is_causal, scale),
+                    type, query.size(-1), mask.has_value()};
     });
   }
-  return at::scaled_dot_product_attention(query, key, value, mask, dropout, is_causal);
+  return at::scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale);
 }
 
 std::string attention_note(const AttentionCase& attention) {

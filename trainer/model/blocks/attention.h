@@ -13,7 +13,8 @@ namespace ddp::train {
 torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key,
                         const torch::Tensor& value,
                         const std::optional<torch::Tensor>& mask = std::nullopt,
-                        double dropout = 0.0, bool is_causal = false);
+                        double dropout = 0.0, bool is_causal = false,
+                        std::optional<double> scale = std::nullopt);
 
 /// The inputs that decide which kernel computes attention on a GPU.
 struct AttentionCase {

@@ -11,8 +11,11 @@
 namespace ddp::train {
 namespace {
 
-/// [.., T, D] with the pairs (i, i + D / 2) turned by their angles.
+/// [.., T, D] with the pairs (i, i + R / 2) of the first R numbers turned by their angles.
 torch::Tensor rotated(const torch::Tensor& x, const BlockPass& pass) {
+  const int64_t R = 2 * pass.cos.size(-1);
+  if (const int64_t left = x.size(-1) - R; left > 0)
+    return torch::cat({rotated(x.narrow(-1, 0, R), pass), x.narrow(-1, R, left)}, -1);
   const auto halves = x.chunk(2, -1);
   return torch::cat({halves[0] * pass.cos - halves[1] * pass.sin,
                      halves[1] * pass.cos + halves[0] * pass.sin},
@@ -29,13 +32,8 @@ torch::Tensor for_query_heads(const torch::Tensor& x_BKTD, int64_t heads) {
       .reshape({sizes[0], heads, sizes[2], sizes[3]});
 }
 
-/// One query for each row, which sees every key that the mask leaves. The queries of a group attend
-/// to their head's keys together, so that these are not repeated.
-torch::Tensor attend_to_cache(const torch::Tensor& q_BH1D, const torch::Tensor& k_BKTD,
-                              const torch::Tensor& v_BKTD,
-                              const std::optional<torch::Tensor>& mask_B11T) {
-  const auto q_BKGD = q_BH1D.reshape({q_BH1D.size(0), k_BKTD.size(1), -1, q_BH1D.size(3)});
-  return attention(q_BKGD, k_BKTD, v_BKTD, mask_B11T).reshape(q_BH1D.sizes());
+std::optional<torch::Tensor> if_defined(const torch::Tensor& mask) {
+  return mask.defined() ? std::optional(mask) : std::nullopt;
 }
 
 /// [B, H, T, D] -> [B, T, H D].
@@ -65,7 +63,8 @@ torch::Tensor CausalAttentionImpl::forward(ColumnLinear& qkv, const torch::Tenso
 torch::Tensor CausalAttentionImpl::rotary(const torch::Tensor& q_BTHD, const torch::Tensor& k_BTKD,
                                           const torch::Tensor& v_BTKD,
                                           const BlockPass& pass) const {
-  if (!fused::takes(q_BTHD) || !fused::takes(k_BTKD) || !fused::takes(v_BTKD)) {
+  const bool partly = 2 * pass.cos.size(-1) < q_BTHD.size(-1);
+  if (partly || !fused::takes(q_BTHD) || !fused::takes(k_BTKD) || !fused::takes(v_BTKD)) {
     return by_tokens(attend(rotated(q_BTHD.transpose(1, 2), pass),
                             rotated(k_BTKD.transpose(1, 2), pass), v_BTKD.transpose(1, 2), pass));
   }
@@ -80,7 +79,8 @@ torch::Tensor CausalAttentionImpl::rotary(const torch::Tensor& q_BTHD, const tor
 }
 
 bool CausalAttentionImpl::takes_kernel(int64_t length, const BlockPass& pass) const {
-  return fused_cpu_ && pass.is_whole_text() && fused::takes_attention(length, shape_.head_dim);
+  return fused_cpu_ && !shape_.scale && shape_.softcap == 0.0 && pass.is_whole_text() &&
+         fused::takes_attention(length, shape_.head_dim);
 }
 
 torch::Tensor CausalAttentionImpl::by_kernel(const torch::Tensor& qkv_BTE) const {
@@ -89,37 +89,57 @@ torch::Tensor CausalAttentionImpl::by_kernel(const torch::Tensor& qkv_BTE) const
 
 torch::Tensor CausalAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD,
                                           torch::Tensor v_BKTD, const BlockPass& pass) const {
-  const auto mask = pass.mask.defined() ? std::optional(pass.mask) : std::nullopt;
   double dropout = active_dropout();
   if (pass.cache != nullptr) {
     KeyValueCache::Layer& kept = pass.cache->layers[pass.layer];
     k_BKTD = pass.cache->add(kept.keys_BHTD, k_BKTD);
     v_BKTD = pass.cache->add(kept.values_BHTD, v_BKTD);
-    if (q_BHTD.size(2) == 1) return attend_to_cache(q_BHTD, k_BKTD, v_BKTD, mask);
+    if (q_BHTD.size(2) == 1) return attend_to_cache(q_BHTD, k_BKTD, v_BKTD, pass.mask);
     dropout = 0.0;
   }
   const auto k_BHTD = for_query_heads(k_BKTD, heads_);
   const auto v_BHTD = for_query_heads(v_BKTD, heads_);
-  if (dropout > 0.0 && places_.divided())
-    return attend_with_masks_of_all(q_BHTD, k_BHTD, v_BHTD, pass.mask);
-  return attention(q_BHTD, k_BHTD, v_BHTD, mask, dropout, /*is_causal=*/!mask);
+  // torch's attention would draw the same numbers for the heads of each rank.
+  if (shape_.softcap > 0.0 || (dropout > 0.0 && places_.divided())) {
+    const int64_t T = q_BHTD.size(2);
+    const auto mask = pass.mask.defined()
+                          ? pass.mask
+                          : torch::ones({T, T}, q_BHTD.options().dtype(torch::kBool)).tril();
+    return attend_by_formula(q_BHTD, k_BHTD, v_BHTD, mask, dropout);
+  }
+  return attention(q_BHTD, k_BHTD, v_BHTD, if_defined(pass.mask), dropout,
+                   /*is_causal=*/!pass.mask.defined(), shape_.scale);
 }
 
-// torch's attention would draw the same numbers for the heads of each rank.
-torch::Tensor CausalAttentionImpl::attend_with_masks_of_all(const torch::Tensor& q_BHTD,
-                                                            const torch::Tensor& k_BHTD,
-                                                            const torch::Tensor& v_BHTD,
-                                                            const torch::Tensor& mask) const {
-  const int64_t T = q_BHTD.size(2);
-  const auto visible =
-      mask.defined() ? mask : torch::ones({T, T}, q_BHTD.options().dtype(torch::kBool)).tril();
-  const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_dim));
-  const auto scores_BHTT = at::matmul(q_BHTD * scale, k_BHTD.transpose(-2, -1));
-  const auto shares_BHTT =
-      scores_BHTT.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity())
-          .softmax(-1);
-  const auto kept_BHTT = ops::dropout(shares_BHTT, shape_.dropout, places_, /*fused_cpu=*/false);
-  return at::matmul(kept_BHTT, v_BHTD);
+// The queries of a group attend to their head's keys together, so that these are not repeated.
+torch::Tensor CausalAttentionImpl::attend_to_cache(const torch::Tensor& q_BH1D,
+                                                   const torch::Tensor& k_BKTD,
+                                                   const torch::Tensor& v_BKTD,
+                                                   const torch::Tensor& mask_B11T) const {
+  const auto q_BKGD = q_BH1D.reshape({q_BH1D.size(0), k_BKTD.size(1), -1, q_BH1D.size(3)});
+  const auto y_BKGD = shape_.softcap > 0.0
+                          ? attend_by_formula(q_BKGD, k_BKTD, v_BKTD, mask_B11T, 0.0)
+                          : attention(q_BKGD, k_BKTD, v_BKTD, if_defined(mask_B11T), 0.0,
+                                      /*is_causal=*/false, shape_.scale);
+  return y_BKGD.reshape(q_BH1D.sizes());
+}
+
+torch::Tensor CausalAttentionImpl::attend_by_formula(const torch::Tensor& q_BHTD,
+                                                     const torch::Tensor& k_BHTD,
+                                                     const torch::Tensor& v_BHTD,
+                                                     const torch::Tensor& mask,
+                                                     double dropout) const {
+  const double scale = shape_.scale.value_or(1.0 / std::sqrt(static_cast<double>(shape_.head_dim)));
+  auto scores_BHTT = at::matmul(q_BHTD * scale, k_BHTD.transpose(-2, -1));
+  if (shape_.softcap > 0.0) scores_BHTT = ops::softcapped(scores_BHTT, shape_.softcap);
+  if (mask.defined()) {
+    scores_BHTT =
+        mask.scalar_type() == torch::kBool
+            ? scores_BHTT.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity())
+            : scores_BHTT + mask;
+  }
+  const auto shares_BHTT = scores_BHTT.softmax(-1);
+  return at::matmul(ops::dropout(shares_BHTT, dropout, places_, /*fused_cpu=*/false), v_BHTD);
 }
 
 }  // namespace ddp::train

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "trainer/model/blocks/block_pass.h"
 #include "trainer/model/blocks/parallel_layers.h"
@@ -15,6 +16,8 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t head_dim = 0;
   double dropout = 0.0;
+  std::optional<double> scale{};  ///< Factor of scores; none: 1 / sqrt(head_dim).
+  double softcap = 0.0;           ///< Scores s become softcap tanh(s / softcap); 0: they do not.
 };
 
 /// Position t sees positions <= t only, and those in the pass's cache, to which it adds its own;
@@ -39,9 +42,13 @@ class CausalAttentionImpl : public torch::nn::Module {
   torch::Tensor by_kernel(const torch::Tensor& qkv_BTE) const;
   torch::Tensor attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD, torch::Tensor v_BKTD,
                        const BlockPass& pass) const;
-  torch::Tensor attend_with_masks_of_all(const torch::Tensor& q_BHTD, const torch::Tensor& k_BHTD,
-                                         const torch::Tensor& v_BHTD,
-                                         const torch::Tensor& mask) const;
+  /// One query for each row, which sees every key that the mask leaves.
+  torch::Tensor attend_to_cache(const torch::Tensor& q_BH1D, const torch::Tensor& k_BKTD,
+                                const torch::Tensor& v_BKTD, const torch::Tensor& mask_B11T) const;
+  /// By the formula: with soft-capped scores, or with this rank's part of dropout's masks.
+  torch::Tensor attend_by_formula(const torch::Tensor& q_BHTD, const torch::Tensor& k_BHTD,
+                                  const torch::Tensor& v_BHTD, const torch::Tensor& mask,
+                                  double dropout) const;
 
   AttentionShape shape_;
   bool fused_cpu_;

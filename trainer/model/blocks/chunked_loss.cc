@@ -69,10 +69,19 @@ torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& t
   return ops::cross_entropy_sum_(logits_nP, targets_n, V);
 }
 
+/// Turns logits into softcap tanh(logits / softcap), and returns the derivative.
+torch::Tensor softcap_(torch::Tensor& logits, double softcap) {
+  logits.div_(softcap).tanh_();
+  const auto slope = 1.0 - logits * logits;
+  logits.mul_(softcap);
+  return slope;
+}
+
 struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
-                               int64_t chunk, int64_t padding, const VocabularyShare& share) {
+                               int64_t chunk, int64_t padding, const VocabularyShare& share,
+                               double softcap) {
     const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
                                                              : padded_table(weight_VC, padding);
     const int64_t V = weight_VC.size(0);
@@ -82,7 +91,9 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
       auto logits_nP = at::linear(x_nC, table_PC);
+      const auto slope_nP = softcap > 0.0 ? softcap_(logits_nP, softcap) : torch::Tensor();
       sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share));
+      if (softcap > 0.0) logits_nP.mul_(slope_nP);
       gradients.add(first, logits_nP, x_nC, table_PC, V);
     }
     context->save_for_backward({gradients.x_NC, gradients.weight_PC.narrow(0, 0, V)});
@@ -92,7 +103,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}};
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}, {}};
   }
 };
 
@@ -115,8 +126,9 @@ bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
 
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk,
-                                        int64_t padding, const VocabularyShare& share) {
-  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share);
+                                        int64_t padding, const VocabularyShare& share,
+                                        double softcap) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share, softcap);
 }
 
 }  // namespace ddp::train

@@ -48,24 +48,27 @@ torch::Tensor KeyValueCache::positions(int64_t count, torch::Device device) cons
   return (slots_T.unsqueeze(0) - padding_B.unsqueeze(1)).clamp_min(0);
 }
 
-torch::Tensor KeyValueCache::mask(int64_t count) const {
+torch::Tensor KeyValueCache::mask(int64_t count, torch::Device device, int64_t window) const {
   if (by_device(count)) {
     const auto keys_S = slots(0, room, length_1.device());
     auto hidden = keys_S > length_1;
+    if (window > 0) hidden = hidden | (keys_S <= length_1 - window);
     if (padding_B.defined()) hidden = hidden | (keys_S < padding_B.unsqueeze(1));
     return torch::zeros(hidden.sizes(), length_1.options().dtype(torch::kFloat32))
         .masked_fill_(hidden, -std::numeric_limits<double>::infinity())
         .view({-1, 1, 1, room});
   }
   const bool several_more = length > 0 && count > 1;
-  if (!padding_B.defined() && !several_more) return {};
-  const auto device = padding_B.defined() ? padding_B.device() : layers.front().keys_BHTD.device();
+  const bool hides = window > 0 && length + count > window;
+  if (!padding_B.defined() && !several_more && !hides) return {};
   const auto queries_T1 = slots(length, length + count, device).unsqueeze(1);
   const auto keys_1S = slots(0, length + count, device).unsqueeze(0);
-  if (!padding_B.defined()) return (keys_1S <= queries_T1).unsqueeze(0).unsqueeze(0);
+  auto visible_TS = keys_1S <= queries_T1;
+  if (hides) visible_TS = visible_TS & (keys_1S > queries_T1 - window);
+  if (!padding_B.defined()) return visible_TS.unsqueeze(0).unsqueeze(0);
   const auto written_BTS = keys_1S.unsqueeze(0) >= padding_B.view({-1, 1, 1});
   // Padding sees itself: a row without any key would be NaN.
-  return ((written_BTS & (keys_1S <= queries_T1)) | (keys_1S == queries_T1)).unsqueeze(1);
+  return ((written_BTS & visible_TS) | (keys_1S == queries_T1)).unsqueeze(1);
 }
 
 torch::Tensor KeyValueCache::add(torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) const {

@@ -35,8 +35,9 @@ struct KeyValueCache {
   /// Positions within the text of `count` tokens after the present ones, int64 [T] or [B, T].
   torch::Tensor positions(int64_t count, torch::Device device) const;
   /// Which keys those tokens may see: bool [B or 1, 1, T, length + T]; of one token by `length_1`
-  /// float32 [B or 1, 1, 1, room], to be added to the scores; undefined: all before them.
-  torch::Tensor mask(int64_t count) const;
+  /// float32 [B or 1, 1, 1, room], to be added to the scores; undefined: all before them. `window`:
+  /// see TokenContext.
+  torch::Tensor mask(int64_t count, torch::Device device, int64_t window = 0) const;
   /// Writes [B, H, T, D], which come next, to a layer's keys or values. Returns those that mask()
   /// is for.
   torch::Tensor add(torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) const;

@@ -22,8 +22,9 @@ struct TokenContext {
   /// Positions within the text of the pass's T tokens, int64 [T] or [B, T].
   torch::Tensor positions(const torch::Tensor& idx_BT) const;
   /// Which keys the T tokens may see, bool [B, 1, T, S]; undefined: all up to their own. A mask of
-  /// packed documents takes B T T bytes, and attention a float of it for each.
-  torch::Tensor mask(const torch::Tensor& idx_BT) const;
+  /// packed documents takes B T T bytes, and attention a float of it for each. `window`: how many
+  /// tokens each may see, itself included; 0: all.
+  torch::Tensor mask(const torch::Tensor& idx_BT, int64_t window = 0) const;
 };
 
 }  // namespace ddp::train

@@ -57,9 +57,9 @@ TORCH_MODULE(GptMlp);
 class GptBlock : public DecoderBlock {
  public:
   GptBlock(const GptConfig& config, const LayerOptions& layers) {
-    ln_1 = register_module("ln_1", Norm(config.n_embd, kNormEpsilon, /*bias=*/true));
+    ln_1 = register_module("ln_1", Norm(config.n_embd, kNormEpsilon, NormKind::kLayer));
     attn = register_module("attn", GptAttention(config, layers));
-    ln_2 = register_module("ln_2", Norm(config.n_embd, kNormEpsilon, /*bias=*/true));
+    ln_2 = register_module("ln_2", Norm(config.n_embd, kNormEpsilon, NormKind::kLayer));
     mlp = register_module("mlp", GptMlp(config, layers));
   }
 
@@ -94,7 +94,7 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
       embd_pdrop_(config.embd_pdrop) {
   wpe = stack().register_module("wpe", uninitialized_embedding(block_size, config.n_embd));
   complete([&] { return std::make_shared<GptBlock>(config, layer_options()); },
-           Norm(config.n_embd, kNormEpsilon, /*bias=*/true), seed);
+           Norm(config.n_embd, kNormEpsilon, NormKind::kLayer), seed);
 }
 
 torch::Tensor GPTImpl::embed(const torch::Tensor& idx_BT, const TokenContext& context,

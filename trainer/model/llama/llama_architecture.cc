@@ -7,6 +7,7 @@
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/model/llama/llama_pretrained.h"
+#include "trainer/model/llama/llama_types.h"
 
 namespace ddp::train {
 namespace {
@@ -23,7 +24,7 @@ class LlamaArchitecture : public CausalArchitecture {
     return {"llama_config.n_layer",     "llama_config.n_head",   "llama_config.n_kv_head",
             "llama_config.n_embd",      "llama_config.head_dim", "llama_config.intermediate",
             "llama_config.tie_weights", "llama_config.qkv_bias", "llama_config.qk_norm",
-            "data_config.block_size"};
+            "llama_config.family",      "data_config.block_size"};
   }
 
   int64_t published_vocabulary(const Config& config) const override {
@@ -75,7 +76,11 @@ class LlamaArchitecture : public CausalArchitecture {
     llama_of(config).init_from = path;
   }
 
-  std::vector<std::string_view> model_types() const override { return llama_model_types(); }
+  std::vector<std::string_view> model_types() const override {
+    std::vector<std::string_view> names;
+    for (const LlamaType& type : llama_types()) names.push_back(type.model_type);
+    return names;
+  }
   const PretrainedLayout* huggingface_layout() const override { return &kLlamaLayout; }
   std::string huggingface_config(const Config& config, int64_t vocab_size,
                                  std::optional<int32_t> end_of_text) const override {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trainer/model/llama/llama_pretrained.h"
+#include "trainer/model/llama/llama_types.h"
 #include "trainer/model/llama/shape_values.h"
 #include "trainer/model/load/size_keys.h"
 
@@ -41,6 +42,13 @@ void check_llama_heads(const LlamaConfig& llama, const Given& given) {
                  fmt::format("{} does not divide n_head={}; set one of its divisors",
                              llama.n_kv_head, llama.n_head));
   }
+  if (const int64_t turned = rotary_width(llama);
+      llama.head_dim % 2 == 0 && (turned == 0 || turned % 2 != 0)) {
+    given.refuse(llama_key("partial_rotary_factor"),
+                 fmt::format("{} x {} are {} numbers of each head, and rotary embeddings turn "
+                             "pairs; choose another share",
+                             llama.partial_rotary_factor, llama.head_dim, turned));
+  }
   if (llama.head_dim % 2 != 0) {
     given.refuse(llama_key("head_dim"),
                  fmt::format("{} is odd, and rotary embeddings turn pairs of numbers; set it, or "
@@ -49,16 +57,32 @@ void check_llama_heads(const LlamaConfig& llama, const Given& given) {
   }
 }
 
+void check_family(const LlamaConfig& llama, const Given& given) {
+  std::vector<std::string> names = {"llama"};
+  for (const LlamaType& type : llama_types())
+    if (!type.defaults.family.empty()) names.emplace_back(type.model_type);
+  if (llama.family.empty() || std::find(names.begin(), names.end(), llama.family) != names.end())
+    return;
+  given.refuse(llama_key("family"),
+               fmt::format("'{}' is not one of {}; {}", llama.family, fmt::join(names, ", "),
+                           did_you_mean(llama.family, names, "choose one")));
+}
+
 void check_rope(const RopeScaling& scaling, const Given& given) {
   const std::string& type = scaling.rope_type;
   const std::string key = llama_key("rope_scaling.");
-  if (type != "default" && type != "linear" && type != "llama3")
-    given.refuse(key + "rope_type",
-                 fmt::format("'{}' is not one of default, linear, llama3; choose one", type));
+  if (!is_rope_type(type)) {
+    given.refuse(key + "rope_type", fmt::format("'{}' is not one of {}; choose one", type,
+                                                fmt::join(kRopeTypes, ", ")));
+  }
   if (type == "default" && scaling.factor != 1.0) {
     given.refuse(key + "factor", fmt::format("{} has no effect with rope_type=default; set "
-                                             "rope_type to linear or llama3, or remove it",
+                                             "rope_type, or remove it",
                                              scaling.factor));
+  }
+  if (type == "yarn" && scaling.beta_fast <= scaling.beta_slow) {
+    given.refuse(key + "beta_fast", fmt::format("{} is not above beta_slow={}; increase it",
+                                                scaling.beta_fast, scaling.beta_slow));
   }
   if (type == "llama3" && scaling.high_freq_factor <= scaling.low_freq_factor) {
     given.refuse(key + "high_freq_factor",
@@ -69,7 +93,17 @@ void check_rope(const RopeScaling& scaling, const Given& given) {
 
 }  // namespace
 
+int64_t window_of(const LlamaShape& shape, int64_t layer) {
+  const int64_t every = shape.full_attention_every;
+  return every > 0 && (layer + 1) % every == 0 ? 0 : shape.sliding_window;
+}
+
+int64_t rotary_width(const LlamaShape& shape) {
+  return static_cast<int64_t>(static_cast<double>(shape.head_dim) * shape.partial_rotary_factor);
+}
+
 void complete_llama(LlamaConfig& llama, const Given& given) {
+  if (llama.family == "llama") llama.family.clear();
   SizeKeys keys(llama, "llama_config", given);
   const bool by_name = !llama.model_type.empty() || llama.init_from.empty();
   if (!keys.sizes_given() && by_name)
@@ -87,7 +121,10 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
   }
   if (llama.head_dim == 0) keys.check_heads();
   derive_sizes(llama);
+  if (llama.sliding_window == 0 || llama.full_attention_every > llama.n_layer)
+    llama.full_attention_every = 0;
   check_llama_heads(llama, given);
+  check_family(llama, given);
   check_rope(llama.rope_scaling, given);
 }
 

@@ -1,4 +1,5 @@
-// llama_config: one section for Llama 2 and 3, TinyLlama, SmolLM2, Qwen2 and Qwen3 (dense).
+// llama_config: one section for Llama 2 and 3, TinyLlama, SmolLM2, Qwen2, Qwen3 (dense),
+// Mistral, Phi-3, Gemma 2 and Gemma 3 (text).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,14 @@ namespace ddp::train {
 /// Scaling of rotary embeddings to contexts longer than those of pretraining; names as in
 /// rope_scaling of transformers' config.json.
 struct RopeScaling {
-  std::string rope_type = "default";  ///< default: not at all; linear; llama3.
+  std::string rope_type = "default";  ///< default: not at all; linear; llama3; yarn; dynamic.
   double factor = 1.0;
-  double low_freq_factor = 1.0;  ///< This and what follows: llama3 only.
+  double low_freq_factor = 1.0;  ///< llama3, likewise the next one.
   double high_freq_factor = 4.0;
-  int64_t original_max_position_embeddings = 8192;
+  int64_t original_max_position_embeddings = 8192;  ///< llama3, yarn and dynamic.
+  double attention_factor = 0.0;                    ///< yarn; 0: 0.1 ln(factor) + 1.
+  double beta_fast = 32.0;                          ///< yarn, likewise the next one.
+  double beta_slow = 1.0;
 
   bool operator==(const RopeScaling&) const = default;
 };
@@ -37,6 +41,14 @@ struct LlamaShape {
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
   bool qkv_bias = false;     ///< In the query, key and value projections: Qwen2.
   bool qk_norm = false;      ///< RMSNorm of each query and key head: Qwen3.
+  std::string family{};  ///< The LlamaType whose blocks it has; empty: llama, which is Qwen's, too.
+  double partial_rotary_factor = 1.0;  ///< Share of each head that turns with its position.
+  int64_t sliding_window = 0;          ///< Tokens that each token sees, itself included; 0: all.
+  int64_t full_attention_every = 0;    ///< Every such layer sees all tokens nevertheless; 0: none.
+  double rope_local_base_freq = 0.0;  ///< rope_theta, unscaled, where there is a window; 0: as all.
+  double query_pre_attn_scalar = 0.0;    ///< Scores are divided by its root; 0: head_dim.
+  double attn_logit_softcapping = 0.0;   ///< Scores are bounded by it; 0: not.
+  double final_logit_softcapping = 0.0;  ///< So are logits.
 };
 
 struct LlamaConfig : LlamaShape {
@@ -62,6 +74,11 @@ int64_t published_vocabulary(std::string_view model_type);
 /// The section of `config`. Throws std::out_of_range before add_model_keys().
 inline LlamaConfig& llama_of(Config& config) { return config.models.of<LlamaConfig>(); }
 inline const LlamaConfig& llama_of(const Config& config) { return config.models.of<LlamaConfig>(); }
+
+/// The tokens that each token sees in that layer; 0: all.
+int64_t window_of(const LlamaShape& shape, int64_t layer);
+/// How many numbers of each head turn with its position.
+int64_t rotary_width(const LlamaShape& shape);
 
 /// Adds the section and its keys.
 void add_llama_keys();

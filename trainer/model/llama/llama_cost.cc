@@ -9,6 +9,7 @@
 
 #include "trainer/model/cost/loss_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/llama/llama_types.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/ops/cpu/kernels.h"
 
@@ -53,9 +54,12 @@ class LlamaLayout {
     add(block + "input_layernorm.weight", {width_});
     add_attention(block + "self_attn.");
     add(block + "post_attention_layernorm.weight", {width_});
+    const bool has_post_norms = family_of(shape_).has_post_norms;
+    if (has_post_norms) add(block + "pre_feedforward_layernorm.weight", {width_});
     add(block + "mlp.gate_proj.weight", {inner, width_}, Split::kColumns, inner);
     add(block + "mlp.up_proj.weight", {inner, width_}, Split::kColumns, inner);
     add(block + "mlp.down_proj.weight", {width_, inner}, Split::kRows, inner);
+    if (has_post_norms) add(block + "post_feedforward_layernorm.weight", {width_});
   }
 
   const LlamaShape& shape_;
@@ -76,7 +80,10 @@ struct LlamaSizes {
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
         keeps_normalized(!place.cuda && !fused),
-        scores(fused && cpu::takes_attention(config.positions(), shape.head_dim)
+        capped(shape.attn_logit_softcapping > 0),
+        scores(capped ? 2 * tokens * static_cast<double>(config.positions())
+               : fused && !has_window(config) &&
+                       cpu::takes_attention(config.positions(), shape.head_dim)
                    ? tokens * static_cast<double>(cpu::padded(config.positions()))
                    : 0.0),
         heads(static_cast<double>(shape.n_head)),
@@ -86,6 +93,13 @@ struct LlamaSizes {
     const auto shared = static_cast<double>(config.distributed.tensor);
     for (double* const part : {&queries, &keys, &inner, &heads}) *part /= shared;
     vocab_size = std::ceil(vocab_size / shared);
+  }
+
+  /// Attention is torch's then.
+  static bool has_window(const Config& config) {
+    const int64_t window = llama_of(config).sliding_window;
+    return window > 0 && window < config.positions() &&
+           llama_of(config).full_attention_every == 0;
   }
 
   const LlamaConfig& shape;
@@ -98,7 +112,8 @@ struct LlamaSizes {
   double compute;         ///< Bytes of an element in matrix products.
   bool fused;             ///< By the kernels of a CPU.
   bool keeps_normalized;  ///< Rows before the norm's weight: a GPU's norm computes them again.
-  double scores;          ///< Kept by its own attention for each head; 0: torch's keeps none.
+  bool capped;            ///< Attention is by the formula.
+  double scores;  ///< Kept by the formula or the CPU's kernel for each head; 0: torch's keeps none.
   double heads;
   double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
@@ -110,9 +125,11 @@ double llama_block_activations(const LlamaSizes& s) {
   double bytes = 2 * s.row * kLlamaFloat / s.by_rows + 2 * s.row * s.compute;  // around both norms
   if (s.keeps_normalized) bytes += 2 * s.row * kLlamaFloat / s.by_rows;
   // q; k and v, repeated for each query head; y, twice by torch's attention
-  bytes += (s.scores > 0 ? 4 : 5) * s.queries * s.compute + s.scores * s.heads * kLlamaFloat;
+  bytes += (s.scores > 0 && !s.capped ? 4 : 5) * s.queries * s.compute +
+           s.scores * s.heads * kLlamaFloat;
   bytes += (s.fused ? 3 : 4) * s.inner * s.compute;  // gate, silu(gate), up, their product
   bytes += s.tokens * (2 + s.heads) * kLlamaFloat;   // statistics
+  if (family_of(s.shape).has_post_norms) bytes += 2 * s.row * (kLlamaFloat + s.compute) / s.by_rows;
   if (s.shape.qk_norm) bytes += (s.fused ? 1 : 2) * (s.queries + s.keys) * kLlamaFloat;
   return bytes;
 }

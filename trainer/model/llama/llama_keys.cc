@@ -12,7 +12,8 @@ std::vector<Field> llama_size_fields() {
            "Preset: llama-2-7b, llama-2-13b, llama-3-8b, llama-3.1-8b, llama-3.2-1b, "
            "llama-3.2-3b, tinyllama-1.1b, smollm2-135m, smollm2-360m, smollm2-1.7b, "
            "qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, "
-           "qwen3-4b, qwen3-8b or llama-mini. Set either this or n_layer, n_head and n_embd; "
+           "qwen3-4b, qwen3-8b, mistral-7b, phi-3-mini-4k, gemma-2-2b, gemma-2-9b, gemma-3-1b or "
+           "llama-mini. Set either this or n_layer, n_head and n_embd; "
            "the other keys of the shape override the preset's."},
       {DDP_MODEL_KEY(llama, LlamaConfig, n_layer), .range = kUpTo1e4,
        .null_means = NullMeans::kNotGiven, .default_text = "from model_type",
@@ -40,10 +41,11 @@ std::vector<Field> llama_shape_fields() {
       {DDP_MODEL_KEY(llama, LlamaConfig, rope_theta), .range = kAbove0,
        .meaning = "Base of the rotary position embeddings."},
       {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.rope_type),
-       .meaning = "How rotary embeddings are scaled: default (not at all), linear or llama3. The "
-                  "keys of rope_scaling are those in config.json of transformers."},
+       .meaning = "How rotary embeddings are scaled: default (not at all), linear, llama3, yarn "
+                  "or dynamic. The keys of rope_scaling are those in config.json of transformers."},
       {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.factor), .range = kAbove0,
-       .meaning = "Frequencies are divided by this (linear; llama3: low frequencies only)."},
+       .meaning = "Frequencies are divided by this (linear; llama3 and yarn: low frequencies only; "
+                  "dynamic: by the text's length)."},
       {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.low_freq_factor), .range = kAbove0,
        .meaning =
            "llama3: wavelengths above original_max_position_embeddings / low_freq_factor are "
@@ -52,7 +54,14 @@ std::vector<Field> llama_shape_fields() {
        .meaning = "llama3: wavelengths below original_max_position_embeddings / high_freq_factor "
                   "are not scaled."},
       {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.original_max_position_embeddings),
-       .range = kUpTo1e9, .unit = "tokens", .meaning = "llama3: context length of pretraining."},
+       .range = kUpTo1e9, .unit = "tokens",
+       .meaning = "llama3, yarn, dynamic: context length of pretraining."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.attention_factor), .range = kAtLeast0,
+       .meaning = "yarn: cosines and sines are multiplied by it; 0: by 0.1 ln(factor) + 1."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.beta_fast), .range = kAbove0,
+       .meaning = "yarn: frequencies of more turns within the original context are not scaled."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, rope_scaling.beta_slow), .range = kAbove0,
+       .meaning = "yarn: frequencies of fewer turns are divided by the factor."},
       {DDP_MODEL_KEY(llama, LlamaConfig, norm_eps), .range = kAbove0,
        .meaning = "Added to the mean square in RMSNorm."},
       {DDP_MODEL_KEY(llama, LlamaConfig, tie_weights),
@@ -61,15 +70,41 @@ std::vector<Field> llama_shape_fields() {
        .meaning = "Biases in the query, key and value projections (Qwen2)."},
       {DDP_MODEL_KEY(llama, LlamaConfig, qk_norm),
        .meaning = "RMSNorm of each query and key head (Qwen3)."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, family), .null_means = NullMeans::kNotGiven,
+       .default_text = "llama",
+       .meaning =
+           "What a block computes: the model_type of one of the models in docs/llama.md; llama is "
+           "Qwen's, too."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, partial_rotary_factor), .range = kShare,
+       .meaning = "Share of each head, from its start, that turns with its position (Phi-3)."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, sliding_window), .range = kStepCountOr0, .unit = "tokens",
+       .null_means = NullMeans::kOff,
+       .meaning = "How many tokens each token sees, itself included; 0: all."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, full_attention_every), .range = kStepCountOr0,
+       .unit = "layers", .null_means = NullMeans::kOff,
+       .meaning = "Every such layer sees all tokens in spite of sliding_window (Gemma); 0: none."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, rope_local_base_freq), .range = kAtLeast0,
+       .null_means = NullMeans::kOff,
+       .meaning =
+           "rope_theta, without scaling, of layers with a window (Gemma 3); 0: that of all."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, query_pre_attn_scalar), .range = kAtLeast0,
+       .null_means = NullMeans::kOff,
+       .meaning = "Attention's scores are divided by its square root (Gemma); 0: by head_dim's."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, attn_logit_softcapping), .range = kAtLeast0,
+       .null_means = NullMeans::kOff,
+       .meaning = "c of c tanh(score / c) in attention (Gemma 2); 0: none."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, final_logit_softcapping), .range = kAtLeast0,
+       .null_means = NullMeans::kOff, .meaning = "The same of logits (Gemma 2); 0: none."},
   };
 }
 
 std::vector<Field> llama_training_fields() {
   return {
       {DDP_MODEL_KEY(llama, LlamaConfig, init_from), .null_means = NullMeans::kNotGiven,
-       .meaning = "Pretrained model to start from: the folder of a Llama, Qwen2 or Qwen3 "
-                  "(config.json, safetensors, as saved by transformers) or a snapshot; the keys "
-                  "above default to its own."},
+       .meaning =
+           "Pretrained model to start from: the folder of one of the models in docs/llama.md "
+           "(config.json, safetensors, as saved by transformers) or a snapshot; the keys "
+           "above default to its own."},
       {DDP_MODEL_KEY(llama, LlamaConfig, activation_checkpointing), .null_means = NullMeans::kOff,
        .meaning = "As gpt_config.activation_checkpointing."},
       {DDP_MODEL_KEY(llama, LlamaConfig, loss_chunk_size), .range = kStepCountOr0, .whole = true,

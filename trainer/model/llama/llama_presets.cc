@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trainer/model/llama/llama_config.h"
+#include "trainer/model/llama/llama_types.h"
 
 namespace ddp::train {
 namespace {
@@ -77,6 +78,38 @@ LlamaShape qwen3(int64_t layers, int64_t heads, int64_t width, int64_t intermedi
           .qk_norm = true};
 }
 
+/// With what all models of the type have.
+LlamaShape of_type(std::string_view model_type, int64_t layers, int64_t heads, int64_t kv_heads,
+                   int64_t width, int64_t intermediate) {
+  LlamaShape shape = find_llama_type(model_type)->defaults;
+  shape.n_layer = layers;
+  shape.n_head = heads;
+  shape.n_kv_head = kv_heads;
+  shape.n_embd = width;
+  shape.intermediate = intermediate;
+  return shape;
+}
+
+LlamaShape mistral_7b() {  // the third version
+  LlamaShape shape = of_type("mistral", 32, 32, 8, 4096, 14336);
+  shape.rope_theta = 1e6;
+  shape.norm_eps = 1e-5;
+  shape.sliding_window = 0;
+  return shape;
+}
+
+LlamaShape phi_3_mini_4k() {
+  LlamaShape shape = of_type("phi3", 32, 32, 32, 3072, 8192);
+  shape.sliding_window = 2047;
+  return shape;
+}
+
+LlamaShape gemma_3_1b() {
+  LlamaShape shape = of_type("gemma3_text", 26, 4, 1, 1152, 6912);
+  shape.sliding_window = 512;
+  return shape;
+}
+
 }  // namespace
 
 const std::vector<LlamaPreset>& llama_presets() {
@@ -100,6 +133,11 @@ const std::vector<LlamaPreset>& llama_presets() {
       {"qwen3-1.7b", qwen3(28, 16, 2048, 6144, kTied)},
       {"qwen3-4b", qwen3(36, 32, 2560, 9728, kTied)},
       {"qwen3-8b", qwen3(36, 32, 4096, 12288, kUntied)},
+      {"mistral-7b", mistral_7b()},
+      {"phi-3-mini-4k", phi_3_mini_4k()},
+      {"gemma-2-2b", of_type("gemma2", 26, 8, 4, 2304, 9216)},
+      {"gemma-2-9b", of_type("gemma2", 42, 16, 8, 3584, 14336)},
+      {"gemma-3-1b", gemma_3_1b()},
       {"llama-mini",
        {.n_layer = 6,
         .n_head = 6,
@@ -113,7 +151,8 @@ const std::vector<LlamaPreset>& llama_presets() {
 int64_t published_vocabulary(std::string_view model_type) {
   static const std::vector<std::pair<std::string_view, int64_t>> sizes = {
       {"llama-2-", 32000},    {"llama-3", 128256},  {"tinyllama-", 32000}, {"smollm2-", 49152},
-      {"qwen2.5-7b", 152064}, {"qwen2.5-", 151936}, {"qwen3-", 151936}};
+      {"qwen2.5-7b", 152064}, {"qwen2.5-", 151936}, {"qwen3-", 151936},    {"mistral-", 32768},
+      {"phi-3-", 32064},      {"gemma-2-", 256000}, {"gemma-3-", 262144}};
   const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) {
     return model_type.starts_with(size.first);
   });

@@ -1,8 +1,10 @@
-// Llama, Qwen2 and Qwen3 in transformers' format: the keys of config.json and the names of the
+// The models of llama_types.h in transformers' format: the keys of config.json and the names of the
 // weights. Does not use LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,10 +15,11 @@
 
 namespace ddp::train {
 
-inline constexpr const char* kLlamaType = "llama";
-
-/// The values of model_type in config.json that are one of these.
-std::vector<std::string_view> llama_model_types();
+/// The values of rope_scaling.rope_type that a Llama computes.
+inline constexpr std::string_view kRopeTypes[] = {"default", "linear", "llama3", "yarn", "dynamic"};
+inline bool is_rope_type(std::string_view name) {
+  return std::find(std::begin(kRopeTypes), std::end(kRopeTypes), name) != std::end(kRopeTypes);
+}
 
 struct PretrainedLlama {
   LlamaShape shape;  ///< Without zeros.
@@ -29,13 +32,12 @@ struct PretrainedLlama {
 /// JSON, another model.
 PretrainedLlama read_pretrained_llama(const std::string& path);
 
-/// The text of config.json, of the model type that has what `shape` has. Throws UserError if
-/// transformers has none.
+/// The text of config.json of the model type that `shape` has. Throws UserError if transformers
+/// computes something else by it.
 std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64_t positions,
                               std::optional<int32_t> end_of_text);
 
-/// The layout of LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and the models without a
-/// head.
+/// The layout of the models with a head and without.
 extern const PretrainedLayout kLlamaLayout;
 
 }  // namespace ddp::train

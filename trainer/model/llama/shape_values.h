@@ -19,6 +19,12 @@ struct fmt::formatter<ddp::train::RopeScaling> : fmt::formatter<std::string> {
     if (text.starts_with("llama3"))
       text += fmt::format(", frequency factors {} and {}, {} positions", scaling.low_freq_factor,
                           scaling.high_freq_factor, scaling.original_max_position_embeddings);
+    if (text.starts_with("yarn"))
+      text += fmt::format(", attention factor {}, betas {} and {}, {} positions",
+                          scaling.attention_factor, scaling.beta_fast, scaling.beta_slow,
+                          scaling.original_max_position_embeddings);
+    if (text.starts_with("dynamic"))
+      text += fmt::format(", {} positions", scaling.original_max_position_embeddings);
     return fmt::formatter<std::string>::format(text, context);
   }
 };
@@ -37,6 +43,14 @@ void each_shape_value(const Visit& visit) {
   visit("tie_weights", &LlamaShape::tie_weights);
   visit("qkv_bias", &LlamaShape::qkv_bias);
   visit("qk_norm", &LlamaShape::qk_norm);
+  visit("family", &LlamaShape::family);
+  visit("partial_rotary_factor", &LlamaShape::partial_rotary_factor);
+  visit("sliding_window", &LlamaShape::sliding_window);
+  visit("full_attention_every", &LlamaShape::full_attention_every);
+  visit("rope_local_base_freq", &LlamaShape::rope_local_base_freq);
+  visit("query_pre_attn_scalar", &LlamaShape::query_pre_attn_scalar);
+  visit("attn_logit_softcapping", &LlamaShape::attn_logit_softcapping);
+  visit("final_logit_softcapping", &LlamaShape::final_logit_softcapping);
 }
 
 /// "n_layer is 2 there, 3 here"

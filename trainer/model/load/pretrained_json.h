@@ -29,6 +29,7 @@ class PretrainedValues {
       : config_(config), path_(path) {}
 
   bool has(const char* key) const;  ///< And not as null.
+  bool is_null(const char* key) const { return config_.contains(key) && !has(key); }
   /// From 1 to `most`, as the key of the configuration that takes it.
   int64_t number(const char* key, int64_t otherwise, int64_t most) const;
   bool flag(const char* key, bool otherwise) const;

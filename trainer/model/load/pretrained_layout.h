@@ -3,8 +3,16 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddp::train {
+
+/// Linear layers that are one in the files of a model: the rows of its weight are those of `parts`.
+struct FusedLayers {
+  std::string model_type;  ///< In config.json.
+  std::string theirs;
+  std::vector<std::string> parts;
+};
 
 struct PretrainedLayout {
   const char* key;  ///< The configuration key of the folder.
@@ -17,6 +25,7 @@ struct PretrainedLayout {
   const char* positions;    ///< Suffix of the position embeddings' name; null: it has none.
   const char* words;        ///< Suffix of the token embeddings' name.
   const char* how_to_make;  ///< The fix printed for a folder without safetensors.
+  std::vector<FusedLayers> fused{};
   const char* file = "model.safetensors";  ///< Shards are listed in FILE.index.json.
 };
 

@@ -38,6 +38,8 @@ torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
   return at::gelu(at::linear(x, weight, bias), tanh ? "tanh" : "none");
 }
 
+torch::Tensor softcapped(const torch::Tensor& x, double cap) { return (x / cap).tanh() * cap; }
+
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
   const bool fuses = fused::takes(gate) && fused::takes(up);
   return fuses ? fused::swiglu(gate, up) : at::silu(gate) * up;

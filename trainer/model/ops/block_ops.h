@@ -28,6 +28,8 @@ torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
 /// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation.
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh, bool fused_cpu);
+/// cap tanh(x / cap)
+torch::Tensor softcapped(const torch::Tensor& x, double cap);
 /// silu(gate) * up
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
 
