@@ -1,11 +1,12 @@
 // LogPump where consoles and disks are slow: reports that workers wait for them, and at the end of
-// the job waits itself, within limits.
+// the job waits itself, within limits. What the thread of the log files does in its place.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <utility>
 
 #include "launcher/logs/log_pump.h"
@@ -15,7 +16,89 @@ namespace {
 
 constexpr int kPatienceMs = 5000;  // for which a console or a disk may stall
 
+std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, bool truncate) {
+  auto log = std::make_shared<LogFile>();
+  log->open(path, rotation, truncate);
+  return log;
+}
+
+std::string end_of_file(const std::string& path, std::streamoff most) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::streamoff>(file.tellg());
+  if (!file || size <= 0) return "";
+  const auto wanted = std::min(size, most);
+  std::string text(static_cast<std::size_t>(wanted), '\0');
+  file.seekg(size - wanted);
+  file.read(text.data(), wanted);
+  return text;
+}
+
 }  // namespace
+
+void LogPump::prepare(std::function<void()> create_folders, std::vector<StreamPlan> plans) {
+  prepared_ = std::make_shared<Prepared>();
+  const auto open = [to = prepared_, create = std::move(create_folders),
+                     plans = std::move(plans)](std::string_view) {
+    const auto add = [&](const std::string& path, Rotation rotation, bool truncate) {
+      if (!path.empty()) to->files.emplace(path, opened_log(path, rotation, truncate));
+    };
+    try {
+      create();
+      for (const StreamPlan& plan : plans) {
+        const bool pumped = plan.mode == StreamMode::kPump;
+        if (pumped || plan.mode == StreamMode::kFile)
+          add(plan.file, pumped ? plan.rotation : Rotation{}, /*truncate=*/true);
+        if (pumped) add(plan.filter_file, {}, /*truncate=*/false);
+      }
+    } catch (...) {
+      to->problem = std::current_exception();
+    }
+    to->done = true;
+    return 0;
+  };
+  open_file("the log folder", open)("");
+}
+
+void LogPump::check_prepared() {
+  if (prepared_ && prepared_->problem)
+    std::rethrow_exception(std::exchange(prepared_, {})->problem);
+}
+
+std::shared_ptr<LogFile> LogPump::take_log(const std::string& path, Rotation rotation,
+                                           bool truncate) {
+  if (prepared_) {
+    if (auto found = prepared_->files.extract(path)) return std::move(found.mapped());
+  }
+  return opened_log(path, rotation, truncate);
+}
+
+FileWriter::FilePtr LogPump::open_log(const std::string& path, Rotation rotation, bool truncate) {
+  return FileWriter::open(path, [log = take_log(path, rotation, truncate)](std::string_view text) {
+    return log->write(text);
+  });
+}
+
+void LogPump::worker_ended(int local_rank) {
+  const auto found = stderr_files_.find(local_rank);
+  if (found == stderr_files_.end()) return;
+  found->second->ended = true;
+  const auto read = [file = found->second](std::string_view) {
+    file->end = end_of_file(file->path, kTail);
+    file->read = true;
+    return 0;
+  };
+  open_file(found->second->path, read)("");
+}
+
+void LogPump::read_redirected() {
+  for (const auto& [local_rank, file] : stderr_files_) {
+    // Others may have written since; the thread has just found that the disk answers.
+    const bool answers = !file->ended || (file->read && files_.is_idle());
+    stderr_tail_[local_rank] = answers      ? end_of_file(file->path, kTail)
+                               : file->read ? file->end
+                                            : "(not read: the disk does not answer)\n";
+  }
+}
 
 bool LogPump::flush(Patience patience, const std::vector<int>& interrupts,
                     const std::function<bool()>& give_up) {

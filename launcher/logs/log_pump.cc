@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -19,31 +18,13 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the report
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
 constexpr int kReadsPerTurn = 8;            // so that a chatty worker does not starve signals
-
-std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, bool truncate) {
-  auto log = std::make_shared<LogFile>();
-  log->open(path, rotation, truncate);
-  return log;
-}
 
 // A writer that waits for room has left unread data.
 bool has_unread(int fd) {
   pollfd readable{fd, POLLIN, 0};
   return ::poll(&readable, 1, 0) == 1;
-}
-
-std::string end_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<std::streamoff>(file.tellg());
-  if (!file || size <= 0) return "";
-  const auto wanted = std::min<std::streamoff>(size, kTail);
-  std::string text(static_cast<std::size_t>(wanted), '\0');
-  file.seekg(size - wanted);
-  file.read(text.data(), wanted);
-  return text;
 }
 
 }  // namespace
@@ -78,49 +59,6 @@ ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ 
 
 std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
   return shown_[is_stderr && err_ ? 1 : 0];
-}
-
-void LogPump::prepare(std::function<void()> create_folders, std::vector<StreamPlan> plans) {
-  prepared_ = std::make_shared<Prepared>();
-  const auto open = [to = prepared_, create = std::move(create_folders),
-                     plans = std::move(plans)](std::string_view) {
-    const auto add = [&](const std::string& path, Rotation rotation, bool truncate) {
-      if (!path.empty()) to->files.emplace(path, opened_log(path, rotation, truncate));
-    };
-    try {
-      create();
-      for (const StreamPlan& plan : plans) {
-        const bool pumped = plan.mode == StreamMode::kPump;
-        if (pumped || plan.mode == StreamMode::kFile)
-          add(plan.file, pumped ? plan.rotation : Rotation{}, /*truncate=*/true);
-        if (pumped) add(plan.filter_file, {}, /*truncate=*/false);
-      }
-    } catch (...) {
-      to->problem = std::current_exception();
-    }
-    to->done = true;
-    return 0;
-  };
-  open_file("the log folder", open)("");
-}
-
-void LogPump::check_prepared() {
-  if (prepared_ && prepared_->problem)
-    std::rethrow_exception(std::exchange(prepared_, {})->problem);
-}
-
-std::shared_ptr<LogFile> LogPump::take_log(const std::string& path, Rotation rotation,
-                                           bool truncate) {
-  if (prepared_) {
-    if (auto found = prepared_->files.extract(path)) return std::move(found.mapped());
-  }
-  return opened_log(path, rotation, truncate);
-}
-
-FileWriter::FilePtr LogPump::open_log(const std::string& path, Rotation rotation, bool truncate) {
-  return FileWriter::open(path, [log = take_log(path, rotation, truncate)](std::string_view text) {
-    return log->write(text);
-  });
 }
 
 int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
@@ -368,18 +306,6 @@ void LogPump::close_source(Source& source) {
   files_.close(source.filter_file);
 }
 
-void LogPump::worker_ended(int local_rank) {
-  const auto found = stderr_files_.find(local_rank);
-  if (found == stderr_files_.end()) return;
-  found->second->ended = true;
-  const auto read = [file = found->second](std::string_view) {
-    file->end = end_of_file(file->path);
-    file->read = true;
-    return 0;
-  };
-  open_file(found->second->path, read)("");
-}
-
 void LogPump::finish_round() {
   for (Source& source : sources_) {
     while (source.fd >= 0 && read_some(source)) {
@@ -388,13 +314,7 @@ void LogPump::finish_round() {
   }
   sources_.clear();
   last_output_.clear();
-  for (const auto& [local_rank, file] : stderr_files_) {
-    // Others may have written since; the thread has just found that the disk answers.
-    const bool answers = !file->ended || (file->read && files_.is_idle());
-    stderr_tail_[local_rank] = answers      ? end_of_file(file->path)
-                               : file->read ? file->end
-                                            : "(not read: the disk does not answer)\n";
-  }
+  read_redirected();
   settle();
   if (skipped_lines_ > 0) {
     note(fmt::format("the console was too slow: {} line{} skipped; see the log files",

@@ -111,6 +111,7 @@ class LogPump {
   std::array<FileWriter*, 3> writers() { return {&console_files_[0], &console_files_[1], &files_}; }
   bool must_wait(const Source& source) const;
   bool needs_turn() const;
+  void read_redirected();
   void settle();
   void note_failures();
   void note_backlog();
@@ -124,6 +125,7 @@ class LogPump {
   bool is_console_waiting() const;
 
   static constexpr std::chrono::seconds kNotableBacklog{5};
+  static constexpr std::size_t kTail = 16 << 10;  // bytes of stderr kept for the report
 
   struct Prepared {
     std::atomic<bool> done = false;

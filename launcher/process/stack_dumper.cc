@@ -23,7 +23,7 @@ constexpr rlim_t kMostMemory = rlim_t{4} << 30;
 constexpr int kCancelled = -1;
 
 // The shell opens the file: on a disk that blocks, this process would wait for it. If it cannot be
-// killed there, the report names the tool, which would be taken for a worker otherwise.
+// killed there, the report shows the tool, which would be taken for a worker otherwise.
 Command appending_to(const std::string& file, const Command& tool) {
   const char* script = "printf %s \"${1##*/}\" >/proc/$$/comm; exec \"$@\" >>\"$0\" 2>&1";
   Command shell{"/bin/sh", {"sh", "-c", script, file, tool.executable}};

@@ -71,14 +71,23 @@ TEST_CASE("while debuggers show the stacks of workers, their silence is no hang"
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.signs[1].progress.waiting = "allreduce#3";
-  scene.os.signalled(kStacksSignal, false).signalled(kStacksSignal, false);  // one request
+  scene.os.time_passes();  // half of the timeout: the next look is after 5 s
+  scene.os.then([](FakeRunner& os) {
+    os.pass(milliseconds(2400));
+    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = kStacksSignal}};
+  });
+  scene.os.signalled(kStacksSignal, false);  // one request
+  scene.os.then([](FakeRunner& os) {
+    os.pass(milliseconds(600));
+    return std::vector{Event{.kind = Event::Kind::kLeftoversEnded}};
+  });
   scene.os.time_passes().exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.now() == Clock::time_point(seconds(60)));  // a debugger that does not end
+  CHECK(scene.os.now() == Clock::time_point(milliseconds(64'900)));  // a debugger that does not end
   CHECK(scene.os.calls == Calls{"start 2", "stacks of 0", "stacks of 1", "sweep"});
   REQUIRE(scene.os.notes.size() == 1);
   CHECK_THAT(scene.os.notes[0],
-             Catch::Contains("names no collective; last sign of life 60.0 s ago\nstacks of 0\n") &&
+             Catch::Contains("names no collective; last sign of life 64.9 s ago\nstacks of 0\n") &&
                  Catch::Contains("waits for its peers in allreduce#3; "));
 }
 

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "launcher/worker_contract.h"
