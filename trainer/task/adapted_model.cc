@@ -72,8 +72,13 @@ torch::Tensor first_tokens(const PromptConfig& prompt, const Tokenizer& tokenize
     return torch::randint(0, tokenizer.size(), {prompt.tokens}, generator, torch::kInt64);
   }
   auto text = tokenizer.beginning();
-  const auto encoded = tokenizer.encode(prompt.text);
-  text.insert(text.end(), encoded.begin(), encoded.end());
+  try {
+    const auto encoded = tokenizer.encode(prompt.text);
+    text.insert(text.end(), encoded.begin(), encoded.end());
+    if (encoded.empty()) throw UserError("has no token; give another text");
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("prompt_tuning.text: {}", error.what()));
+  }
   auto tokens = torch::empty({prompt.tokens}, torch::kInt64);
   for (int64_t i = 0; i < prompt.tokens; ++i)
     tokens[i] = text[static_cast<std::size_t>(i) % text.size()];

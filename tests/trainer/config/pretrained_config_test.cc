@@ -36,15 +36,15 @@ std::string error(const std::string& json, const std::vector<std::string>& overr
 constexpr const char* kBert = R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 64,
     "num_attention_heads": 4, "intermediate_size": 256)";
 
-/// With init_from=model, a folder with this config.json.
+/// With init_from=base, a folder with this config.json.
 Config following(const std::string& json, std::vector<std::string> overrides = {},
                  const std::string& yaml = "data_config:\n  path: data.txt\n  block_size: 16\n") {
   const test::TestFolder folder;
-  std::filesystem::create_directory("model");
-  if (!json.empty()) test::write_file("model/config.json", json);
+  std::filesystem::create_directory("base");
+  if (!json.empty()) test::write_file("base/config.json", json);
   test::write_file("data.txt", "some text");
   test::write_file("c.yaml", yaml);
-  overrides.insert(overrides.begin(), "init_from=model");
+  overrides.insert(overrides.begin(), "init_from=base");
   Config config = load_config(ConfigSource::of_file("c.yaml"), overrides);
   CHECK(config.init_from.empty());
   return config;
@@ -61,20 +61,20 @@ TEST_CASE("init_from chooses task, model and its sizes by the folder's config.js
   CHECK(gpt.task == TaskKind::kCausalLm);
   CHECK(gpt.model == "gpt");
   CHECK(gpt.gpt.n_embd == 64);
-  CHECK(gpt.gpt.init_from.ends_with("/model"));
+  CHECK(gpt.gpt.init_from.ends_with("/base"));
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     INFO(type);
     const Config llama = following(R"({"model_type": ")" + type + R"(", "num_hidden_layers": 3,
         "num_attention_heads": 4, "hidden_size": 64, "intermediate_size": 96})");
     CHECK(llama.model == "llama");
     CHECK(llama_of(llama).n_layer == 3);
-    CHECK(llama_of(llama).init_from.ends_with("/model"));
+    CHECK(llama_of(llama).init_from.ends_with("/base"));
     CHECK(llama.data.tokenizer.empty());
   }
   const Config bert = following(std::string(kBert) + "}");
   CHECK(bert.task == TaskKind::kMaskedLm);
   CHECK(bert.bert.n_layer == 2);
-  CHECK(bert.bert.init_from.ends_with("/model"));
+  CHECK(bert.bert.init_from.ends_with("/base"));
   const std::string classifier =
       std::string(kBert) + R"(, "architectures": ["BertForSequenceClassification"]})";
   CHECK(following(classifier).task == TaskKind::kTextClassification);
@@ -92,24 +92,24 @@ TEST_CASE("the recipe for fine-tuning takes the folder of any model") {
 }
 
 TEST_CASE("an init_from that cannot be followed is refused in one line") {
-  CHECK_THAT(not_followed(""),
-             Contains("init_from: ") && Contains("model/config.json: No such file or directory"));
+  CHECK_THAT(not_followed(""), Contains("init_from=base: ") &&
+                                   Contains("base/config.json: No such file or directory"));
   CHECK_THAT(not_followed(R"({"model_type": "opt"})"),
              Contains("model_type is 'opt'; this trainer reads bert, gpt2, llama, qwen2, qwen3"));
   const std::string gpt = std::string(kGpt2) + "}";
   CHECK_THAT(not_followed(gpt, {"gpt_config.init_from=other"}),
-             Contains("init_from: model conflicts with gpt_config.init_from=other; keep one"));
-  CHECK(following(gpt, {"gpt_config.init_from=./model"}).model == "gpt");
-  CHECK_THAT(not_followed(gpt, {"llama_config.init_from=model"}),
-             Contains("llama_config.init_from: does not apply to model=gpt"));
+             Contains("init_from=base: base conflicts with gpt_config.init_from=other; keep one"));
+  CHECK(following(gpt, {"gpt_config.init_from=./base"}).model == "gpt");
+  CHECK_THAT(not_followed(gpt, {"llama_config.init_from=base"}),
+             Contains("llama_config.init_from=base: does not apply to model=gpt"));
   CHECK_THAT(not_followed(gpt, {"model=llama"}),
-             Contains("model is model=gpt, and model=llama; remove model"));
+             Contains("base is model=gpt, and model=llama; remove model"));
   CHECK_THAT(not_followed(gpt, {"task=masked_lm"}),
-             Contains("model is model=gpt, and task=masked_lm; remove task"));
+             Contains("base is model=gpt, and task=masked_lm; remove task"));
   CHECK_THAT(not_followed(gpt, {"task=image_classification"}),
-             Contains("init_from: does not apply to task=image_classification"));
+             Contains("init_from=base: does not apply to task=image_classification"));
   CHECK_THAT(not_followed(std::string(kBert) + "}", {"task=causal_lm"}),
-             Contains("model is a BERT, and task=causal_lm; remove task"));
+             Contains("base is a BERT, and task=causal_lm; remove task"));
 }
 
 TEST_CASE("virtual tokens need positions, a model and no adapters next to them") {
@@ -122,10 +122,10 @@ TEST_CASE("virtual tokens need positions, a model and no adapters next to them")
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.text=Answer"}),
              Contains("has no effect without prompt_tuning.tokens"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "lora.rank=4"}),
-             Contains("prompt_tuning.tokens=4: prompt_tuning.tokens: conflicts with lora.rank"));
+             Contains("prompt_tuning.tokens=4: conflicts with lora.rank; keep one"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.token=4"}), Contains("prompt_tuning.tokens"));
-  CHECK_THAT(not_followed(gpt, {"prompt_tuning.init_from=model"}),
-             Contains("model/adapter_config.json: no such file"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.init_from=base"}),
+             Contains("base/adapter_config.json: no such file"));
   CHECK_THAT(not_followed(gpt, {"init_from=null", "prompt_tuning.tokens=4"}),
              Contains("virtual tokens need a pretrained model; set gpt_config.init_from"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "distributed_config.pipeline=2"}),

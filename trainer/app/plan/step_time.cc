@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/cost/memory_model.h"
@@ -27,6 +28,12 @@ double largest_stage(const Config& config, const WeightsLayout& layout, const St
     most = std::max(most, load.layers * costs.layer + (load.last ? costs.head : 0.0));
   }
   return most / (static_cast<double>(costs.layers) * costs.layer + costs.head);
+}
+
+/// Share of the forward pass that the backward pass computes once more.
+double recomputed_share(const Config& config) {
+  if (!trains_causal_lm(config.task)) return 0.0;
+  return causal_architecture(config).recomputed_share(config);
 }
 
 /// Adds `count` all-gathers or reduce-scatters, of which computation hides `hidden_s`.
@@ -83,19 +90,11 @@ double update_seconds(const DistributedConfig& how, const Cluster& cluster,
 
 }  // namespace
 
-double recomputed_share(const Config& config) {
-  if (!trains_causal_lm(config.task)) return 0.0;
-  return causal_architecture(config).recomputed_share(config);
-}
-
 std::string StepTime::limit() const {
-  const std::pair<double, std::string_view> parts[] = {{compute_s, "computation"},
-                                                       {exposed_s, "communication"},
-                                                       {bubble_s, "the pipeline's bubble"},
-                                                       {update_s, "update"}};
-  const auto& [longest, name] =
-      *std::max_element(std::begin(parts), std::end(parts),
-                        [](const auto& one, const auto& two) { return one.first < two.first; });
+  using Part = std::pair<double, std::string_view>;
+  const auto [longest, name] =
+      std::max({Part(compute_s, "computation"), Part(exposed_s, "communication"),
+                Part(bubble_s, "the pipeline's bubble"), Part(update_s, "update")});
   return fmt::format("{} takes {:.0f}% of a step", name, 100 * longest / total_s());
 }
 

@@ -45,7 +45,4 @@ struct StepTime {
 StepTime step_time(const Config& config, const PlannedTraining& training,
                    const std::vector<MemoryItem>& items);
 
-/// Share of the forward pass that the backward pass of `config` computes once more.
-double recomputed_share(const Config& config);
-
 }  // namespace ddp::train

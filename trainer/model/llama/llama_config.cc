@@ -120,11 +120,13 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
     });
   }
   if (llama.head_dim == 0) keys.check_heads();
+  check_family(llama, given);
   derive_sizes(llama);
+  if (family_of(llama).has_softcaps && llama.query_pre_attn_scalar == 0)
+    llama.query_pre_attn_scalar = static_cast<double>(llama.head_dim);
   if (llama.sliding_window == 0 || llama.full_attention_every > llama.n_layer)
     llama.full_attention_every = 0;
   check_llama_heads(llama, given);
-  check_family(llama, given);
   check_rope(llama.rope_scaling, given);
 }
 

@@ -344,7 +344,7 @@ std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64
   if (type.has_window) text["sliding_window"] = or_null(shape.sliding_window);
   if (type.has_softcaps) {
     text["layer_types"] = layer_types_of(shape);
-    text["query_pre_attn_scalar"] = shape.query_pre_attn_scalar;
+    text["query_pre_attn_scalar"] = static_cast<int64_t>(shape.query_pre_attn_scalar);  // strict
     text["attn_logit_softcapping"] = or_null(shape.attn_logit_softcapping);
     text["final_logit_softcapping"] = or_null(shape.final_logit_softcapping);
   }
