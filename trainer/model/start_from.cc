@@ -50,7 +50,8 @@ void take_kind(Config& config, const KindOfModel& there, const Given& given) {
   };
   const bool chosen = given.has("task");
   if (chosen && trains_causal_lm(config.task) != trains_causal_lm(there.task))
-    is(trains_causal_lm(there.task) ? "model=" + there.model : "a BERT", "task", task_name(config.task));
+    is(trains_causal_lm(there.task) ? "model=" + there.model : "a BERT", "task",
+       task_name(config.task));
   if (!chosen) config.task = there.task;
   if (!trains_causal_lm(there.task)) return;
   if (given.has("model") && config.model != there.model)

@@ -36,8 +36,8 @@ inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 /// The tasks that train a causal language model.
 inline const std::vector<TaskKind> kCausalTasks = {TaskKind::kCausalLm, TaskKind::kPreference};
 /// The tasks on texts.
-inline const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kPreference,
-                                                 TaskKind::kMaskedLm, TaskKind::kTextClassification};
+inline const std::vector<TaskKind> kTextTasks = {
+    TaskKind::kCausalLm, TaskKind::kPreference, TaskKind::kMaskedLm, TaskKind::kTextClassification};
 
 // The keys of each section, in the file named after its header.
 std::vector<Field> data_fields();

@@ -98,8 +98,7 @@ struct LlamaSizes {
   /// Attention is torch's then.
   static bool has_window(const Config& config) {
     const int64_t window = llama_of(config).sliding_window;
-    return window > 0 && window < config.positions() &&
-           llama_of(config).full_attention_every == 0;
+    return window > 0 && window < config.positions() && llama_of(config).full_attention_every == 0;
   }
 
   const LlamaConfig& shape;
