@@ -63,8 +63,9 @@ TEST_CASE("a sharded run resumes from either store on a machine without any file
   for (const auto& [name, value] : server.environment()) inspected.set[name] = value;
   CHECK(nlohmann::json::parse(succeed(inspected).out).at("shards").size() == 2);
   inspected.set["TMPDIR"] = place / "missing";
-  CHECK_THAT(run(inspected).err, Contains("missing: cannot create a folder for the snapshot: ") &&
-                                     Contains("; set TMPDIR to a folder with room"));
+  CHECK_THAT(finish(inspected).err,
+             Contains("missing: cannot create a folder for the snapshot: ") &&
+                 Contains("; set TMPDIR to a folder with room"));
   const auto second = succeed(stored(place, server, kSharded));
   INFO(second.out << second.err);
   CHECK_THAT(second.out, Contains("Fetching " + stored_at_20));
