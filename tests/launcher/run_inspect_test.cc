@@ -68,7 +68,8 @@ struct TwoNodes {
   }
 };
 
-TEST_CASE("--stacks prints the stacks and the collective of a running job's ranks on all nodes") {
+TEST_CASE(
+    "ddp-run --stacks prints the stacks and the collective of a running job's ranks on all nodes") {
   TwoNodes job;
   const Finished asked = ask("--stacks=" + std::to_string(job.cluster.nodes[0]->pid()));
   INFO(asked.err);
@@ -100,7 +101,8 @@ TEST_CASE("SIGURG to ddp-run prints the stacks of its ranks and of the other nod
   }
 }
 
-TEST_CASE("--status prints round, nodes and ranks of a job that its id, logs or a pid name") {
+TEST_CASE(
+    "ddp-run --status prints round, nodes and ranks of a job that its id, logs or a pid name") {
   TwoNodes job;
   const std::string head = "job " + job.id + ": running for ";
   const auto row = [&](std::size_t i) { return Contains(" " + job.workers[i] + " running "); };

@@ -142,12 +142,12 @@ TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") 
 TEST_CASE("without a descriptor for it a probe is refused at once, and the job goes on") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--health-port=0"}, {"wait"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 24; exec \"$@\"", "sh"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 28; exec \"$@\"", "sh"});
   ChildProgram job(options);
   const int port = port_in(job.wait_for("/metrics: http"));
   job.wait_for("waiting ");
   std::vector<pollfd> silent;  // half a request gets no answer
-  for (int i = 0; i < 15; ++i) silent.push_back({connect_to(port), POLLIN, 0});
+  for (int i = 0; i < 20; ++i) silent.push_back({connect_to(port), POLLIN, 0});
   CHECK(::poll(silent.data(), silent.size(), 30'000) > 0);
   for (const pollfd& connection : silent) ::close(connection.fd);
   // Until the launcher has noticed that they are closed, this one is refused as well.

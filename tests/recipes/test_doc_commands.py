@@ -69,7 +69,7 @@ class Parsed(RecipeTest):
             return
         arguments = [argument.replace("=gpu", "=2").replace("=N", "=0") for argument in arguments]
         program = next((i for i, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
-        if "--explain" in arguments or "-m" in arguments[:program]:
+        if {"--explain", "--status", "--stacks"} & set(arguments) or "-m" in arguments[:program]:
             return self.assertIn(arguments[0].split("=")[0], self.accepted("ddp-run", "--help"))
         for argument, value in zip(arguments[:program], arguments[1:]):
             if argument == "--hosts":  # its value is a word of its own

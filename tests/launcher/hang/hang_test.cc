@@ -176,8 +176,8 @@ TEST_CASE("a cleaner of temporary files that removes the run's folder makes no w
       "for i in 1 2 3 4 5 6; do echo $i >&3; sleep 0.5; done";
   CHECK(run_to_end(shell_job(tmp, {}, beats)).exit == 0);
   const std::string rewrites =
-      "echo timeout=2 >$DDP_HEARTBEAT_FILE; sleep 0.5; rm -r $TMPDIR/ddp-run_* $DDP_SHM_DIR; sleep "
-      "0.5; "
+      "echo timeout=2 >$DDP_HEARTBEAT_FILE; sleep 0.5; rm -r $TMPDIR/ddp-run_* $DDP_SHM_DIR; "
+      "while [ ! -d ${DDP_HEARTBEAT_FILE%/*} ]; do sleep 0.05; done; "
       "for i in 1 2 3 4 5 6; do echo timeout=2 $i >$DDP_HEARTBEAT_FILE || exit 3; sleep 0.5; done";
   CHECK(run_to_end(shell_job(tmp, {}, rewrites)).exit == 0);
   CHECK(nothing_left(tmp));
