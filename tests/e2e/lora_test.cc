@@ -156,6 +156,8 @@ TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts 
                         "trainer_config.max_steps=1", "trainer_config.snapshot_path=further.pt"}));
   CHECK(largest_parameter_distance(place.snapshot(), place / "further.pt") == 0.0);
   CHECK(place.greedy("further.pt") == place.greedy("snapshot.pt"));
+  CHECK_THAT(finish(launched(place, 2, {"distributed_config.tensor=2"})).err,
+             Contains("does not divide virtual tokens; remove prompt_tuning.tokens or tensor"));
 }
 
 TEST_CASE("virtual tokens of the other model are trained, resumed and divided, too", "[long]") {

@@ -141,8 +141,6 @@ TEST_CASE("what virtual tokens cannot be is refused in one line") {
   succeed_in_process(alone(place, joined(prompt, {"trainer_config.max_steps=2"})));
   CHECK_THAT(refusal_of(alone(place, {"~lora", "+prompt_tuning.tokens=8"})),
              Contains("prompt_tuning.tokens is 4 there, 8 in this"));
-  CHECK_THAT(refusal_of(alone(place, joined(prompt, {"distributed_config.tensor=2"}))),
-             Contains("does not divide virtual tokens; remove prompt_tuning.tokens or tensor"));
   const auto exported = [&place](const Words& more) {
     return refusal_of(
         trainer(place, joined({"export", "--snapshot", "snapshot.pt", "--output", "out"}, more)));
