@@ -23,7 +23,7 @@ struct LoraPlace : Workspace {
       : gpt(model.starts_with("model: gpt")) {
     write("config.yaml", tiny_text_config(model, "0.01") + adapters);
     Words base = {"~" + adapters.substr(0, adapters.find(':')), "data_config.block_size=37",
-                  "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=6"};
+                  "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=2"};
     const std::string section = gpt ? "gpt_config" : "llama_config";
     for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2", ".n_embd=32"})
       base.push_back(section + size);
