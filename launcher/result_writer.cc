@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/memory_file.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/run_record.h"
@@ -64,7 +64,7 @@ int replace_file(const std::string& path, const std::string& text, int& reserve)
 }  // namespace
 
 ResultWriter::ResultWriter(std::string result_json, const Environment& environment)
-    : result_json_(std::move(result_json)), handover_(::memfd_create("result", MFD_CLOEXEC)) {
+    : result_json_(std::move(result_json)), handover_(memory_file("")) {
   const auto enclosing = environment.find(kErrorFile);
   if (enclosing != environment.end()) enclosing_error_file_ = enclosing->second;
   if (result_json_.empty()) return;
@@ -143,10 +143,9 @@ void ResultWriter::hand_over() const {
 }
 
 void ResultWriter::take_over(int exit_code) {
-  struct stat status {};
-  if (::fstat(handover_, &status) == 0) text_.resize(static_cast<std::size_t>(status.st_size));
-  const ssize_t got = ::pread(handover_, text_.data(), text_.size(), 0);
-  if (got <= 0) text_ = error_json(exit_code, "ddp-run's agent process ended without a result");
+  text_ = text_of(handover_);
+  if (text_.empty())
+    text_ = error_json(exit_code, "ddp-run's agent process ended without a result");
 }
 
 void ResultWriter::write_if_missing() {

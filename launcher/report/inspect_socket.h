@@ -1,5 +1,5 @@
 // --status and --stacks: an agent answers another ddp-run of its user on this machine, through a
-// socket in the job's folder in memory (DDP_SHM_DIR), which nobody else can enter.
+// socket in the job's folder in memory (DDP_SHM_DIR), which no other user can enter.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +31,7 @@ class InspectSocket : public PollHandler {
     std::function<void(const Reply& reply)> show_stacks;
   };
 
-  /// Without `shm_dir`, or if the socket cannot be created, nobody can ask.
+  /// Without `shm_dir`, or if the socket cannot be created, no one can ask.
   InspectSocket(const std::string& shm_dir, Job job);
   ~InspectSocket() override;
   InspectSocket(const InspectSocket&) = delete;

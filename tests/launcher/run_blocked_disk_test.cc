@@ -272,13 +272,17 @@ TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it 
   CHECK(lines_of(text_of(err)).size() == 1);
 }
 
+/// Its worker sends no more heartbeats after SIGUSR1; the logs are on `disk`.
+ChildOptions hanging_job(const TempFolder& tmp, const FrozenDisk& disk) {
+  return stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
+}
+
 TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its stacks later",
           "[waits]") {
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
-  auto options =
-      stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
+  auto options = hanging_job(tmp, disk);
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
   const auto frozen = go_on_frozen(disk, job);
@@ -297,8 +301,7 @@ TEST_CASE("a debugger that cannot be killed, as its file is on a frozen disk, is
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
-  auto options =
-      stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1", "beat=timeout=0.1", "wait"});
+  auto options = hanging_job(tmp, disk);
   tmp.write("gdb", "#!/bin/sh\n", true);
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
