@@ -3,13 +3,13 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/reviews.h"
 #include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
 namespace {
 
 using Catch::Contains;
-using Json = nlohmann::json;
 
 /// The base is in base.pt.
 const std::string kGptAdapters = "model: gpt\ngpt_config: {init_from: base.pt}\n";
@@ -122,7 +122,66 @@ void check_exported_adapters(const std::string& model, const std::string& adapte
   CHECK(memory.at("snapshot_copy") == 12 * trained_ones);
 }
 
+/// A classifier with adapters on the classifier in base.pt; of two layers of 32 channels.
+struct AdaptedReviews : ReviewWorkspace {
+  AdaptedReviews() {
+    succeed(alone(*this, {"trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=6"}));
+    write("config.yaml",
+          tiny_config(std::string(kReviewConfig) + "lora: {rank: 4, dropout: 0.1}\n", 14, 4));
+  }
+  Words on_base(const Words& more = {}) const {
+    return joined({"bert_config.init_from=base.pt"}, more);
+  }
+};
+
+/// Two layers with adapters on query and value; the pooler and two labels.
+constexpr int64_t kTrainedOfReviews = 2 * 2 * (4 * 32 + 32 * 4) + 32 * 33 + 2 * 33;
+
 }  // namespace
+
+TEST_CASE("of a classifier adapters and its own layers are saved, and resume bit for bit") {
+  const AdaptedReviews whole, killed;
+  const auto trained = succeed(alone(whole, whole.on_base()));
+  CHECK_THAT(trained.out, Contains("LoRA: rank 4, alpha 16, dropout 0.1 on 4 layers"));
+  const auto job = succeed(launched(
+      killed, 1,
+      killed.on_base({R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+      {"--max_restarts=1"}));
+  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+  CHECK(inspect(whole, "snapshot.pt").at("parameters") == kTrainedOfReviews);
+  const auto estimate =
+      json_of(whole, joined({"estimate", "--config", "config.yaml", "--json"}, whole.on_base()));
+  CHECK(estimate.at("memory_per_rank_bytes").at("gradients") == 4 * kTrainedOfReviews);
+  const auto loss = [&whole](const std::string& snapshot) {
+    return json_of(whole, {"eval", "--snapshot", snapshot, "--json"}).at("loss").get<double>();
+  };
+  CHECK(loss("snapshot.pt") != loss("base.pt"));
+  succeed(trainer(whole, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge"}));
+  const auto merged =
+      json_of(whole, {"eval", "--snapshot", "merged", "--data", "others.csv", "--json"});
+  std::filesystem::rename(whole / "base.pt", whole / "moved.pt");
+  const auto adapted = json_of(whole, {"eval", "--snapshot", "snapshot.pt", "--base", "moved.pt",
+                                       "--data", "others.csv", "--json"});
+  CHECK(merged.at("loss").get<double>() == Approx(adapted.at("loss").get<double>()).epsilon(1e-5));
+  const auto lost = finish(trainer(whole, {"eval", "--snapshot", "snapshot.pt"}));
+  CHECK(lost.exit == 2);
+  CHECK_THAT(lost.err, Contains("bert_config.init_from") && Contains("--base"));
+}
+
+TEST_CASE("two ranks, and two that shard, train a classifier's adapters as one process does") {
+  const AdaptedReviews one, two;
+  succeed(alone(one, one.on_base({"trainer_config.grad_accumulation_steps=2"})));
+  succeed(launched(two, 2, two.on_base()));
+  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
+  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
+    INFO(strategy);
+    const AdaptedReviews sharded;
+    const std::string how = std::string("distributed_config.strategy=") + strategy;
+    succeed(launched(sharded, 2, sharded.on_base({how})));
+    CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+  }
+}
 
 TEST_CASE("a run with adapters saves these alone, and resumes bit for bit after a kill") {
   check_saved_adapters(kGptAdapters);

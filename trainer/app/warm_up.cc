@@ -34,6 +34,7 @@ Config small_run(Config config) {
   config.bert.n_embd = config.bert.intermediate = kWidth;
   config.bert.init_from.clear();
   config.prompt_tuning.init_from.clear();
+  config.lora.init_from.clear();
   config.trainer.batch_size = std::min(config.trainer.batch_size, kSamples);
   config.trainer.grad_accumulation_steps = 1;
   config.trainer.global_batch_size.reset();

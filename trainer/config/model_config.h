@@ -37,12 +37,20 @@ struct ClassWeights {
   std::vector<double> values;  ///< In the order of the labels; empty: all 1.
 };
 
+/// The networks that a BERT's code computes; see bert_family.h.
+enum class BertFamily { kBert, kRoberta, kDistilbert };
+inline Names names_of(BertFamily) { return {"bert", "roberta", "distilbert"}; }
+
 struct BertConfig {
+  BertFamily family = BertFamily::kBert;
   std::string model_type;  ///< Preset name, empty when the sizes are given instead.
   int64_t n_layer = 0;     ///< Resolved from model_type or init_from where those are given.
   int64_t n_head = 0;
   int64_t n_embd = 0;
-  int64_t intermediate = 0;  ///< Width within the feed-forward layers.
+  int64_t intermediate = 0;     ///< Width within the feed-forward layers.
+  int64_t type_vocab_size = 2;  ///< Rows of the table of token types; 0: there is none.
+  int64_t position_offset = 0;  ///< Row of the table of positions for a text's first token.
+  double layer_norm_eps = 1e-12;
   double hidden_pdrop = 0.1;
   double attn_pdrop = 0.1;
   std::string init_from;  ///< Folder or snapshot of a BERT to start from. Absolute after loading.
@@ -74,8 +82,10 @@ struct ImageConfig {
 struct LoraConfig {
   int64_t rank = 0;                  ///< Rank of the adapters' matrices; 0: no adapters.
   double alpha = 16.0;               ///< The adapters' outputs are scaled by alpha / rank.
+  bool use_rslora = false;           ///< By alpha / sqrt(rank) instead.
   double dropout = 0.0;              ///< On the adapters' inputs.
   std::vector<std::string> targets;  ///< Shell patterns of linear layers; the model's default.
+  std::string init_from;             ///< Folder of peft to continue from. Absolute after loading.
 
   bool enabled() const { return rank > 0; }
 };

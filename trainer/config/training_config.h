@@ -62,6 +62,7 @@ struct TrainerConfig {
   std::string sample_prompt;       ///< Empty: the beginning of the evaluation text.
   int64_t sample_tokens = 100;
   std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
+  double label_smoothing = 0.0;     ///< Share of a target that all classes get alike.
   double ema_decay = 0.0;           ///< Decay of the averaged weights; 0: no average.
   int64_t seed = 1337;
   bool use_amp = false;
@@ -132,6 +133,7 @@ struct OptimizerConfig {
   double learning_rate = 3e-4;  ///< The largest one of the schedule.
   LrSchedule lr_schedule = LrSchedule::kConstant;
   int64_t warmup_steps = 0;            ///< Optimizer steps from 0 up to learning_rate.
+  double warmup_ratio = 0.0;           ///< The same as a share of the run.
   std::optional<int64_t> decay_steps;  ///< Step at which the decay ends; of wsd: its length.
   double min_lr = 0.0;                 ///< Where the decay ends.
   double lr_power = 1.0;               ///< For the polynomial schedule.

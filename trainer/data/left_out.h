@@ -41,7 +41,9 @@ class LeftOut {
  private:
   static std::string bounded(const std::string& what) {
     constexpr std::size_t kMostBytes = 1000;
-    return what.size() <= kMostBytes ? what : what.substr(0, kMostBytes) + "...";
+    std::string start(what, 0, kMostBytes);
+    if (what.size() > kMostBytes) start += "...";
+    return start;
   }
 
   OnBadSample policy_;

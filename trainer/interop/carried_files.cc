@@ -30,9 +30,9 @@ std::string carried_text(const CarriedJson& json) { return json.dump(2) + "\n"; 
 
 void check_base_sizes(const CarriedJson& theirs, const CarriedJson& own,
                       const std::string& folder) {
-  for (const char* key :
-       {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads",
-        "num_key_value_heads", "intermediate_size", "n_embd", "n_layer", "n_head"}) {
+  for (const char* key : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "intermediate_size", "n_embd", "n_layer", "n_head",
+                          "n_layers", "n_heads", "dim", "hidden_dim"}) {
     if (!theirs.contains(key) || theirs[key].is_null() || !own.contains(key) ||
         theirs[key] == own[key])
       continue;

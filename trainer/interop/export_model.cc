@@ -12,37 +12,67 @@
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
 #include "trainer/interop/weight_files.h"
+#include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+/// Sizes as DistilBertConfig calls them.
+OrderedJson distilbert_keys(const BertConfig& bert) {
+  return {{"n_layers", bert.n_layer},
+          {"n_heads", bert.n_head},
+          {"dim", bert.n_embd},
+          {"hidden_dim", bert.intermediate},
+          {"activation", "gelu"},
+          {"dropout", bert.hidden_pdrop},
+          {"attention_dropout", bert.attn_pdrop},
+          {"seq_classif_dropout", bert.hidden_pdrop},
+          {"sinusoidal_pos_embds", false}};
+}
+
+OrderedJson bert_keys(const BertConfig& bert) {
+  return {{"num_hidden_layers", bert.n_layer},
+          {"num_attention_heads", bert.n_head},
+          {"hidden_size", bert.n_embd},
+          {"intermediate_size", bert.intermediate},
+          {"hidden_act", "gelu"},
+          {"hidden_dropout_prob", bert.hidden_pdrop},
+          {"attention_probs_dropout_prob", bert.attn_pdrop},
+          {"type_vocab_size", bert.type_vocab_size},
+          {"layer_norm_eps", bert.layer_norm_eps},
+          {"position_embedding_type", "absolute"}};
+}
+
 OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) {
   const BertConfig& bert = model.config.bert;
-  const auto pad = tokenizer.token_of("[PAD]");
+  const BertTraits& traits = traits_of(bert.family);
+  const BertTokenNames& names = token_names_of(tokenizer);
+  const auto pad = tokenizer.token_of(names.pad);
+  const std::string head = model.labels.empty() ? "ForMaskedLM" : "ForSequenceClassification";
   OrderedJson config = {
-      {"architectures",
-       {model.labels.empty() ? "BertForMaskedLM" : "BertForSequenceClassification"}},
-      {"model_type", "bert"},
+      {"architectures", {traits.model_class + head}},
+      {"model_type", traits.base},
       {"vocab_size", model.vocab_size},
-      {"max_position_embeddings", model.config.data.block_size},
-      {"hidden_size", bert.n_embd},
-      {"num_hidden_layers", bert.n_layer},
-      {"num_attention_heads", bert.n_head},
-      {"intermediate_size", bert.intermediate},
-      {"hidden_act", "gelu"},
-      {"hidden_dropout_prob", bert.hidden_pdrop},
-      {"attention_probs_dropout_prob", bert.attn_pdrop},
-      {"type_vocab_size", 2},
-      {"layer_norm_eps", 1e-12},
+      {"max_position_embeddings", model.config.data.block_size + bert.position_offset},
       {"initializer_range", 0.02},
-      {"position_embedding_type", "absolute"},
       {"tie_word_embeddings", true},
       {"pad_token_id", pad ? OrderedJson(*pad) : OrderedJson(nullptr)},
       {"torch_dtype", "float32"}};
+  const bool distilled = bert.family == BertFamily::kDistilbert;
+  config.update(distilled ? distilbert_keys(bert) : bert_keys(bert));
+  if (bert.family == BertFamily::kRoberta) {
+    const auto id_of = [&](const char* name) {
+      const auto id = tokenizer.token_of(name);
+      return id ? OrderedJson(*id) : OrderedJson(nullptr);
+    };
+    config["bos_token_id"] = id_of(names.first);
+    config["eos_token_id"] = id_of(names.last);
+  }
   if (model.labels.empty()) return config;
   for (std::size_t i = 0; i < model.labels.size(); ++i) {
     config["id2label"][std::to_string(i)] = model.labels[i];

@@ -8,6 +8,7 @@
 
 #include "trainer/interop/carried_files.h"
 #include "trainer/interop/weight_files.h"
+#include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
@@ -31,29 +32,51 @@ std::vector<std::string> target_modules(const std::vector<std::string>& adapted,
   return {short_names.begin(), short_names.end()};
 }
 
-OrderedJson adapter_config(const ExportedModel& model, const CausalArchitecture& architecture) {
+/// All layers that a short name could mean for peft, the heads included.
+std::vector<std::string> linear_layers(const std::vector<ParameterShape>& shapes) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> layers;
+  for (const ParameterShape& each : shapes) {
+    if (each.sizes.size() == 2 && each.role != ParameterRole::kEmbedding)
+      layers.push_back(each.name.substr(0, each.name.size() - kWeight.size()));
+  }
+  return layers;
+}
+
+OrderedJson task_type(TaskKind task) {
+  if (task == TaskKind::kCausalLm) return "CAUSAL_LM";
+  return task == TaskKind::kTextClassification ? OrderedJson("SEQ_CLS") : OrderedJson(nullptr);
+}
+
+OrderedJson adapter_config(const ExportedModel& model) {
   const LoraConfig& lora = model.config.lora;
-  const auto layout = architecture.layout(model.config, model.vocab_size);
-  const auto all = adaptable_layers(layout);
-  const auto adapted = adapted_layers(lora.targets, all);
-  const bool conv1d = architecture.huggingface_layout()->is_transposed(adapted.front() + ".weight");
+  const auto shapes =
+      shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size()));
+  const auto adapted = adapted_layers(lora.targets, adaptable_layers(shapes));
+  const bool causal = model.config.task == TaskKind::kCausalLm;
+  const bool conv1d = causal && causal_architecture(model.config)
+                                    .huggingface_layout()
+                                    ->is_transposed(adapted.front() + ".weight");
   return {{"peft_type", "LORA"},
-          {"task_type", "CAUSAL_LM"},
-          {"base_model_name_or_path", architecture.pretrained(model.config)},
+          {"task_type", task_type(model.config.task)},
+          {"base_model_name_or_path", model_below(model.config).path},
           {"r", lora.rank},
           {"lora_alpha", lora.alpha},
+          {"use_rslora", lora.use_rslora},
           {"lora_dropout", lora.dropout},
-          {"target_modules", target_modules(adapted, all)},
+          {"target_modules", target_modules(adapted, linear_layers(shapes))},
           {"bias", "none"},
           {"fan_in_fan_out", conv1d},
           {"init_lora_weights", true},
           {"inference_mode", true},
-          {"modules_to_save", nullptr}};
+          {"modules_to_save", model.labels.empty()
+                                  ? OrderedJson(nullptr)
+                                  : OrderedJson(classifier_modules(model.config.bert.family))}};
 }
 
-OrderedJson prompt_config(const ExportedModel& model, const CausalArchitecture& architecture) {
+OrderedJson prompt_config(const ExportedModel& model) {
   const PromptConfig& prompt = model.config.prompt_tuning;
-  const std::string base = architecture.pretrained(model.config);
+  const std::string base = model_below(model.config).path;
   const bool text = !prompt.text.empty();
   return {{"peft_type", "PROMPT_TUNING"},
           {"task_type", "CAUSAL_LM"},
@@ -68,7 +91,8 @@ OrderedJson prompt_config(const ExportedModel& model, const CausalArchitecture& 
 }
 
 /// Its layers have none of `parts`.
-void check_is_adapted_whole(const ExportedModel& model, const CausalArchitecture& architecture) {
+void check_is_adapted_whole(const ExportedModel& model) {
+  const CausalArchitecture& architecture = causal_architecture(model.config);
   const auto config = nlohmann::json::parse(
       architecture.huggingface_config(model.config, model.vocab_size, std::nullopt));
   for (const FusedLayers& layer : architecture.huggingface_layout()->fused) {
@@ -90,16 +114,14 @@ void check_is_adapted_whole(const ExportedModel& model, const CausalArchitecture
 
 std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer& tokenizer,
                                      const std::string& folder) {
-  const CausalArchitecture& architecture = causal_architecture(model.config);
   const bool prompt = model.config.prompt_tuning.enabled();
-  if (!prompt) check_is_adapted_whole(model, architecture);
+  if (!prompt && model.config.task == TaskKind::kCausalLm) check_is_adapted_whole(model);
   std::vector<NamedTensor> weights = model.weights;
   for (NamedTensor& weight : weights) {
     if (!prompt) weight.name = "base_model.model." + weight.name;
   }
   write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);
-  const auto config =
-      prompt ? prompt_config(model, architecture) : adapter_config(model, architecture);
+  const auto config = prompt ? prompt_config(model) : adapter_config(model);
   write_text(folder + "/adapter_config.json", config.dump(2) + "\n");
   std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
   if (!model.chat) return names;

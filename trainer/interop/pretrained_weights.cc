@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "trainer/model/bert_family.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
@@ -59,27 +60,36 @@ std::string now_called(const std::string& theirs) {
                      "LayerNorm.bias");
 }
 
+/// Without `start`; "" without it there.
+std::string after_start(const std::string& name, std::string_view start) {
+  return name.starts_with(start) ? name.substr(start.size()) : "";
+}
+
 bool starts_with_one_of(const std::string& name, const std::vector<std::string>& starts) {
   return std::any_of(starts.begin(), starts.end(),
                      [&name](const std::string& start) { return name.starts_with(start); });
 }
 
+/// RoBERTa's own pooler is for pretraining, as BERT's second head is.
+bool is_left_out_of_bert(const std::string& name) {
+  return name.ends_with(".embeddings.position_ids") ||
+         starts_with_one_of(name, {"cls.seq_relationship.", "roberta.pooler."});
+}
+
 std::string own_bert_name(const std::string& theirs) {
-  static const std::vector<std::string> left_out = {"bert.pooler.", "cls.seq_relationship.",
-                                                    "cls.predictions.decoder.bias",
-                                                    "bert.embeddings.position_ids"};
-  if (theirs == "cls.predictions.decoder.weight") return kHead;
-  if (starts_with_one_of(theirs, left_out)) return "";
-  return now_called(theirs);
+  static const std::vector<std::string> heads = {
+      "cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight"};
+  if (std::find(heads.begin(), heads.end(), theirs) != heads.end()) return kHead;
+  const bool left_out = is_left_out_of_bert(theirs) ||
+                        starts_with_one_of(theirs, {"bert.pooler.", "cls.predictions.decoder.bias",
+                                                    "lm_head.decoder.bias"});
+  return left_out ? "" : now_called(theirs);
 }
 
 std::string own_classifier_name(const std::string& theirs) {
-  static const std::vector<std::string> left_out = {"cls.", "bert.embeddings.position_ids"};
-  return starts_with_one_of(theirs, left_out) ? "" : now_called(theirs);
-}
-
-bool is_optional_in_classifier(std::string_view name) {
-  return name.starts_with("bert.pooler.") || name.starts_with("classifier.");
+  const bool left_out =
+      is_left_out_of_bert(theirs) || starts_with_one_of(theirs, {"cls.", "lm_head.", "vocab_"});
+  return left_out ? "" : now_called(theirs);
 }
 
 std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
@@ -300,13 +310,19 @@ const PretrainedLayout kBertLayout = {"bert_config.init_from",
                                       "position_embeddings.weight",
                                       "word_embeddings.weight",
                                       kConvertBert};
-const PretrainedLayout kBertClassifierLayout = {"bert_config.init_from",
-                                                own_classifier_name,
-                                                is_never_transposed,
-                                                is_optional_in_classifier,
-                                                "position_embeddings.weight",
-                                                "word_embeddings.weight",
-                                                kConvertBert};
+const PretrainedLayout kBertClassifierLayout = {
+    "bert_config.init_from",      own_classifier_name,      is_never_transposed, is_of_classifier,
+    "position_embeddings.weight", "word_embeddings.weight", kConvertBert};
+
+const PretrainedLayout kPeftLayout = {
+    "lora.init_from",
+    [](const std::string& theirs) { return after_start(theirs, "base_model.model."); },
+    is_never_transposed,
+    is_of_classifier,
+    nullptr,
+    "word_embeddings.weight",
+    "save the adapters as safetensors",
+    "adapter_model.safetensors"};
 
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
                       const std::vector<ParameterShape>& shapes) {

@@ -18,6 +18,8 @@ namespace ddp::train {
 extern const PretrainedLayout kBertLayout;
 /// The encoder of any BERT, with the pooler and the classifier if present.
 extern const PretrainedLayout kBertClassifierLayout;
+/// Adapters in a folder of peft's, with the layers of a text classifier if present.
+extern const PretrainedLayout kPeftLayout;
 
 /// Throws as load_pretrained() would, using only the headers of the folder's files, before a model
 /// of these shapes takes memory. Snapshots describe themselves and are not read.

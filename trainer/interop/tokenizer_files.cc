@@ -128,6 +128,16 @@ TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", model_max_length}};
   add_special_tokens(tokenizer, chat, config);
+  const BertTokenNames& names = token_names_of(tokenizer);
+  if (tokenizer.token_of(names.mask)) {
+    config.update(OrderedJson{{"cls_token", names.first},
+                              {"bos_token", names.first},
+                              {"sep_token", names.last},
+                              {"eos_token", names.last},
+                              {"pad_token", names.pad},
+                              {"mask_token", names.mask},
+                              {"unk_token", names.unknown}});
+  }
   TextFiles files;
   if (chat) {
     config["chat_template"] = chat->source;

@@ -48,8 +48,8 @@ const CausalArchitecture* architecture_of_folder(const std::string& folder) {
   const std::string file = folder + "/config.json";
   const auto config = parse_pretrained_config(file);
   const std::string type = PretrainedValues(config, file).text("model_type", "");
-  std::vector<std::string_view> known = {"bert"};
-  if (type == known.front()) return nullptr;
+  std::vector<std::string_view> known = names_of(BertFamily{});
+  if (std::find(known.begin(), known.end(), type) != known.end()) return nullptr;
   for (const auto& architecture : registry()) {
     const auto types = architecture->model_types();
     if (std::find(types.begin(), types.end(), type) != types.end()) return architecture.get();

@@ -303,17 +303,18 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
 
 torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) {
   const auto targets_N = targets_BT.reshape({-1});
-  const bool fused = !options_.ranks && is_cross_entropy_fused(head_weight(), logits_padding());
+  const bool fused = !options_.ranks && label_smoothing_ == 0.0 &&
+                     is_cross_entropy_fused(head_weight(), logits_padding());
   const int64_t chunk = rows_at_a_time(targets_N.size(0), fused ? kBytesOfHalf : kBytesOfFloat);
   if (chunk == targets_N.size(0) && !options_.ranks && !fused) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
     const auto logits_NV = ops::wide(logits(x_BTC, table_PC).view({-1, vocab_size()}));
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
-                                  /*ignore_index=*/-1);
+                                  /*ignore_index=*/-1, label_smoothing_);
   }
-  const auto sum =
-      chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk,
-                                logits_padding(), vocabulary_share(), options_.logit_softcap);
+  const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
+                                             targets_N, chunk, logits_padding(), vocabulary_share(),
+                                             options_.logit_softcap, label_smoothing_);
   return sum / targets_N.ne(-1).sum();
 }
 

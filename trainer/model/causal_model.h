@@ -55,6 +55,9 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT = {});
 
+  /// For loss() alone: the share of a target's probability that all tokens get alike.
+  void set_label_smoothing(double share) { label_smoothing_ = share; }
+
   /// The negative log-likelihood of each target in nats, 0 where the target is -1; float32 [B, T],
   /// without gradients. The host waits for the device.
   torch::Tensor target_losses(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
@@ -179,6 +182,7 @@ class CausalModel : public torch::nn::Module {
   std::vector<ParameterShape> whole_;
   int64_t width_ = 0;
   StageLinks* links_ = nullptr;
+  double label_smoothing_ = 0.0;
 };
 
 /// The model that `config.model` names, in training mode on the CPU. Initial weights depend on

@@ -5,9 +5,13 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "trainer/model/bert_family.h"
+#include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/load/peft_settings.h"
 #include "trainer/model/prompt_tuning.h"
 
 namespace ddp::train {
@@ -39,9 +43,8 @@ std::vector<std::string> short_names(const std::vector<std::string>& layers) {
   return names;
 }
 
-void check_targets(const Config& config, const CausalArchitecture& architecture,
-                   const Given& given) {
-  const auto layers = adaptable_layers(architecture.layout(config, 1));
+void check_targets(const Config& config, const Given& given) {
+  const auto layers = adaptable_layers(shapes_below(config, 1));
   for (const std::string& pattern : config.lora.targets) {
     if (std::any_of(layers.begin(), layers.end(),
                     [&](const std::string& layer) { return matches_layer(pattern, layer); }))
@@ -53,11 +56,20 @@ void check_targets(const Config& config, const CausalArchitecture& architecture,
   }
 }
 
+/// As in peft.
+std::vector<std::string> default_targets(const Config& config) {
+  if (trains_causal_lm(config.task)) return causal_architecture(config).lora_targets();
+  const BertTraits& traits = traits_of(config.bert.family);
+  const std::string query = traits.query, value = traits.value;
+  return {query.substr(query.rfind('.') + 1), value.substr(value.rfind('.') + 1)};
+}
+
 /// A configuration that a run has written names every key, with its default.
 void check_no_adapters(const LoraConfig& lora, const Given& given) {
   const LoraConfig none;
   const std::pair<const char*, bool> keys[] = {{"lora.alpha", lora.alpha != none.alpha},
                                                {"lora.dropout", lora.dropout != none.dropout},
+                                               {"lora.use_rslora", lora.use_rslora},
                                                {"lora.targets", !lora.targets.empty()}};
   for (const auto& [key, differs] : keys) {
     if (differs) given.refuse(key, "has no effect without lora.rank; set it, e.g. to 8");
@@ -66,21 +78,46 @@ void check_no_adapters(const LoraConfig& lora, const Given& given) {
 
 }  // namespace
 
-void complete_lora(Config& config, const CausalArchitecture& architecture, const Given& given) {
+ModelBelow model_below(const Config& config) {
+  if (!trains_causal_lm(config.task))
+    return {config.bert.init_from, "bert_config.init_from",
+            fmt::format("bert_config.family={}", name_of(config.bert.family))};
+  const CausalArchitecture& architecture = causal_architecture(config);
+  const PretrainedLayout* const layout = architecture.huggingface_layout();
+  return {architecture.pretrained(config), layout == nullptr ? "" : layout->key,
+          fmt::format("model={}", architecture.name())};
+}
+
+void set_model_below(Config& config, const std::string& path) {
+  if (trains_causal_lm(config.task))
+    causal_architecture(config).start_from(config, path);
+  else
+    config.bert.init_from = path;
+}
+
+std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_size,
+                                         int64_t classes) {
+  if (trains_causal_lm(config.task))
+    return shapes_of(causal_architecture(config).layout(config, vocab_size));
+  return bert_parameter_shapes(config.bert, {vocab_size, config.data.block_size, classes});
+}
+
+void complete_lora(Config& config, const Given& given) {
   LoraConfig& lora = config.lora;
+  if (!lora.init_from.empty()) follow_peft_settings(lora, given);
   if (!lora.enabled()) return check_no_adapters(lora, given);
-  const auto defaults = architecture.lora_targets();
+  const auto defaults = default_targets(config);
+  const ModelBelow below = model_below(config);
   if (defaults.empty()) {
-    given.refuse("lora.rank", fmt::format("model={} has no layers that take adapters; remove it",
-                                          architecture.name()));
+    given.refuse("lora.rank", below.described + " has no layers that take adapters; remove it");
   }
-  if (architecture.pretrained(config).empty()) {
+  if (below.path.empty()) {
     given.refuse("lora.rank",
                  fmt::format("adapters need a pretrained model; set {} to its folder or snapshot",
-                             architecture.huggingface_layout()->key));
+                             below.key));
   }
   if (lora.targets.empty()) lora.targets = defaults;
-  check_targets(config, architecture, given);
+  check_targets(config, given);
 }
 
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters) {
@@ -120,6 +157,8 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
     shapes.push_back(
         {layer + ".lora_B.weight", {of_layer->sizes[0], lora.rank}, ParameterRole::kHidden});
   }
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(shapes),
+               [](const ParameterShape& p) { return is_of_classifier(p.name); });
   return shapes;
 }
 
@@ -164,6 +203,10 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
 bool is_of_adapter(std::string_view parameter) {
   return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight") ||
          parameter == kPromptName;
+}
+
+bool is_trained_with_adapters(std::string_view parameter) {
+  return is_of_adapter(parameter) || is_of_classifier(parameter);
 }
 
 }  // namespace ddp::train

@@ -16,9 +16,22 @@
 
 namespace ddp::train {
 
-/// Resolves lora.targets and checks the section. Throws UserError: no pretrained model, a target
-/// that matches no layer, other keys of `lora` without its rank.
-void complete_lora(Config& config, const CausalArchitecture& architecture, const Given& given);
+/// Resolves lora.targets and checks the section, after the model's. Throws UserError: no pretrained
+/// model, a target that matches no layer, other keys of `lora` without its rank.
+void complete_lora(Config& config, const Given& given);
+
+/// The pretrained model that `config` starts from.
+struct ModelBelow {
+  std::string path;       ///< Folder or snapshot; "": none.
+  std::string key;        ///< Configuration key of the path.
+  std::string described;  ///< "model=gpt"
+};
+ModelBelow model_below(const Config& config);
+/// Sets model_below().path.
+void set_model_below(Config& config, const std::string& path);
+/// The parameters of the model of `config` without adapters. `classes`: of a text classifier.
+std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_size,
+                                         int64_t classes = 0);
 
 /// The linear layers that can have an adapter, by the shapes of a model without any: the names of
 /// its hidden matrices, without ".weight", in the model's order.
@@ -28,7 +41,7 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable);
 /// Returns the parameters that adapters, or virtual tokens, add to a model with these, in the
-/// model's order.
+/// model's order, and with adapters a text classifier's own layers, which are trained with them.
 std::vector<ParameterShape> adapter_shapes(const Config& config,
                                            const std::vector<ParameterShape>& parameters);
 /// The same for a model of that layout.
@@ -44,5 +57,7 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
                                 const ComputePlace& place);
 /// Whether a parameter of that name is part of an adapter, or virtual tokens.
 bool is_of_adapter(std::string_view parameter);
+/// Whether a run with adapters trains it: it is_of_adapter(), or is_of_classifier().
+bool is_trained_with_adapters(std::string_view parameter);
 
 }  // namespace ddp::train

@@ -1,10 +1,12 @@
 #include "trainer/model/pretrained_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "trainer/model/bert_family.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 
@@ -60,9 +62,8 @@ std::vector<std::string> size_differences(const PretrainedSizes& there, const Mo
 
 std::vector<std::string> unsupported_in_bert(const Json& config) {
   return differences_from_fixed(config, {{"hidden_act", "gelu"},
-                                         {"layer_norm_eps", 1e-12},
+                                         {"activation", "gelu"},
                                          {"position_embedding_type", "absolute"},
-                                         {"type_vocab_size", 2},
                                          {"tie_word_embeddings", true},
                                          {"is_decoder", false},
                                          {"add_cross_attention", false},
@@ -71,12 +72,44 @@ std::vector<std::string> unsupported_in_bert(const Json& config) {
                                          {"quantization_config", nullptr}});
 }
 
-/// id2label of a BertForSequenceClassification; transformers leaves it out where the classes are
+/// What config.json calls the sizes of a BERT.
+struct BertKeys {
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* width = "hidden_size";
+  const char* inner = "intermediate_size";
+};
+
+BertConfig bert_shape(const Values& values, BertFamily family) {
+  const bool distilled = family == BertFamily::kDistilbert;
+  const BertKeys keys =
+      distilled ? BertKeys{"n_layers", "n_heads", "dim", "hidden_dim"} : BertKeys{};
+  BertConfig shape;
+  shape.family = family;
+  shape.n_layer = values.number(keys.layers, distilled ? 6 : 12, kMostLayers);
+  shape.n_head = values.number(keys.heads, 12, kMostLayers);
+  shape.n_embd = values.number(keys.width, 768, kMostWidth);
+  shape.intermediate = values.number(keys.inner, 3072, kMostWidth);
+  shape.type_vocab_size = distilled ? 0 : values.number("type_vocab_size", 2, kMostWidth);
+  if (!distilled) shape.layer_norm_eps = values.real("layer_norm_eps", 1e-12);
+  if (family == BertFamily::kRoberta) shape.position_offset = values.whole("pad_token_id", 1) + 1;
+  return shape;
+}
+
+std::optional<BertFamily> family_named(const std::string& type) {
+  const Names names = names_of(BertFamily{});
+  const auto found = std::find(names.begin(), names.end(), type);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<BertFamily>(found - names.begin());
+}
+
+/// id2label of a ...ForSequenceClassification; transformers leaves it out where the classes are
 /// two and have no names.
-std::vector<std::string> labels_in(const Json& config, const std::string& path) {
+std::vector<std::string> labels_in(const Json& config, const std::string& path, BertFamily family) {
   const Json architectures = config.value("architectures", Json::array());
-  const auto* const kClassifier = "BertForSequenceClassification";
-  if (std::find(architectures.begin(), architectures.end(), kClassifier) == architectures.end())
+  const std::string classifier =
+      std::string(traits_of(family).model_class) + "ForSequenceClassification";
+  if (std::find(architectures.begin(), architectures.end(), classifier) == architectures.end())
     return {};
   const Json names = config.value("id2label", Json{{"0", "LABEL_0"}, {"1", "LABEL_1"}});
   std::vector<std::string> labels;
@@ -98,16 +131,26 @@ void take_sizes(PretrainedSizes& sizes, const Json& model, const Json& config) {
 
 PretrainedBert bert_of_snapshot(const std::string& path) {
   PretrainedBert result;
-  with_pretrained_snapshot(path, {TaskKind::kMaskedLm, TaskKind::kTextClassification},
-                           [&](const Json& metadata, const Json& config, const std::string& task) {
-                             const Json& bert = config.at("bert_config");
-                             take_sizes(result, bert, config);
-                             result.intermediate = bert.at("intermediate");
-                             result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
-                             if (task == task_name(TaskKind::kTextClassification))
-                               result.labels =
-                                   Json::parse(metadata.at("labels").get<std::string>());
-                           });
+  with_pretrained_snapshot(
+      path, {TaskKind::kMaskedLm, TaskKind::kTextClassification},
+      [&](const Json& metadata, const Json& config, const std::string& task) {
+        const Json& bert = config.at("bert_config");
+        take_sizes(result, bert, config);
+        BertConfig& shape = result.shape;
+        shape.n_layer = result.n_layer;
+        shape.n_head = result.n_head;
+        shape.n_embd = result.n_embd;
+        shape.intermediate = bert.at("intermediate");
+        // Older snapshots lack these.
+        const std::string family = bert.value("family", "bert");
+        shape.family = family_named(family).value_or(BertFamily::kBert);
+        shape.type_vocab_size = bert.value("type_vocab_size", shape.type_vocab_size);
+        shape.position_offset = bert.value("position_offset", shape.position_offset);
+        shape.layer_norm_eps = bert.value("layer_norm_eps", shape.layer_norm_eps);
+        result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
+        if (task == task_name(TaskKind::kTextClassification))
+          result.labels = Json::parse(metadata.at("labels").get<std::string>());
+      });
   return result;
 }
 
@@ -141,17 +184,19 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
   const Json config = parse_pretrained_config(file);
   const Values values(config, file);
   const std::string type = values.text("model_type", "");
-  if (type != "bert") {
-    throw UserError(
-        fmt::format("{}: model_type is '{}', not bert; give the folder of a BERT", file, type));
+  const auto family = family_named(type);
+  if (!family) {
+    throw UserError(fmt::format("{}: model_type is '{}', not {}; give the folder of a BERT", file,
+                                type, fmt::join(names_of(BertFamily{}), ", ")));
   }
   PretrainedBert result;
-  result.n_layer = values.number("num_hidden_layers", 12, kMostLayers);
-  result.n_head = values.number("num_attention_heads", 12, kMostLayers);
-  result.n_embd = values.number("hidden_size", 768, kMostWidth);
-  result.intermediate = values.number("intermediate_size", 3072, kMostWidth);
-  result.positions = values.number("max_position_embeddings", 512, kMostPositions);
-  result.labels = labels_in(config, file);
+  result.shape = bert_shape(values, *family);
+  result.n_layer = result.shape.n_layer;
+  result.n_head = result.shape.n_head;
+  result.n_embd = result.shape.n_embd;
+  result.positions =
+      values.number("max_position_embeddings", 512, kMostPositions) - result.shape.position_offset;
+  result.labels = labels_in(config, file, *family);
   result.unsupported = unsupported_in_bert(config);
   return result;
 }
@@ -198,7 +243,12 @@ std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const
 std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
                                           const Config& config) {
   std::vector<std::string> differences = size_differences(pretrained, bert, config);
-  compare_value(differences, "intermediate", pretrained.intermediate, bert.intermediate);
+  const BertConfig& there = pretrained.shape;
+  compare_value(differences, "family", name_of(there.family), name_of(bert.family));
+  compare_value(differences, "intermediate", there.intermediate, bert.intermediate);
+  compare_value(differences, "type_vocab_size", there.type_vocab_size, bert.type_vocab_size);
+  compare_value(differences, "position_offset", there.position_offset, bert.position_offset);
+  compare_value(differences, "layer_norm_eps", there.layer_norm_eps, bert.layer_norm_eps);
   return differences;
 }
 

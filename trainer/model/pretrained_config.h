@@ -1,5 +1,6 @@
 // A pretrained model's configuration: config.json written by save_pretrained of transformers'
-// GPT2LMHeadModel, BertForMaskedLM or BertForSequenceClassification, or a snapshot.
+// GPT2LMHeadModel, or BertForMaskedLM, BertForSequenceClassification and their like of RoBERTa and
+// DistilBERT, or a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct PretrainedGpt : PretrainedSizes {
 };
 
 struct PretrainedBert : PretrainedSizes {
-  int64_t intermediate = 0;
+  BertConfig shape;                 ///< Family and sizes; the rest has no meaning.
   std::vector<std::string> labels;  ///< Its classifier's labels, by number; empty: no classifier.
   std::string tokenizer_state;      ///< A snapshot's; a folder has files.
 };
@@ -42,7 +43,7 @@ PretrainedGpt read_pretrained_gpt(const std::string& path);
 std::map<std::string, std::string> causal_snapshot_metadata(const std::string& path);
 
 /// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such
-/// folder or file, not JSON, not a BERT.
+/// folder or file, not JSON, not a BERT of one of the families.
 PretrainedBert read_pretrained_bert(const std::string& path);
 
 /// Each difference in a few words: "n_layer is 12 there, 8 here". Empty when it fits.

@@ -9,6 +9,7 @@
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/hub_name.h"
@@ -59,15 +60,6 @@ void take_kind(Config& config, const KindOfModel& there, const Given& given) {
   config.model = there.model;
 }
 
-/// The init_from of the model's own section, with its key.
-std::pair<std::string, std::string> in_section(const Config& config) {
-  if (!trains_causal_lm(config.task)) return {"bert_config.init_from", config.bert.init_from};
-  const CausalArchitecture& architecture = causal_architecture(config);
-  if (const auto* layout = architecture.huggingface_layout())
-    return {layout->key, architecture.pretrained(config)};
-  return {"", ""};
-}
-
 }  // namespace
 
 void follow_init_from(Config& config, const Given& given) {
@@ -82,14 +74,11 @@ void follow_init_from(Config& config, const Given& given) {
     given.refuse("init_from", error.what());
   }
   take_kind(config, there, given);
-  const auto [key, other] = in_section(config);
-  if (!other.empty() && absolute_path(other) != path)
-    given.refuse("init_from",
-                 fmt::format("{} conflicts with {}={}; keep one", config.init_from, key, other));
-  if (trains_causal_lm(config.task))
-    causal_architecture(config).start_from(config, path);
-  else
-    config.bert.init_from = path;
+  const ModelBelow other = model_below(config);
+  if (!other.path.empty() && absolute_path(other.path) != path)
+    given.refuse("init_from", fmt::format("{} conflicts with {}={}; keep one", config.init_from,
+                                          other.key, other.path));
+  set_model_below(config, path);
   config.init_from.clear();
 }
 

@@ -21,22 +21,31 @@ double progress_between(int64_t first, int64_t last, int64_t step) {
 /// From 1 to 0 along half a cosine wave.
 double half_wave(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
 
+/// With the steps that warmup_ratio makes of the run, rounded up as transformers does.
+OptimizerConfig with_warmup_steps(OptimizerConfig config, int64_t total_steps) {
+  if (config.warmup_ratio > 0.0) {
+    config.warmup_steps =
+        static_cast<int64_t>(std::ceil(static_cast<double>(total_steps) * config.warmup_ratio));
+  }
+  return config;
+}
+
 bool decays(LrSchedule kind) { return kind != LrSchedule::kConstant; }
 
 }  // namespace
 
 Schedule::Schedule(const OptimizerConfig& config, int64_t total_steps)
-    : config_(config),
+    : config_(with_warmup_steps(config, total_steps)),
       end_(config.lr_schedule == LrSchedule::kWsd ? total_steps
                                                   : config.decay_steps.value_or(total_steps)) {
   const int64_t decay = config.decay_steps.value_or(0);
   const bool ends_at_step =
       decays(config.lr_schedule) && config.lr_schedule != LrSchedule::kWsd && decay > 0;
-  if (ends_at_step && decay <= config.warmup_steps) {
+  if (ends_at_step && decay <= config_.warmup_steps) {
     throw UserError(
         fmt::format("optimizer_config.decay_steps: {} is not after warmup_steps={}; reduce the "
                     "warmup, or decay until a later step",
-                    decay, config.warmup_steps));
+                    decay, config_.warmup_steps));
   }
 }
 

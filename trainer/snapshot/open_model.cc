@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/cost/bert_cost.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/hub_name.h"
@@ -51,10 +53,7 @@ ModelBundle open_bert_folder(const std::string& folder) {
   Config config;
   config.task = there.labels.empty() ? TaskKind::kMaskedLm : TaskKind::kTextClassification;
   config.data.block_size = there.positions;
-  config.bert.n_layer = there.n_layer;
-  config.bert.n_head = there.n_head;
-  config.bert.n_embd = there.n_embd;
-  config.bert.intermediate = there.intermediate;
+  config.bert = there.shape;
   const auto tokenizer = load_tokenizer(folder);
   const auto& layout = there.labels.empty() ? kBertLayout : kBertClassifierLayout;
   check_pretrained(folder, layout,
@@ -82,8 +81,7 @@ ModelBundle open_snapshot_model(const std::string& path, const std::string& base
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   Config config = config_from_json(snapshot.meta.config_json);
   if (trains_causal_lm(config.task)) config.task = TaskKind::kCausalLm;
-  if (!base.empty() && config.adapted())
-    causal_architecture(config).start_from(config, absolute_path(base));
+  if (!base.empty() && config.adapted()) set_model_below(config, absolute_path(base));
   auto bundle = ModelBundle::untrained(std::move(config), snapshot.meta.task);
   for (const auto& each : bundle.weights)
     snapshot.load_into(evaluated_tensor(*snapshot.file, each.name), each.tensor);

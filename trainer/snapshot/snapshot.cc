@@ -53,11 +53,11 @@ Json arithmetic_settings(const std::string& config_json) {
   };
   keep("data_config",
        {"block_size", "train_split", "stride", "min_characters", "mask_share", "mask_documents"});
-  keep("trainer_config",
-       {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
-  keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps",
-                            "min_lr", "lr_power", "weight_decay", "decay_embeddings", "betas",
-                            "eps", "state_bits", "momentum", "nesterov", "param_groups"});
+  keep("trainer_config", {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze",
+                          "label_smoothing", "ema_decay"});
+  keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "warmup_ratio",
+                            "decay_steps", "min_lr", "lr_power", "weight_decay", "decay_embeddings",
+                            "betas", "eps", "state_bits", "momentum", "nesterov", "param_groups"});
   keep_model(config, kept);
   return kept;
 }

@@ -18,13 +18,34 @@
 namespace ddp::train {
 namespace {
 
-/// Every weight of the pretrained model.
-std::vector<NamedTensor> base_weights(const CausalModel& model) {
+/// Every weight of `model` but its adapters'.
+std::vector<NamedTensor> plain_weights(const torch::nn::Module& model) {
   std::vector<NamedTensor> result;
-  for (const auto& p : model.model_parameters()) {
-    if (!is_of_adapter(p.name)) result.push_back({p.name, p.tensor});
-  }
+  for (const auto& item : model.named_parameters())
+    if (!is_of_adapter(item.key())) result.push_back({item.key(), item.value()});
   return result;
+}
+
+/// Those that stay as they are.
+std::vector<NamedTensor> base_weights(const torch::nn::Module& model) {
+  auto weights = plain_weights(model);
+  std::erase_if(weights,
+                [](const NamedTensor& each) { return is_trained_with_adapters(each.name); });
+  return weights;
+}
+
+const PretrainedLayout& layout_below(const Config& config) {
+  if (config.task == TaskKind::kMaskedLm) return kBertLayout;
+  if (config.task == TaskKind::kTextClassification) return kBertClassifierLayout;
+  return *causal_architecture(config).huggingface_layout();
+}
+
+/// The values of lora.init_from. A classifier's layers keep theirs if they are not there.
+void load_adapters(const torch::nn::Module& model, const std::string& folder) {
+  std::vector<NamedTensor> trained;
+  for (const auto& item : model.named_parameters())
+    if (is_trained_with_adapters(item.key())) trained.push_back({item.key(), item.value()});
+  load_pretrained(folder, kPeftLayout, trained);
 }
 
 std::string digest_of(const std::vector<NamedTensor>& weights) {
@@ -37,9 +58,10 @@ std::string digest_of(const std::vector<NamedTensor>& weights) {
   return xxh3_hex(all.data(), all.size());
 }
 
-void check_base_exists(const std::string& base, const char* key) {
+void check_base_exists(const ModelBelow& below) {
+  const auto& [base, key, described] = below;
   std::error_code ignored;
-  if (std::filesystem::exists(base, ignored)) return;
+  if (base.empty() || std::filesystem::exists(base, ignored)) return;
   throw UserError(
       fmt::format("{}: {}: no such folder or snapshot, and the adapters (lora.rank, "
                   "prompt_tuning) need it; name its place with --base in generate, eval and "
@@ -48,14 +70,12 @@ void check_base_exists(const std::string& base, const char* key) {
                   key, base, key));
 }
 
-void check_digest(const std::string& base, const std::string& digest,
-                  const std::map<std::string, std::string>& metadata) {
-  const auto named = metadata.find(kBaseDigest);
-  if (named == metadata.end() || named->second == digest) return;
+void check_digest(const std::string& base, const std::string& digest, const std::string& expected) {
+  if (expected.empty() || expected == digest) return;
   throw UserError(fmt::format(
       "{}: is not the model that the adapters were trained on: the digest of its weights is {}, "
       "the snapshot names {}; put that model there",
-      base, digest, named->second));
+      base, digest, expected));
 }
 
 /// The token embedding is the first table.
@@ -112,45 +132,60 @@ std::string describe_start(const PromptConfig& prompt) {
   return prompt.text.empty() ? "from tokens drawn from the vocabulary" : "from a text";
 }
 
-}  // namespace
-
-std::vector<Parameter> trainable_parameters(const CausalModel& model) {
-  std::vector<Parameter> all, adapters;
-  for (const auto& p : model.model_parameters()) {
-    all.push_back({p.name, p.tensor, p.role});
-    if (is_of_adapter(p.name)) adapters.push_back(all.back());
-  }
-  return adapters.empty() ? all : adapters;
-}
-
-void check_base(const Config& config, int64_t vocab_size) {
-  const CausalArchitecture& architecture = causal_architecture(config);
-  const std::string base = architecture.pretrained(config);
-  if (base.empty()) return;
-  check_base_exists(base, architecture.huggingface_layout()->key);
-  check_pretrained(base, architecture, config, vocab_size);
-}
-
-std::string add_adapters_to_base(CausalModel& model, const Config& config,
-                                 const Tokenizer& tokenizer, std::optional<uint64_t> seed,
-                                 const std::map<std::string, std::string>* metadata) {
-  const CausalArchitecture& architecture = causal_architecture(config);
-  const std::string base = architecture.pretrained(config);
+/// Loads the frozen weights, and returns their digest.
+std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected) {
+  const std::string base = model_below(config).path;
   const auto weights = base_weights(model);
-  if (!base.empty()) load_pretrained(base, *architecture.huggingface_layout(), weights);
+  if (!base.empty()) load_pretrained(base, layout_below(config), weights);
   std::string digest = digest_of(weights);
-  if (metadata != nullptr) check_digest(base, digest, *metadata);
-  if (!config.prompt_tuning.enabled())
-    add_adapters(model, config.lora, seed);
-  else if (seed && metadata == nullptr)
-    model.add_prompt(first_prompt(model, config.prompt_tuning, tokenizer, *seed));
-  else
-    model.add_prompt(torch::zeros({config.prompt_tuning.tokens, model.width()}));
+  check_digest(base, digest, expected);
   return digest;
 }
 
-std::vector<NamedTensor> merged_weights(const CausalModel& model) {
-  auto weights = base_weights(model);
+}  // namespace
+
+std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& all) {
+  const bool adapted = std::any_of(all.begin(), all.end(),
+                                   [](const ModelParameter& p) { return is_of_adapter(p.name); });
+  std::vector<Parameter> trained;
+  for (const ModelParameter& p : all) {
+    if (!adapted || is_trained_with_adapters(p.name)) trained.push_back({p.name, p.tensor, p.role});
+  }
+  return trained;
+}
+
+std::string stored_base_digest(const std::map<std::string, std::string>* metadata) {
+  const bool named = metadata != nullptr && metadata->contains(kBaseDigest);
+  return named ? metadata->at(kBaseDigest) : "";
+}
+
+void check_base(const Config& config, int64_t vocab_size) {
+  const ModelBelow below = model_below(config);
+  check_base_exists(below);
+  if (trains_causal_lm(config.task) && !below.path.empty())
+    check_pretrained(below.path, causal_architecture(config), config, vocab_size);
+}
+
+std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
+                                 std::optional<uint64_t> seed, const std::string& expected) {
+  std::string digest = load_base(model, config, expected);
+  add_adapters(model, config.lora, seed);
+  if (expected.empty() && !config.lora.init_from.empty())
+    load_adapters(model, config.lora.init_from);
+  return digest;
+}
+
+std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,
+                               std::optional<uint64_t> seed, const std::string& expected) {
+  std::string digest = load_base(model, config, expected);
+  model.add_prompt(seed && expected.empty()
+                       ? first_prompt(model, config.prompt_tuning, tokenizer, *seed)
+                       : torch::zeros({config.prompt_tuning.tokens, model.width()}));
+  return digest;
+}
+
+std::vector<NamedTensor> merged_weights(const torch::nn::Module& model) {
+  auto weights = plain_weights(model);
   for (const auto& item : model.named_modules()) {
     const auto* linear = item.value()->as<AdaptableLinearImpl>();
     if (linear == nullptr || !linear->adapted()) continue;
@@ -168,31 +203,30 @@ void check_same_base(const std::string& digest, const Config& config, ProcessGro
   const auto other = std::find_if(digests.begin(), digests.end(),
                                   [&](const std::string& each) { return each != digests.front(); });
   if (other == digests.end()) return;
-  const CausalArchitecture& architecture = causal_architecture(config);
+  const ModelBelow below = model_below(config);
   throw UserError(
       fmt::format("{}: rank {} reads another pretrained model from {} than rank 0; "
                   "give all nodes the same one",
-                  architecture.huggingface_layout()->key, other - digests.begin(),
-                  architecture.pretrained(config)));
+                  below.key, other - digests.begin(), below.path));
 }
 
-std::string describe_adapters(const CausalModel& model, const Config& config) {
+std::string describe_adapters(const std::vector<Parameter>& trained, const Config& config,
+                              int64_t all) {
   const LoraConfig& lora = config.lora;
-  int64_t trained = 0, layers = 0;
-  for (const auto& p : trainable_parameters(model)) {
-    trained += p.tensor.numel();
-    ++layers;
+  int64_t count = 0, matrices = 0;
+  for (const Parameter& p : trained) {
+    count += p.tensor.numel();
+    matrices += is_of_adapter(p.name) ? 1 : 0;
   }
   const std::string what =
       config.prompt_tuning.enabled()
           ? fmt::format("Prompt tuning: {} virtual tokens, {}", config.prompt_tuning.tokens,
                         describe_start(config.prompt_tuning))
           : fmt::format("LoRA: rank {}, alpha {}, dropout {} on {} layers ({})", lora.rank,
-                        lora.alpha, lora.dropout, layers / 2, fmt::join(lora.targets, ", "));
-  return fmt::format(
-      "{}; trained: {} parameters, {:.2g} % of all", what,
-      short_number(static_cast<double>(trained)),
-      100.0 * static_cast<double>(trained) / static_cast<double>(model.parameter_count()));
+                        lora.alpha, lora.dropout, matrices / 2, fmt::join(lora.targets, ", "));
+  return fmt::format("{}; trained: {} parameters, {:.2g} % of all", what,
+                     short_number(static_cast<double>(count)),
+                     100.0 * static_cast<double>(count) / static_cast<double>(all));
 }
 
 }  // namespace ddp::train

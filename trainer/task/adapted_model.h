@@ -10,6 +10,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/model_parameter.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/tokenizer/tokenizer.h"
@@ -21,30 +22,39 @@ namespace ddp::train {
 inline constexpr const char* kBaseDigest = "lora_base";
 
 // "Adapters" are low-rank adapters and virtual tokens alike.
-/// The trained parameters of `model`, in its order: the adapters if there are any, else all.
-std::vector<Parameter> trainable_parameters(const CausalModel& model);
+/// Returns the parameters in `all` that a run trains, in its order: the adapters with a text
+/// classifier's own layers if there are any, else all.
+std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& all);
+
+/// The digest in a snapshot's metadata; "": none.
+std::string stored_base_digest(const std::map<std::string, std::string>* metadata);
 
 /// Call before the model is built. Throws UserError if the model of init_from is missing, or has
-/// other shapes than `config`.
+/// other shapes than `config` of a causal_lm.
 void check_base(const Config& config, int64_t vocab_size);
 
 /// Loads the weights of init_from into `model`, if set, freezes them and adds adapters
-/// with initial values from `seed`, prompt_tuning.text or prompt_tuning.init_from. `metadata`: of
-/// the snapshot whose adapters are about to be loaded, else null. Returns the digest of the
+/// with initial values from `seed`, or those of lora.init_from. `expected`: the digest in the
+/// snapshot whose adapters are about to be loaded, else "". Returns the digest of the frozen
 /// weights: XXH3-128 over their names, shapes and values, independent of their files. Throws
 /// UserError if the pretrained model is missing, or is not the snapshot's.
-std::string add_adapters_to_base(CausalModel& model, const Config& config,
-                                 const Tokenizer& tokenizer, std::optional<uint64_t> seed,
-                                 const std::map<std::string, std::string>* metadata);
+std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
+                                 std::optional<uint64_t> seed, const std::string& expected);
+/// The same with the virtual tokens of prompt_tuning: from its text, its init_from, or tokens drawn
+/// by `seed`.
+std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,
+                               std::optional<uint64_t> seed, const std::string& expected);
 
 /// Returns the weights of a plain model equivalent to `model` with its adapters.
-std::vector<NamedTensor> merged_weights(const CausalModel& model);
+std::vector<NamedTensor> merged_weights(const torch::nn::Module& model);
 
 /// A collective. Throws UserError if the ranks have read different pretrained models.
 void check_same_base(const std::string& digest, const Config& config, ProcessGroup& group);
 
 /// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..." or
-/// "Prompt tuning: 20 virtual tokens, ..."
-std::string describe_adapters(const CausalModel& model, const Config& config);
+/// "Prompt tuning: 20 virtual tokens, ..." `trained`: trainable_parameters(); `all`: the number of
+/// the model's parameters.
+std::string describe_adapters(const std::vector<Parameter>& trained, const Config& config,
+                              int64_t all);
 
 }  // namespace ddp::train

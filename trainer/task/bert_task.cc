@@ -9,8 +9,13 @@
 
 #include "trainer/interop/base_settings.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/bert/bert.h"
+#include "trainer/model/bert_family.h"
+#include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/adapted_model.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece/bert_words.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -18,6 +23,13 @@
 
 namespace ddp::train {
 namespace {
+
+std::vector<ParameterShape> adapters_alone(const Config& config,
+                                           const std::vector<ParameterShape>& model) {
+  auto shapes = adapter_shapes(config, model);
+  std::erase_if(shapes, [](const ParameterShape& each) { return !is_of_adapter(each.name); });
+  return shapes;
+}
 
 /// The tokenizer of a folder or a snapshot; null if it has none.
 std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from) {
@@ -91,8 +103,9 @@ int32_t required_token(const Tokenizer& tokenizer, const char* token) {
 }
 
 BertTokens bert_tokens(const Tokenizer& tokenizer) {
-  return {required_token(tokenizer, kPadToken), required_token(tokenizer, kFirstToken),
-          required_token(tokenizer, kLastToken)};
+  const BertTokenNames& names = token_names_of(tokenizer);
+  return {required_token(tokenizer, names.pad), required_token(tokenizer, names.first),
+          required_token(tokenizer, names.last)};
 }
 
 BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size) {
@@ -103,28 +116,17 @@ BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_s
   return sizes;
 }
 
-std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {
-  std::vector<Parameter> result;
-  for (const auto& p : parameters) result.push_back({p.name, p.tensor, p.role});
-  return result;
-}
-
 std::vector<NamedTensor> named_tensors(const std::vector<ModelParameter>& parameters) {
   std::vector<NamedTensor> result;
   for (const auto& p : parameters) result.push_back({p.name, p.tensor});
   return result;
 }
 
-std::string describe_bert(const BertConfig& bert, int64_t parameters) {
-  return fmt::format("Model: BERT, {} layers, {} heads, {} channels; number of parameters: {} ({})",
-                     bert.n_layer, bert.n_head, bert.n_embd,
-                     short_number(static_cast<double>(parameters)), parameters);
-}
-
 BertTask::BertTask(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
       fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {
+      tokenizer_(open_bert_tokenizer(config, metadata)),
+      base_digest_(stored_base_digest(metadata)) {
   if (metadata != nullptr && metadata->contains(kBaseSettings)) {
     base_settings_ = metadata->at(kBaseSettings);
   } else if (metadata == nullptr && tokenizer_ != nullptr && !config.bert.init_from.empty()) {
@@ -132,13 +134,75 @@ BertTask::BertTask(const Config& config, const std::map<std::string, std::string
   }
 }
 
+std::vector<Parameter> BertTask::parameters() const {
+  return trainable_parameters(model_parameters());
+}
+
+void BertTask::join(ProcessGroup& group, int64_t /*micro_batches*/) {
+  if (config_.lora.enabled()) check_same_base(base_digest_, config_, group);
+}
+
+void BertTask::check_padding(int64_t pad) const {
+  const bool of_roberta = config_.bert.family == BertFamily::kRoberta;
+  if (!of_roberta || config_.bert.position_offset == pad + 1) return;
+  throw UserError(fmt::format(
+      "bert_config.position_offset: {}: positions begin after the padding, whose id in the "
+      "vocabulary is {}; set {}, or use the vocabulary that the weights were trained with",
+      config_.bert.position_offset, pad, pad + 1));
+}
+
+void BertTask::adapt(torch::nn::Module& model, std::optional<uint64_t> seed) {
+  if (!config_.lora.enabled()) return;
+  check_base(config_, tokenizer_->size());
+  base_digest_ = add_adapters_to_base(model, config_, seed, base_digest_);
+}
+
+std::vector<std::string> BertTask::describe_model(const torch::nn::Module& model) const {
+  const BertConfig& bert = config_.bert;
+  const int64_t parameters = parameter_count(model);
+  std::vector<std::string> lines = {
+      fmt::format("Model: {}, {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                  traits_of(bert.family).described, bert.n_layer, bert.n_head, bert.n_embd,
+                  short_number(static_cast<double>(parameters)), parameters)};
+  if (config_.lora.enabled())
+    lines.push_back(describe_adapters(this->parameters(), config_, parameters));
+  return lines;
+}
+
 std::vector<std::string> BertTask::shape_keys() const {
-  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
-          "bert_config.intermediate", "data_config.block_size"};
+  return {"bert_config.family",
+          "bert_config.n_layer",
+          "bert_config.n_head",
+          "bert_config.n_embd",
+          "bert_config.intermediate",
+          "bert_config.type_vocab_size",
+          "data_config.block_size",
+          "bert_config.position_offset",
+          "lora.rank",
+          "lora.targets"};
 }
 
 std::vector<ParameterPart> BertTask::parameter_parts() const {
-  return bert_parameter_parts(config_.bert, sizes());
+  auto parts = bert_parameter_parts(config_.bert, sizes());
+  if (config_.lora.enabled()) {
+    const auto shapes = bert_parameter_shapes(config_.bert, sizes());
+    parts.push_back({"adapters", count_of(adapters_alone(config_, shapes))});
+  }
+  return parts;
+}
+
+// No gradients of frozen matrices: 4 instead of 6 for each of their weights.
+double BertTask::flops_per_unit() const {
+  const BertSizes sizes = this->sizes();
+  const double whole = bert_flops(config_.bert, sizes);
+  if (!config_.lora.enabled()) return whole;
+  constexpr double kGradient = 2.0, kTrained = 6.0;
+  const auto shapes = bert_parameter_shapes(config_.bert, sizes);
+  double frozen = 0.0;
+  for (const ParameterShape& each : shapes)
+    if (each.role == ParameterRole::kHidden) frozen += static_cast<double>(each.count());
+  const auto adapters = static_cast<double>(count_of(adapters_alone(config_, shapes)));
+  return whole + sizes.mean_row * (kTrained * adapters - kGradient * frozen);
 }
 
 std::vector<MemoryItem> BertTask::memory_items(const Config& config,
@@ -148,6 +212,7 @@ std::vector<MemoryItem> BertTask::memory_items(const Config& config,
 
 std::map<std::string, std::string> BertTask::metadata() const {
   std::map<std::string, std::string> metadata = {{kTokenizerState, tokenizer_->state()}};
+  if (!base_digest_.empty()) metadata[kBaseDigest] = base_digest_;
   if (!base_settings_.empty()) metadata[kBaseSettings] = base_settings_;
   return metadata;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
+#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 
@@ -41,32 +43,28 @@ std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::st
 
 /// The id of a token that the vocabulary must have. Throws UserError.
 int32_t required_token(const Tokenizer& tokenizer, const char* token);
-/// [PAD], [CLS] and [SEP]. Throws UserError listing what is missing.
+/// [PAD], [CLS] and [SEP], by their names there. Throws UserError listing what is missing.
 BertTokens bert_tokens(const Tokenizer& tokenizer);
 
 /// Returns the sizes for cost estimates of a training on these lines, in rows of at most
 /// `block_size`.
 BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size);
 
-/// For the optimizer: those of the encoder's layers are hidden.
-std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters);
 std::vector<NamedTensor> named_tensors(const std::vector<ModelParameter>& parameters);
-/// "Model: BERT, 2 layers, ...": for the start of the log.
-std::string describe_bert(const BertConfig& bert, int64_t parameters);
 
 /// A task whose samples are texts, one a unit, and whose model is a BERT of `config`.
 class BertTask : public Task {
  public:
   BertTask(const Config& config, const std::map<std::string, std::string>* metadata);
 
-  std::vector<Parameter> parameters() const override {
-    return bert_optimizer_parameters(model_parameters());
-  }
+  std::vector<Parameter> parameters() const override;
+  /// Checks that all ranks read the same model below adapters.
+  void join(ProcessGroup& group, int64_t micro_batches) override;
   std::vector<std::string> shape_keys() const override;
 
   int64_t units_per_sample() const override { return 1; }
   std::vector<ParameterPart> parameter_parts() const override;
-  double flops_per_unit() const override { return bert_flops(config_.bert, sizes()); }
+  double flops_per_unit() const override;
   std::string_view flops_formula() const override {
     return "6N + 12LHQT per token, padding not counted";
   }
@@ -80,6 +78,12 @@ class BertTask : public Task {
                     const std::string& snapshot) const override;
 
  protected:
+  /// Throws UserError: the vocabulary's padding is not the one that positions begin after.
+  void check_padding(int64_t pad) const;
+  /// With lora.rank, after the model has its weights: adapters, and on resume the weights below.
+  void adapt(torch::nn::Module& model, std::optional<uint64_t> seed);
+  /// Sizes of the model, and its adapters.
+  std::vector<std::string> describe_model(const torch::nn::Module& model) const;
   virtual std::vector<ModelParameter> model_parameters() const = 0;
   virtual BertSizes sizes() const = 0;
 
@@ -90,6 +94,7 @@ class BertTask : public Task {
                                           // NOLINTEND(misc-non-private-member-variables-in-classes)
 
  private:
+  std::string base_digest_;    // of the weights below adapters; empty: there are none
   std::string base_settings_;  // see base_settings_state(); empty: the run starts from no model
 };
 

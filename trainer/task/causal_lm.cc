@@ -181,6 +181,13 @@ torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
   return layers.end == part_->layers ? model_->loss_of(y_BTC, countable_targets(batch)) : y_BTC;
 }
 
+void CausalLm::add_to_base(std::optional<uint64_t> seed) {
+  const std::string expected = stored_base_digest(resumed_ ? &*resumed_ : nullptr);
+  base_digest_ = config_.prompt_tuning.enabled()
+                     ? add_prompt_to_base(*model_, config_, data_->tokenizer(), seed, expected)
+                     : add_adapters_to_base(*model_, config_, seed, expected);
+}
+
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
   if (config_.adapted()) {
@@ -191,9 +198,8 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const bool drawn = !part_ && (!tensor_ranks_ || pretrained.empty());
   model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
                              tensor_ranks_);
-  if (config_.adapted())
-    base_digest_ = add_adapters_to_base(*model_, config_, data_->tokenizer(), seed,
-                                        resumed_ ? &*resumed_ : nullptr);
+  model_->set_label_smoothing(config_.trainer.label_smoothing);
+  if (config_.adapted()) add_to_base(seed);
   const auto whole = weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
@@ -235,7 +241,9 @@ std::vector<NamedTensor> CausalLm::weights() const {
   return result;
 }
 
-std::vector<Parameter> CausalLm::parameters() const { return trainable_parameters(*model_); }
+std::vector<Parameter> CausalLm::parameters() const {
+  return trainable_parameters(model_->model_parameters());
+}
 
 std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
@@ -359,7 +367,8 @@ std::vector<std::string> CausalLm::describe() const {
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
   }
-  if (config_.adapted()) lines.push_back(describe_adapters(*model_, config_));
+  if (config_.adapted())
+    lines.push_back(describe_adapters(parameters(), config_, model_->parameter_count()));
   return lines;
 }
 

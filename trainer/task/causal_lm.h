@@ -95,6 +95,7 @@ class CausalLm : public Task, private StageModel {
   void set_links(StageLinks* links) override { model_->set_links(links); }
 
   CausalCost cost() const { return {config_, data_->tokenizer().size()}; }
+  void add_to_base(std::optional<uint64_t> seed);
   void cut_model(std::optional<uint64_t> seed);
   static torch::Tensor countable_targets(const Batch& batch);
   std::vector<NamedTensor> weights() const;

@@ -13,16 +13,18 @@ namespace {
 std::vector<int64_t> tokens_with_masks(const Tokenizer& tokenizer, const MaskingTokens& special,
                                        std::string_view text, int64_t positions) {
   const auto encoded = tokenizer.encode(text);
-  if (encoded.empty()) throw UserError("is empty; give a text with [MASK] in it");
+  const BertTokenNames& names = token_names_of(tokenizer);
+  if (encoded.empty())
+    throw UserError(fmt::format("is empty; give a text with {} in it", names.mask));
   if (std::find(encoded.begin(), encoded.end(), special.mask) == encoded.end())
-    throw UserError("has no [MASK]; write it where a token is to be predicted");
+    throw UserError(
+        fmt::format("has no {}; write it where a token is to be predicted", names.mask));
   std::vector<int64_t> tokens = {special.first};
   tokens.insert(tokens.end(), encoded.begin(), encoded.end());
   tokens.push_back(special.last);
   if (static_cast<int64_t>(tokens.size()) > positions) {
-    throw UserError(
-        fmt::format("has {} tokens with [CLS] and [SEP], the model takes {}; shorten it",
-                    tokens.size(), positions));
+    throw UserError(fmt::format("has {} tokens with {} and {}, the model takes {}; shorten it",
+                                tokens.size(), names.first, names.last, positions));
   }
   return tokens;
 }

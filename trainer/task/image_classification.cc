@@ -178,14 +178,16 @@ void ImageClassification::join(ProcessGroup& group, int64_t micro_batches) {
 }
 
 torch::Tensor ImageClassification::mean_loss(const torch::Tensor& logits,
-                                             const torch::Tensor& labels, int64_t images) const {
+                                             const torch::Tensor& labels, int64_t images,
+                                             double smoothing) const {
   const auto sum = at::cross_entropy_loss(logits.to(torch::kFloat32), labels, /*weight=*/{},
-                                          at::Reduction::Sum, kLeftOut);
+                                          at::Reduction::Sum, kLeftOut, smoothing);
   return sum / static_cast<double>(std::max<int64_t>(1, images));
 }
 
 torch::Tensor ImageClassification::loss(const Batch& batch) {
-  return mean_loss(model_(batch[kInputs]), batch[kTargets], batch.target_count);
+  return mean_loss(model_(batch[kInputs]), batch[kTargets], batch.target_count,
+                   config_.trainer.label_smoothing);
 }
 
 torch::Tensor ImageClassification::smallest_loss() {

@@ -81,8 +81,8 @@ class ImageClassification : public Task {
   }
 
  private:
-  torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& labels,
-                          int64_t images) const;
+  torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& labels, int64_t images,
+                          double smoothing = 0.0) const;
   ImageSizes sizes() const { return sizes_of(facts_); }
   void open_evaluation(std::vector<int64_t> rest, const ImageSamples::Options& options);
 

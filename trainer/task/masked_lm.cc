@@ -18,15 +18,18 @@
 namespace ddp::train {
 namespace {
 
-torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tensor& targets_M) {
-  return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum);
+torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tensor& targets_M,
+                              double smoothing = 0.0) {
+  return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum,
+                                /*ignore_index=*/-100, smoothing);
 }
 
 }  // namespace
 
 MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
-  MaskingTokens tokens{bert_tokens(tokenizer), required_token(tokenizer, kMaskToken), {}};
-  const auto unknown = tokenizer.token_of(kUnknownToken);
+  const BertTokenNames& names = token_names_of(tokenizer);
+  MaskingTokens tokens{bert_tokens(tokenizer), required_token(tokenizer, names.mask), {}};
+  const auto unknown = tokenizer.token_of(names.unknown);
   for (int32_t id = 0; id < tokenizer.size(); ++id) {
     const bool special = id == tokens.pad || id == tokens.first || id == tokens.last ||
                          id == tokens.mask || id == unknown;
@@ -51,6 +54,7 @@ MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string
   } catch (const UserError& error) {
     throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
   }
+  check_padding(tokens_.pad);
   open_training();
   if (!config.data.eval_path.empty())
     evaluation_ = open_part("data_config.eval_path", config.data.eval_path);
@@ -138,6 +142,7 @@ void MaskedLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   if (fresh_ && !config_.bert.init_from.empty()) {
     load_pretrained(config_.bert.init_from, kBertLayout, named_tensors(model_->model_parameters()));
   }
+  adapt(*model_, seed);
   model_->to(device);
   model_->train();
 }
@@ -147,7 +152,8 @@ torch::Tensor MaskedLm::hidden_logits(const Batch& batch) {
 }
 
 torch::Tensor MaskedLm::loss(const Batch& batch) {
-  const auto sum = hidden_loss_sum(hidden_logits(batch), batch[kTargets]);
+  const auto sum =
+      hidden_loss_sum(hidden_logits(batch), batch[kTargets], config_.trainer.label_smoothing);
   return sum / static_cast<double>(std::max<int64_t>(1, batch.target_count));
 }
 
@@ -201,8 +207,8 @@ double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
 }
 
 std::vector<std::string> MaskedLm::describe() const {
-  std::vector<std::string> lines = describe_data();
-  lines.insert(lines.begin(), describe_bert(config_.bert, parameter_count(*model_)));
+  std::vector<std::string> lines = describe_model(*model_);
+  for (std::string& line : describe_data()) lines.push_back(std::move(line));
   return lines;
 }
 

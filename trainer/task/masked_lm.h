@@ -51,7 +51,8 @@ class MaskedLm : public BertTask {
   std::vector<std::string> describe_data() const override;
   LengthCounts lengths() const override { return lines_->lengths(); }
   std::string next_command(const std::string& snapshot) const override {
-    return "trainer predict --snapshot " + snapshot + " --text \"The [MASK] ran\"";
+    return "trainer predict --snapshot " + snapshot + " --text \"The " +
+           token_names_of(*tokenizer_).mask + " ran\"";
   }
 
  protected:

@@ -14,10 +14,14 @@
 namespace ddp::train {
 namespace {
 
-/// Takes the model and the names of its parameters.
+/// Takes the model, with its adapters, and the names of its parameters.
 template <class Model>
 void take(ModelBundle& bundle, std::shared_ptr<Model> model) {
-  bundle.weights = named_tensors(model->model_parameters());
+  if (bundle.config.lora.enabled()) {
+    add_adapters_to_base(*model, bundle.config, std::nullopt, stored_base_digest(&bundle.metadata));
+  }
+  for (const Parameter& p : trainable_parameters(model->model_parameters()))
+    bundle.weights.push_back({p.name, p.tensor});
   bundle.model = std::move(model);
 }
 
@@ -25,16 +29,16 @@ void make_causal(ModelBundle& bundle) {
   bundle.tokenizer = tokenizer_of(bundle.metadata);
   if (bundle.config.adapted()) check_base(bundle.config, bundle.tokenizer->size());
   auto model = make_causal_model(bundle.config, bundle.tokenizer->size(), std::nullopt);
-  if (bundle.config.adapted())
-    add_adapters_to_base(*model, bundle.config, *bundle.tokenizer, std::nullopt, &bundle.metadata);
-  for (const Parameter& p : trainable_parameters(*model))
-    bundle.weights.push_back({p.name, p.tensor});
-  bundle.model = std::move(model);
+  if (bundle.config.prompt_tuning.enabled())
+    add_prompt_to_base(*model, bundle.config, *bundle.tokenizer, std::nullopt,
+                       stored_base_digest(&bundle.metadata));
+  take(bundle, std::move(model));
 }
 
 void make_bert(ModelBundle& bundle) {
   bundle.tokenizer = tokenizer_of_bert(bundle.metadata);
   const int64_t vocab_size = bundle.tokenizer->size();
+  if (bundle.config.lora.enabled()) check_base(bundle.config, vocab_size);
   const int64_t block_size = bundle.config.data.block_size;
   if (bundle.config.task == TaskKind::kMaskedLm)
     return take(bundle, BertForMaskedLm(bundle.config.bert, vocab_size, block_size, 0).ptr());

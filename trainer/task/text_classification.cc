@@ -12,6 +12,7 @@
 #include "trainer/data/text/stratified_split.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/bert_family.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
@@ -88,10 +89,9 @@ bool are_keys_of(const Labels& names, const Labels& labels) {
 }
 
 torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& targets_B,
-                          const torch::Tensor& weights_K) {
-  const auto loss_B =
-      at::cross_entropy_loss(logits_BK.to(torch::kFloat32), targets_B, {}, at::Reduction::None);
-  return weights_K.defined() ? (loss_B * weights_K.index({targets_B})).sum() : loss_B.sum();
+                          const torch::Tensor& weights_K = {}, double smoothing = 0.0) {
+  return at::cross_entropy_loss(logits_BK.to(torch::kFloat32), targets_B, weights_K,
+                                at::Reduction::Sum, /*ignore_index=*/-100, smoothing);
 }
 
 }  // namespace
@@ -116,6 +116,7 @@ void TextClassification::take_tokens() {
   } catch (const UserError& error) {
     throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
   }
+  check_padding(tokens_.pad);
 }
 
 bool TextClassification::next_usable(TableReader& reader, const std::string& path, TableRow& row) {
@@ -273,17 +274,22 @@ std::vector<double> TextClassification::class_weights() const {
 void TextClassification::build_model(torch::Device device, std::optional<uint64_t> seed) {
   if (fresh_ && !config_.bert.init_from.empty()) {
     auto shapes = bert_parameter_shapes(config_.bert, sizes());
-    std::erase_if(shapes, [](const auto& each) { return each.name.starts_with("classifier."); });
+    std::erase_if(shapes, [this](const auto& each) { return is_last_layer(each.name); });
     check_pretrained(config_.bert.init_from, kBertClassifierLayout, shapes);
   }
   model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.data.block_size,
                                          static_cast<int64_t>(labels_.size()), seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
+  adapt(*model_, seed);
   const auto weights = class_weights();
   if (!weights.empty())
     class_weights_ = torch::tensor(weights, torch::TensorOptions(torch::kFloat32).device(device));
   model_->to(device);
   model_->train();
+}
+
+bool TextClassification::is_last_layer(const std::string& parameter) const {
+  return parameter.starts_with(std::string(traits_of(config_.bert.family).classifier) + ".");
 }
 
 /// The classifier as well where it has the same classes.
@@ -292,12 +298,11 @@ void TextClassification::take_pretrained() {
   const bool same = theirs == labels_ || (are_generic(theirs) && theirs.size() == labels_.size());
   auto weights = named_tensors(model_->model_parameters());
   if (!same) {
-    std::erase_if(weights, [](const NamedTensor& w) { return w.name.starts_with("classifier."); });
+    std::erase_if(weights, [this](const NamedTensor& w) { return is_last_layer(w.name); });
   }
   const auto absent = load_pretrained(config_.bert.init_from, kBertClassifierLayout, weights);
-  const bool pooler = std::none_of(absent.begin(), absent.end(), [](const std::string& name) {
-    return name.starts_with("bert.pooler.");
-  });
+  const bool pooler = std::all_of(absent.begin(), absent.end(),
+                                  [this](const std::string& name) { return is_last_layer(name); });
   start_ = fmt::format("Weights: those of {}; initialized at random: {}", config_.bert.init_from,
                        same     ? "none"
                        : pooler ? "classifier"
@@ -305,8 +310,8 @@ void TextClassification::take_pretrained() {
 }
 
 torch::Tensor TextClassification::loss(const Batch& batch) {
-  const auto sum =
-      summed_loss(model_(batch[kInputs], batch[kAttentionMask]), batch[kTargets], class_weights_);
+  const auto sum = summed_loss(model_(batch[kInputs], batch[kAttentionMask]), batch[kTargets],
+                               class_weights_, config_.trainer.label_smoothing);
   return sum / static_cast<double>(std::max<int64_t>(1, batch.target_count));
 }
 
@@ -320,7 +325,7 @@ torch::Tensor TextClassification::smallest_loss() {
 
 BatchSums TextClassification::evaluate(const Batch& batch) {
   const auto logits_BK = model_(batch[kInputs], batch[kAttentionMask]);
-  const auto loss = to_host(summed_loss(logits_BK, batch[kTargets], {}));
+  const auto loss = to_host(summed_loss(logits_BK, batch[kTargets]));
   const auto answers_B = to_host(logits_BK.argmax(1));
   const auto targets_B = to_host(batch[kTargets]);
   const auto classes = static_cast<int64_t>(labels_.size());
@@ -391,8 +396,8 @@ double TextClassification::share_of_most_frequent() const {
 }
 
 std::vector<std::string> TextClassification::describe() const {
-  std::vector<std::string> lines = describe_data();
-  lines.insert(lines.begin(), describe_bert(config_.bert, parameter_count(*model_)));
+  std::vector<std::string> lines = describe_model(*model_);
+  for (std::string& line : describe_data()) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -86,6 +86,7 @@ class TextClassification : public BertTask {
                                          std::unique_ptr<LabelledTexts>& texts);
   void check_parts(const std::vector<TableRow>& rows, const std::vector<int64_t>& labels) const;
   std::vector<double> class_weights() const;
+  bool is_last_layer(const std::string& parameter) const;
   void take_pretrained();
   double share_of_most_frequent() const;
 

@@ -64,10 +64,10 @@ std::shared_ptr<CausalModel> adapted_model(Config config, const test::TempDir& d
   auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
   for (auto& p : model->parameters())
     p.add_(torch::randn(p.sizes(), generator, torch::kFloat32), 0.05);
-  export_model({config, tokenizer.size(), named(trainable_parameters(*model))}, tokenizer,
-               ExportFormat::kHuggingFace, dir.file("base"));
+  export_model({config, tokenizer.size(), named(trainable_parameters(model->model_parameters()))},
+               tokenizer, ExportFormat::kHuggingFace, dir.file("base"));
   add_adapters(*model, config.lora, 9);
-  for (const auto& p : trainable_parameters(*model)) {
+  for (const auto& p : trainable_parameters(model->model_parameters())) {
     if (p.name.ends_with("lora_B.weight"))
       p.tensor.add_(torch::randn(p.tensor.sizes(), generator, torch::kFloat32), 0.05);
   }
@@ -99,16 +99,16 @@ std::shared_ptr<CausalModel> prompted_model(Config config, const PromptConfig& p
   config.data.block_size = 40;  // and the virtual tokens, in the base's 64
   causal_architecture(config).start_from(config, dir.file("base"));
   auto model = make_causal_model(config, tokenizer.size(), 1);
-  add_adapters_to_base(*model, config, tokenizer, 9, nullptr);
+  add_prompt_to_base(*model, config, tokenizer, 9, "");
   model->eval();
-  export_model({config, tokenizer.size(), named(trainable_parameters(*model))}, tokenizer,
-               ExportFormat::kPeft, dir.file("adapter"));
+  export_model({config, tokenizer.size(), named(trainable_parameters(model->model_parameters()))},
+               tokenizer, ExportFormat::kPeft, dir.file("adapter"));
   return model;
 }
 
 /// Inputs, logits, and the losses of ten steps of training with the first gradient's norm.
 NamedTensors trained(CausalModel& model) {
-  const auto prompt = trainable_parameters(model).front().tensor;
+  const auto prompt = trainable_parameters(model.model_parameters()).front().tensor;
   const auto all = test::random_tokens(3, 41, model.vocab_size(), 1);
   const auto inputs = all.narrow(1, 0, 40).contiguous(),
              targets = all.narrow(1, 1, 40).contiguous();
@@ -139,8 +139,8 @@ TEST_CASE("peft loads exported adapters of each model: equal logits, merged ones
     const test::TempDir dir;
     const auto model = adapted_model(config, dir);
     const ByteTokenizer tokenizer;
-    export_model({config, tokenizer.size(), named(trainable_parameters(*model))}, tokenizer,
-                 ExportFormat::kPeft, dir.file("adapter"));
+    export_model({config, tokenizer.size(), named(trainable_parameters(model->model_parameters()))},
+                 tokenizer, ExportFormat::kPeft, dir.file("adapter"));
     if (!test::ask_peer(
             {"check_peft", dir.file("base"), dir.file("adapter"), dump_of(*model, dir)}))
       return;
@@ -206,7 +206,8 @@ TEST_CASE("adapters of parts of a layer that is one in the base's file are refus
   config.lora = {.rank = 4, .targets = {"q_proj"}};
   const test::TempDir dir;
   const auto model = adapted_model(config, dir);
-  CHECK_THROWS_WITH(export_model({config, model->vocab_size(), named(trainable_parameters(*model))},
+  CHECK_THROWS_WITH(export_model({config, model->vocab_size(),
+                                  named(trainable_parameters(model->model_parameters()))},
                                  ByteTokenizer(), ExportFormat::kPeft, dir.file("adapter")),
                     Catch::Contains("a part of qkv_proj, one layer in transformers' phi3") &&
                         Catch::Contains("--merge"));

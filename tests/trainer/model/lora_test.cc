@@ -3,7 +3,10 @@
 
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/test_model.h"
+#include "trainer/model/bert/bert_classifier.h"
+#include "trainer/model/bert_family.h"
 #include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/llama/llama.h"
 #include "trainer/model/lora.h"
 #include "trainer/task/adapted_model.h"
@@ -52,7 +55,7 @@ TEST_CASE(
   CHECK(torch::allclose(model->forward(inputs), before, 0, 1e-6));
   for (const auto& p : model->model_parameters())
     CHECK(p.tensor.requires_grad() == is_of_adapter(p.name));
-  for (const auto& p : trainable_parameters(*model)) {
+  for (const auto& p : trainable_parameters(model->model_parameters())) {
     INFO(p.name);
     if (p.name.ends_with("lora_B.weight")) {
       CHECK(torch::equal(p.tensor, torch::zeros_like(p.tensor)));
@@ -71,7 +74,8 @@ TEST_CASE("adapters depend on their seed alone, and have the shapes that an esti
     const auto first = make_causal_model(config, 50, 1), second = make_causal_model(config, 50, 2);
     add_adapters(*first, config.lora, 7);
     add_adapters(*second, config.lora, 7);
-    const auto of_first = trainable_parameters(*first), of_second = trainable_parameters(*second);
+    const auto of_first = trainable_parameters(first->model_parameters()),
+               of_second = trainable_parameters(second->model_parameters());
     const auto shapes = adapter_shapes(config, causal_architecture(config).layout(config, 50));
     REQUIRE(of_first.size() == shapes.size());
     for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -80,6 +84,31 @@ TEST_CASE("adapters depend on their seed alone, and have the shapes that an esti
       CHECK(of_first[i].role == shapes[i].role);
       CHECK(torch::equal(of_first[i].tensor, of_second[i].tensor));
     }
+  }
+}
+
+TEST_CASE("of a text classifier the adapters and its own layers are trained, the rest is not") {
+  for (const BertFamily family :
+       {BertFamily::kBert, BertFamily::kRoberta, BertFamily::kDistilbert}) {
+    BertConfig bert;
+    bert.family = family;
+    bert.n_layer = bert.n_head = 2;
+    bert.n_embd = bert.intermediate = 16;
+    bert.type_vocab_size = traits_of(family).type_vocab_size;
+    Config config;
+    config.lora = {.rank = 3, .targets = {"*"}};
+    BertForSequenceClassification model(bert, 50, 12, 4, 1);
+    add_adapters(*model, config.lora, 7);
+    const auto trained = trainable_parameters(model->model_parameters());
+    const auto shapes = adapter_shapes(config, bert_parameter_shapes(bert, {50, 12, 4}));
+    REQUIRE(trained.size() == shapes.size());
+    REQUIRE(trained.size() == 2 * 2 * 6 + 4);  // six layers of two; two with their biases
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      CHECK(trained[i].name == shapes[i].name);
+      CHECK(trained[i].tensor.sizes() == shapes[i].sizes);
+    }
+    for (const auto& p : model->model_parameters())
+      CHECK(p.tensor.requires_grad() == is_trained_with_adapters(p.name));
   }
 }
 
@@ -96,26 +125,30 @@ TEST_CASE("an estimate counts what dropout on the adapters' inputs keeps") {
   CHECK(activations() - without == 4 * 16 * 2 * (32 + 4 * 32) * (4 + 4));
 }
 
-TEST_CASE("an adapter adds alpha / rank B A x, and dropout only while training") {
-  AdaptableLinear linear(5, 4);
-  const torch::NoGradGuard no_grad;
-  linear->weight.normal_();
-  linear->bias.normal_();
-  const auto x = torch::randn({3, 5});
-  const auto plain = linear(x);
-  linear->add_adapter({.rank = 2, .alpha = 6.0, .dropout = 0.5, .targets = {}},
-                      at::detail::getDefaultCPUGenerator());
-  const auto named = linear->named_parameters();
-  named["lora_B.weight"].normal_();
-  const auto added =
-      torch::mm(torch::mm(x, named["lora_A.weight"].t()), named["lora_B.weight"].t());
-  linear->eval();
-  CHECK(torch::allclose(linear(x), plain + added * 3.0, 1e-5, 1e-6));
-  CHECK(torch::allclose(
-      linear->merged_weight(),
-      linear->weight + 3.0 * torch::mm(named["lora_B.weight"], named["lora_A.weight"])));
-  linear->train();
-  CHECK_FALSE(torch::allclose(linear(x), plain + added * 3.0, 1e-5, 1e-6));
+TEST_CASE(
+    "an adapter adds alpha / rank B A x, or alpha / sqrt(rank), and dropout only while training") {
+  for (const auto& [stabilized, scale] : {std::pair{false, 6.0 / 4.0}, std::pair{true, 3.0}}) {
+    AdaptableLinear linear(5, 4);
+    const torch::NoGradGuard no_grad;
+    linear->weight.normal_();
+    linear->bias.normal_();
+    const auto x = torch::randn({3, 5});
+    const auto plain = linear(x);
+    linear->add_adapter(
+        {.rank = 4, .alpha = 6.0, .use_rslora = stabilized, .dropout = 0.5, .targets = {}},
+        at::detail::getDefaultCPUGenerator());
+    const auto named = linear->named_parameters();
+    named["lora_B.weight"].normal_();
+    const auto added =
+        torch::mm(torch::mm(x, named["lora_A.weight"].t()), named["lora_B.weight"].t());
+    linear->eval();
+    CHECK(torch::allclose(linear(x), plain + added * scale, 1e-5, 1e-6));
+    CHECK(torch::allclose(
+        linear->merged_weight(),
+        linear->weight + scale * torch::mm(named["lora_B.weight"], named["lora_A.weight"])));
+    linear->train();
+    CHECK_FALSE(torch::allclose(linear(x), plain + added * scale, 1e-5, 1e-6));
+  }
 }
 
 }  // namespace ddp::train

@@ -164,6 +164,46 @@ TEST_CASE("the chunked loss over padded logits is the one over plain logits") {
     CHECK(torch::allclose(padded[i], plain[i], 1e-5, 1e-6));
 }
 
+TEST_CASE("labels are smoothed as by torch's CrossEntropyLoss, in one piece and in chunks") {
+  constexpr double kSmoothing = 0.1;
+  torch::manual_seed(3);
+  const auto x = torch::randn({20, 8}, torch::kFloat32);
+  const auto targets = torch::randint(-1, 13, {20}, torch::kInt64);
+  const auto run = [&](const auto& loss_of) {
+    const auto x_leaf = x.clone().requires_grad_();
+    auto weight = torch::linspace(-1, 1, 104, torch::kFloat32).view({13, 8}).sin();
+    weight.requires_grad_();
+    const torch::Tensor sum = loss_of(x_leaf, weight);
+    sum.backward();
+    return std::vector<torch::Tensor>{sum.detach(), x_leaf.grad(), weight.grad()};
+  };
+  const auto theirs = run([&](const auto& x_NC, const auto& weight_VC) {
+    return at::cross_entropy_loss(at::linear(x_NC, weight_VC), targets, {}, at::Reduction::Sum, -1,
+                                  kSmoothing);
+  });
+  for (const int64_t padding : {0, 3}) {
+    const auto ours = run([&](const auto& x_NC, const auto& weight_VC) {
+      return chunked_cross_entropy_sum(x_NC, weight_VC, targets, 6, padding, {}, 0.0, kSmoothing);
+    });
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      CHECK(torch::allclose(ours[i], theirs[i], i == 0 ? 1e-6 : 1e-5, 1e-6));
+  }
+  for (const double chunk : {0.0, 7.0}) {
+    GPT model(with_chunk(chunk, false), kVocabularySize, 16, 5);
+    model->eval();
+    model->set_label_smoothing(kSmoothing);
+    const auto inputs = test::random_tokens(3, 16, kVocabularySize, 1);
+    const auto next = test::random_tokens(3, 16, kVocabularySize, 2);
+    const auto logits = model->forward(inputs).view({-1, kVocabularySize});
+    const auto expected =
+        at::cross_entropy_loss(logits, next.reshape({-1}), {}, at::Reduction::Mean, -1, kSmoothing);
+    CHECK(model->loss(inputs, next).item<float>() == Approx(expected.item<float>()).epsilon(1e-6));
+    const auto plain = at::cross_entropy_loss(logits, next.reshape({-1}), {}, at::Reduction::Sum);
+    const auto sums = model->evaluation_sums(inputs, next);  // without
+    CHECK(sums[0].item<float>() == Approx(plain.item<float>()).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("a token that pads the logits is never the most likely one") {
   const torch::NoGradGuard no_grad;
   GptConfig config = with_chunk(5, false);

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "trainer/model/bert/bert_classifier.h"
+#include "trainer/model/bert_family.h"
 #include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/image_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
@@ -13,14 +14,20 @@
 namespace ddp::train {
 namespace {
 
-BertConfig some_bert() {
+BertConfig some_bert(BertFamily family = BertFamily::kBert) {
   BertConfig bert;
+  bert.family = family;
+  bert.type_vocab_size = traits_of(family).type_vocab_size;
+  bert.position_offset = traits_of(family).position_offset;
   bert.n_layer = 3;
   bert.n_head = 2;
   bert.n_embd = 16;
   bert.intermediate = 40;
   return bert;
 }
+
+constexpr BertFamily kBertFamilies[] = {BertFamily::kBert, BertFamily::kRoberta,
+                                        BertFamily::kDistilbert};
 
 Config bert_training(double dropout) {
   Config config;
@@ -69,11 +76,13 @@ TEST_CASE("names, sizes and roles of parameters are computed without a model") {
     gpt.tie_weights = tied;
     check_same(shapes_of(gpt_layout(gpt, 65, 16)), GPT(gpt, 65, 16, 1)->model_parameters());
   }
-  const BertConfig bert = some_bert();
-  check_same(bert_parameter_shapes(bert, {50, 12}),
-             BertForMaskedLm(bert, 50, 12, 1)->model_parameters());
-  check_same(bert_parameter_shapes(bert, {50, 12, 4}),
-             BertForSequenceClassification(bert, 50, 12, 4, 1)->model_parameters());
+  for (const BertFamily family : kBertFamilies) {
+    const BertConfig bert = some_bert(family);
+    check_same(bert_parameter_shapes(bert, {50, 12}),
+               BertForMaskedLm(bert, 50, 12, 1)->model_parameters());
+    check_same(bert_parameter_shapes(bert, {50, 12, 4}),
+               BertForSequenceClassification(bert, 50, 12, 4, 1)->model_parameters());
+  }
   for (const auto norm : {BatchNormKind::kOff, BatchNormKind::kLocal}) {
     for (const auto kind : {ImageNetworkKind::kConv, ImageNetworkKind::kDense}) {
       ImageConfig image = image_training(norm).image;
@@ -98,11 +107,13 @@ TEST_CASE("memory of convolutions is that of the stage whose backward pass takes
 }
 
 TEST_CASE("the arithmetic of an estimate counts the parameters that a BERT has") {
-  const BertConfig bert = some_bert();
-  const BertForMaskedLm masked(bert, 50, 12, 1);
-  CHECK(total_of(bert_parameter_parts(bert, {50, 12})) == parameter_count(*masked));
-  const BertForSequenceClassification classifier(bert, 50, 12, 4, 1);
-  CHECK(total_of(bert_parameter_parts(bert, {50, 12, 4})) == parameter_count(*classifier));
+  for (const BertFamily family : kBertFamilies) {
+    const BertConfig bert = some_bert(family);
+    const BertForMaskedLm masked(bert, 50, 12, 1);
+    CHECK(total_of(bert_parameter_parts(bert, {50, 12})) == parameter_count(*masked));
+    const BertForSequenceClassification classifier(bert, 50, 12, 4, 1);
+    CHECK(total_of(bert_parameter_parts(bert, {50, 12, 4})) == parameter_count(*classifier));
+  }
 }
 
 TEST_CASE("operations of a row are six for each weight and token, and those of attention") {

@@ -318,6 +318,24 @@ TEST_CASE("a run that is shorter than its schedule is cut short with a warning")
   CHECK(Schedule(config, 151).cut_text(151).empty());
 }
 
+TEST_CASE("a share of the run warms up for as many steps as transformers counts") {
+  OptimizerConfig config;
+  config.lr_schedule = LrSchedule::kLinear;
+  // math.ceil(total * ratio) in Python, whose product of 100 and 0.07 is above 7.
+  for (const auto& [ratio, total, steps] : std::vector<std::tuple<double, int64_t, int64_t>>{
+           {0.1, 1000, 100}, {0.07, 100, 8}, {0.06, 33, 2}, {0.03, 10, 1}, {0.0, 10, 0}}) {
+    INFO(ratio << " of " << total);
+    OptimizerConfig by_steps = config;
+    by_steps.warmup_steps = steps;
+    OptimizerConfig by_ratio = config;
+    by_ratio.warmup_ratio = ratio;
+    for (int64_t step = 0; step < total; ++step) {
+      CHECK(Schedule(by_ratio, total).learning_rate(step) ==
+            Schedule(by_steps, total).learning_rate(step));
+    }
+  }
+}
+
 TEST_CASE("a decay that ends before the warm-up is refused with the keys") {
   OptimizerConfig config;
   config.warmup_steps = 50;

@@ -20,7 +20,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/interop/carried_files.h"
-#include "trainer/model/causal_architecture.h"
+#include "trainer/model/lora.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/device_share.h"
@@ -49,12 +49,9 @@ void evaluate_on(Config& config, const std::string& data) {
 /// The configuration of the snapshot's run, for evaluation.
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
-  if (trains_causal_lm(config.task) && !config.adapted())
-    causal_architecture(config).start_from(config, "");
+  if (!config.adapted()) set_model_below(config, "");
   check_base_is_needed(config, options.snapshot, options.base);
-  if (!options.base.empty())
-    causal_architecture(config).start_from(config, absolute_path(options.base));
-  config.bert.init_from.clear();
+  if (!options.base.empty()) set_model_below(config, absolute_path(options.base));
   config.data.test_path.clear();
   config.data.tokenizer.clear();  // the snapshot's own
   config.trainer.device = options.device;

@@ -12,7 +12,7 @@
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/interop/base_settings.h"
 #include "trainer/interop/export_model.h"
-#include "trainer/model/causal_architecture.h"
+#include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/open_model.h"
 #include "trainer/snapshot/remote_snapshots.h"
@@ -50,7 +50,7 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
   throw UserError(fmt::format(
       "export: {} holds adapters (lora.rank) of {}; add --merge for the whole model, or "
       "--format peft for the adapters",
-      options.snapshot, causal_architecture(bundle.config).pretrained(bundle.config)));
+      options.snapshot, model_below(bundle.config).path));
 }
 
 /// The token is not found where this trainer does not support the template; it is exported all the
@@ -121,14 +121,13 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
   }
   check_adapters(bundle, options);
   const auto base = carried_settings(bundle, options);
-  const ExportedModel exported{
-      bundle.config,
-      bundle.tokenizer->size(),
-      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights,
-      bundle.labels,
-      chat_facts(bundle),
-      base,
-      dtype_of_export(base, options)};
+  const ExportedModel exported{bundle.config,
+                               bundle.tokenizer->size(),
+                               options.merge ? merged_weights(*bundle.model) : bundle.weights,
+                               bundle.labels,
+                               chat_facts(bundle),
+                               base,
+                               dtype_of_export(base, options)};
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 

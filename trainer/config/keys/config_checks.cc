@@ -265,6 +265,11 @@ void check_optimizer(const Config& config, const Given& given) {
     given.refuse("optimizer_config.nesterov",
                  "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
+  if (optimizer.warmup_ratio > 0.0 && optimizer.warmup_steps > 0) {
+    given.refuse("optimizer_config.warmup_ratio",
+                 fmt::format("conflicts with optimizer_config.warmup_steps={}; keep one",
+                             optimizer.warmup_steps));
+  }
   check_optimizers_of_groups(optimizer, given);
   check_state_bits(config, given);
 }
@@ -322,6 +327,12 @@ void check_tensor(const Config& config, const Given& given) {
     refuse(
         fmt::format("{} ranks hold parts of matrices, and optimizer_config.name=muon needs "
                     "whole ones; use name=adamw",
+                    ranks));
+  }
+  if (config.trainer.label_smoothing > 0.0) {
+    refuse(
+        fmt::format("{} ranks hold parts of the logits, and trainer_config.label_smoothing needs "
+                    "whole ones; use strategy=zero3 instead, or remove label_smoothing",
                     ranks));
   }
 }

@@ -51,7 +51,7 @@ const std::vector<Field>& config_fields() {
     add(gpt_fields(), kCausalTasks, "gpt");
     added_fields().closed = true;
     add(added_fields().fields, kCausalTasks);
-    add(lora_fields(), kCausalTasks);
+    add(lora_fields(), kTextTasks);
     add(prompt_fields(), kCausalTasks);
     add(preference_fields(), {TaskKind::kPreference});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});

@@ -22,7 +22,7 @@ using FieldPointer = std::variant<
     LossOn*, OnBadSample*, ImageNetworkKind*, BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*,
     IfBusy*, AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*, GradientCompression*,
     PipelineSchedule*, OptimizerName*, LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
-    std::vector<WeightedSource>*, std::vector<NamedSet>*, StateBits*, PreferenceLoss*>;
+    std::vector<WeightedSource>*, std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

@@ -49,6 +49,9 @@ std::vector<Field> gpt_fields() {
 
 std::vector<Field> bert_fields() {
   return {
+      {DDP_KEY(bert, family), .default_text = "that of init_from, else bert",
+       .meaning = "Network: bert; roberta, whose positions begin after the padding's and whose "
+                  "classifier has two layers; or distilbert, without token types and pooler."},
       {DDP_KEY(bert, model_type), .null_means = NullMeans::kNotGiven,
        .default_text = "bert-tiny when no sizes are given",
        .meaning = "Size preset: bert-tiny, bert-mini, bert-small, bert-medium or bert-base. Set "
@@ -62,15 +65,25 @@ std::vector<Field> bert_fields() {
        .default_text = "from model_type", .meaning = "Model width (embedding size)."},
       {DDP_KEY(bert, intermediate), .range = kUpTo1e6, .null_means = NullMeans::kNotGiven,
        .default_text = "4 times n_embd", .meaning = "Inner width of the feed-forward layers."},
+      {DDP_KEY(bert, type_vocab_size), .range = Range{0, 1e4},
+       .default_text = "that of init_from, else bert: 2, roberta: 1, distilbert: 0",
+       .meaning = "Rows of the table of token types."},
+      {DDP_KEY(bert, position_offset), .range = Range{0, 1e6},
+       .default_text = "that of init_from, else roberta: 2, others: 0",
+       .meaning = "Row of the table of positions for a text's first token: for roberta the id of "
+                  "the padding plus 1."},
+      {DDP_KEY(bert, layer_norm_eps), .range = kAbove0,
+       .default_text = "that of init_from, else 1e-12", .meaning = "Epsilon of the layer norms."},
       {DDP_KEY(bert, hidden_pdrop), .range = kProbability, .unit = "probability",
        .meaning = "Dropout after the embeddings and before each residual addition."},
       {DDP_KEY(bert, attn_pdrop), .range = kProbability, .unit = "probability",
        .meaning = "Dropout on the attention weights."},
       {DDP_KEY(bert, init_from), .null_means = NullMeans::kNotGiven,
        .meaning =
-           "Pretrained model to start from: the folder of a BertForMaskedLM or, for "
-           "text_classification, a BertForSequenceClassification (config.json, model.safetensors), "
-           "or a snapshot of such a model; sizes and data_config.tokenizer default to its own."},
+           "Pretrained model to start from: the folder of a BERT, RoBERTa or DistilBERT for masked "
+           "language modelling or, for text_classification, for sequence classification "
+           "(config.json, model.safetensors), or a snapshot of such a model; sizes and "
+           "data_config.tokenizer default to its own."},
       {DDP_KEY(bert, class_weights), .range = kAbove0, .null_means = NullMeans::kOff,
        .tasks = {TaskKind::kTextClassification},
        .meaning = "Weight of each class in the training loss: balanced (samples / (classes x "
@@ -120,14 +133,20 @@ std::vector<Field> lora_fields() {
                   "model that init_from names; 0 or null: train the model itself."},
       {DDP_KEY_AT("lora.alpha", lora.alpha), .range = kAbove0,
        .meaning = "The adapters' outputs are scaled by alpha / rank."},
+      {DDP_KEY_AT("lora.use_rslora", lora.use_rslora),
+       .meaning = "Scale by alpha / sqrt(rank) instead (rank-stabilized LoRA)."},
       {DDP_KEY_AT("lora.dropout", lora.dropout), .range = kProbability, .unit = "probability",
        .meaning = "Dropout on the adapters' inputs."},
       {DDP_KEY_AT("lora.targets", lora.targets), .null_means = NullMeans::kNotGiven,
-       .default_text = "gpt: [c_attn]; llama: [q_proj, v_proj]",
+       .default_text = "peft's: gpt: [c_attn]; llama: [q_proj, v_proj]; bert: [query, value]; "
+                       "distilbert: [q_lin, v_lin]",
        .word_for_all = "all-linear",  // peft's name
        .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "
                   "ends of these after a dot: [q_proj, \"mlp.*\"]; all-linear or [\"*\"] is all of "
                   "them."},
+      {DDP_KEY_AT("lora.init_from", lora.init_from), .null_means = NullMeans::kNotGiven,
+       .meaning = "Folder of adapters to continue from, as peft's save_pretrained and trainer "
+                  "export --format peft write it; rank, alpha and targets default to its own."},
   };
 }
 

@@ -63,6 +63,7 @@ const std::map<std::string, std::string>& peer_names() {
       {"group_by_length", "data_config.bucket_batches"},
       {"hidden_size", "gpt_config.n_embd"},
       {"intermediate_size", "llama_config.intermediate"},
+      {"label_smoothing_factor", "trainer_config.label_smoothing"},
       {"limit_val_batches", "trainer_config.eval_iters"},
       {"log_every_n_steps", "trainer_config.log_every_steps"},
       {"log_interval", "trainer_config.log_every_steps"},
@@ -143,7 +144,6 @@ const std::map<std::string, std::string>& peer_names() {
       {"validation_split", "data_config.train_split (the share to train on)"},
       {"validation_steps", "trainer_config.eval_iters"},
       {"warmup_iters", "optimizer_config.warmup_steps"},
-      {"warmup_ratio", "optimizer_config.warmup_steps (in steps, not as a share)"},
   };
   return names;
 }

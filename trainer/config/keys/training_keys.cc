@@ -88,6 +88,9 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, freeze), .null_means = NullMeans::kOff,
        .meaning =
            "Parameters to freeze, as shell patterns of their names: [\"transformer.wte.*\"]."},
+      {DDP_KEY(trainer, label_smoothing), .range = kProbability,
+       .meaning = "Share of each target's probability that the training loss spreads evenly over "
+                  "all classes, as in torch's CrossEntropyLoss; evaluations do without."},
       {DDP_KEY(trainer, ema_decay), .range = kProbability,
        .meaning = "Decay of an exponential moving average of the weights, used for evaluation; 0: "
                   "off. 0.999 is typical."},
@@ -145,6 +148,9 @@ std::vector<Field> optimizer_fields() {
                   "only at the end, one_cycle has its own warmup."},
       {DDP_KEY(optimizer, warmup_steps), .range = kStepCountOr0, .unit = "steps",
        .meaning = "Steps of linear warmup from 0 to learning_rate."},
+      {DDP_KEY(optimizer, warmup_ratio), .range = kProbability,
+       .meaning = "Linear warmup as a share of the run's steps, rounded up; instead of "
+                  "warmup_steps."},
       {DDP_KEY(optimizer, min_lr), .range = kAtLeast0,
        .meaning = "Learning rate at the end of the decay."},
       {DDP_KEY(optimizer, decay_steps), .range = kStepCount, .unit = "steps",

@@ -1,9 +1,8 @@
 #include "trainer/model/bert/bert.h"
 
 #include <memory>
-#include <string>
-#include <utility>
 
+#include "trainer/model/bert_family.h"
 #include "trainer/model/blocks/attention.h"
 #include "trainer/model/cost/bert_cost.h"
 
@@ -12,92 +11,80 @@ namespace nn = torch::nn;
 
 namespace {
 
-constexpr double kBertNormEpsilon = 1e-12;
 constexpr double kBertInitStd = 0.02;
-constexpr int64_t kSentences = 2;  // those that token types tell apart
-
-nn::LayerNorm bert_norm(int64_t channels) {
-  return nn::LayerNorm(nn::LayerNormOptions({channels}).eps(kBertNormEpsilon));
-}
-
-/// A module that only gives names: "attention.output".
-template <typename... Modules>
-std::shared_ptr<nn::Module> named_group(const std::pair<const char*, Modules>&... modules) {
-  auto group = std::make_shared<nn::Module>();
-  (group->register_module(modules.first, modules.second), ...);
-  return group;
-}
 
 }  // namespace
 
+nn::LayerNorm bert_norm(const BertConfig& config) {
+  return nn::LayerNorm(nn::LayerNormOptions({config.n_embd}).eps(config.layer_norm_eps));
+}
+
+nn::Module& named_group(nn::Module& root, const std::string& name) {
+  const auto children = root.named_children();
+  return children.contains(name) ? *children[name]
+                                 : *root.register_module(name, std::make_shared<nn::Module>());
+}
+
 BertEmbeddingsImpl::BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_size,
-                                       int64_t positions) {
-  const int64_t channels = config.n_embd;
-  word_embeddings = register_module("word_embeddings", nn::Embedding(vocab_size, channels));
-  position_embeddings = register_module("position_embeddings", nn::Embedding(positions, channels));
-  token_type_embeddings =
-      register_module("token_type_embeddings", nn::Embedding(kSentences, channels));
-  norm = register_module("LayerNorm", bert_norm(channels));
-  dropout = register_module("dropout", nn::Dropout(config.hidden_pdrop));
+                                       int64_t positions)
+    : hidden_pdrop_(config.hidden_pdrop), position_offset_(config.position_offset) {
+  const auto table = [&](const char* name, int64_t rows) {
+    return register_module(name, nn::Embedding(rows, config.n_embd));
+  };
+  word_embeddings = table("word_embeddings", vocab_size);
+  position_embeddings = table("position_embeddings", positions + position_offset_);
+  if (config.type_vocab_size > 0)
+    token_type_embeddings = table("token_type_embeddings", config.type_vocab_size);
+  norm = register_module("LayerNorm", bert_norm(config));
 }
 
 torch::Tensor BertEmbeddingsImpl::forward(const torch::Tensor& idx_BT) {
-  const auto positions =
-      torch::arange(idx_BT.size(1), torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
-  const auto first_sentence_C = token_type_embeddings->weight.select(0, 0);
-  return dropout(norm(word_embeddings(idx_BT) + first_sentence_C + position_embeddings(positions)));
+  const auto positions = torch::arange(position_offset_, position_offset_ + idx_BT.size(1),
+                                       torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
+  auto x_BTC = word_embeddings(idx_BT);
+  if (token_type_embeddings) x_BTC = x_BTC + token_type_embeddings->weight.select(0, 0);
+  return at::dropout(norm(x_BTC + position_embeddings(positions)), hidden_pdrop_, is_training());
 }
 
-BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
-    : n_head_(config.n_head), attn_pdrop_(config.attn_pdrop) {
-  query = register_module("query", nn::Linear(config.n_embd, config.n_embd));
-  key = register_module("key", nn::Linear(config.n_embd, config.n_embd));
-  value = register_module("value", nn::Linear(config.n_embd, config.n_embd));
+BertLayerImpl::BertLayerImpl(const BertConfig& config)
+    : n_head_(config.n_head),
+      hidden_pdrop_(config.hidden_pdrop),
+      attn_pdrop_(config.attn_pdrop),
+      drops_attention_output_(traits_of(config.family).drops_attention_output) {
+  const BertTraits& traits = traits_of(config.family);
+  const int64_t width = config.n_embd;
+  const auto linear = [&](const char* path, int64_t in, int64_t out) {
+    return register_at(*this, path, AdaptableLinear(in, out));
+  };
+  query = linear(traits.query, width, width);
+  key = linear(traits.key, width, width);
+  value = linear(traits.value, width, width);
+  attention_output = linear(traits.attention_output, width, width);
+  attention_norm = register_at(*this, traits.attention_norm, bert_norm(config));
+  inner = linear(traits.inner, width, config.intermediate);
+  output = linear(traits.output, config.intermediate, width);
+  output_norm = register_at(*this, traits.output_norm, bert_norm(config));
 }
 
-torch::Tensor BertSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
-                                             const torch::Tensor& seen_B11T) {
-  const auto B = x_BTC.size(0);
-  const auto T = x_BTC.size(1);
-  const auto C = x_BTC.size(2);
-  const auto in_heads = [&](nn::Linear& linear) {
-    return at::linear(x_BTC, linear->weight, linear->bias)
-        .view({B, T, n_head_, C / n_head_})
-        .transpose(1, 2);
+torch::Tensor BertLayerImpl::attend(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T) {
+  const auto in_heads = [&](AdaptableLinear& linear) {
+    return linear(x_BTC).unflatten(-1, {n_head_, -1}).transpose(1, 2);
   };
   const auto mask = seen_B11T.defined() ? std::optional(seen_B11T) : std::nullopt;
   const auto y_BHTD = attention(in_heads(query), in_heads(key), in_heads(value), mask,
                                 is_training() ? attn_pdrop_ : 0.0);
-  return y_BHTD.transpose(1, 2).reshape({B, T, C});
+  return y_BHTD.transpose(1, 2).flatten(-2);
 }
 
-BertOutputImpl::BertOutputImpl(const BertConfig& config, int64_t inputs) {
-  dense = register_module("dense", nn::Linear(inputs, config.n_embd));
-  norm = register_module("LayerNorm", bert_norm(config.n_embd));
-  dropout = register_module("dropout", nn::Dropout(config.hidden_pdrop));
-}
-
-torch::Tensor BertOutputImpl::forward(const torch::Tensor& x_BTI,
-                                      const torch::Tensor& residual_BTC) {
-  return norm(dropout(at::linear(x_BTI, dense->weight, dense->bias)) + residual_BTC);
-}
-
-BertLayerImpl::BertLayerImpl(const BertConfig& config)
-    : self(config),
-      attention_output(config, config.n_embd),
-      intermediate(config.n_embd, config.intermediate),
-      output(config, config.intermediate) {
-  register_module("attention",
-                  named_group(std::pair{"self", self}, std::pair{"output", attention_output}));
-  register_module("intermediate", named_group(std::pair{"dense", intermediate}));
-  register_module("output", output);
+torch::Tensor BertLayerImpl::drop(const torch::Tensor& x) const {
+  return at::dropout(x, hidden_pdrop_, is_training());
 }
 
 torch::Tensor BertLayerImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T) {
   return with_weights(x_BTC, [&](const torch::Tensor& x) {
-    const auto attended_BTC = attention_output(self(x, seen_B11T), x);
-    const auto inner_BTI = at::linear(attended_BTC, intermediate->weight, intermediate->bias);
-    return output(at::gelu(inner_BTI), attended_BTC);
+    const auto y_BTC = attention_output(attend(x, seen_B11T));
+    const auto attended_BTC = attention_norm((drops_attention_output_ ? drop(y_BTC) : y_BTC) + x);
+    return output_norm(drop(output(at::gelu(inner(attended_BTC)))) + attended_BTC);
   });
 }
 
@@ -105,7 +92,7 @@ BertImpl::BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positio
   embeddings = register_module("embeddings", BertEmbeddings(config, vocab_size, positions));
   for (layer = nn::ModuleList(); static_cast<int64_t>(layer->size()) < config.n_layer;)
     layer->push_back(BertLayer(config));
-  register_module("encoder", named_group(std::pair{"layer", layer}));
+  register_at(*this, traits_of(config.family).layers, layer);
 }
 
 torch::Tensor BertImpl::forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT) {
@@ -144,23 +131,21 @@ int64_t parameter_count(const torch::nn::Module& module) {
 
 BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab_size,
                                          int64_t positions, uint64_t seed)
-    : transform(config.n_embd, config.n_embd),
-      transform_norm(bert_norm(config.n_embd)),
-      positions_(positions),
-      vocab_size_(vocab_size) {
-  bert = register_module("bert", Bert(config, vocab_size, positions));
-  const auto predictions =
-      named_group(std::pair{"transform", named_group(std::pair{"dense", transform},
-                                                     std::pair{"LayerNorm", transform_norm})});
-  decoder_bias_V = predictions->register_parameter("bias", torch::zeros({vocab_size}));
-  register_module("cls", named_group(std::pair{"predictions", predictions}));
+    : positions_(positions), vocab_size_(vocab_size) {
+  const BertTraits& traits = traits_of(config.family);
+  bert = register_module(traits.base, Bert(config, vocab_size, positions));
+  const std::string bias = traits.decoder_bias;
+  const std::size_t dot = bias.rfind('.');
+  auto& head = *register_at(*this, bias.substr(0, dot), std::make_shared<nn::Module>());
+  decoder_bias_V = head.register_parameter(bias.substr(dot + 1), torch::zeros({vocab_size}));
+  transform = register_at(*this, traits.transform, nn::Linear(config.n_embd, config.n_embd));
+  transform_norm = register_at(*this, traits.transform_norm, bert_norm(config));
   initialise_bert(*this, seed);
 }
 
 torch::Tensor BertForMaskedLmImpl::predict(const torch::Tensor& x_XC) {
-  return torch::linear(
-      transform_norm(at::gelu(at::linear(x_XC, transform->weight, transform->bias))),
-      bert->embeddings->word_embeddings->weight, decoder_bias_V);
+  return torch::linear(transform_norm(at::gelu(transform(x_XC))),
+                       bert->embeddings->word_embeddings->weight, decoder_bias_V);
 }
 
 torch::Tensor BertForMaskedLmImpl::forward(const torch::Tensor& idx_BT,

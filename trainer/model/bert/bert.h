@@ -1,17 +1,22 @@
-// BERT: a bidirectional transformer encoder (post-norm, learned positions), and its masked-LM head.
+// BERT: a bidirectional transformer encoder (post-norm, learned positions), and its masked-LM head;
+// RoBERTa and DistilBERT by other traits of the same network.
 //
 // After J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
-// Understanding" (2019). Modules and parameters are named as in Hugging Face's BertForMaskedLM;
-// weights of linear layers are [out, in] there, too. Shape suffixes: B batch, T sequence, C
-// n_embd, H heads, D = C / H, V vocabulary, M masked positions.
+// Understanding" (2019). Modules and parameters are named as in Hugging Face's BertForMaskedLM,
+// RobertaForMaskedLM and DistilBertForMaskedLM; weights of linear layers are [out, in] there, too.
+// Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C / H, V vocabulary, M masked
+// positions.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/model_unit.h"
 #include "trainer/model/model_parameter.h"
 
@@ -28,50 +33,35 @@ class BertEmbeddingsImpl : public torch::nn::Module {
 
  private:
   torch::nn::Embedding position_embeddings{nullptr};
-  torch::nn::Embedding token_type_embeddings{nullptr};
+  torch::nn::Embedding token_type_embeddings{nullptr};  // null: the family has no token types
   torch::nn::LayerNorm norm{nullptr};
-  torch::nn::Dropout dropout{nullptr};
+  double hidden_pdrop_;
+  int64_t position_offset_;
 };
 TORCH_MODULE(BertEmbeddings);
-
-class BertSelfAttentionImpl : public torch::nn::Module {
- public:
-  explicit BertSelfAttentionImpl(const BertConfig& config);
-  /// `seen_B11T`: bool, the positions that others attend to; undefined: all.
-  torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T);
-
- private:
-  torch::nn::Linear query{nullptr};
-  torch::nn::Linear key{nullptr};
-  torch::nn::Linear value{nullptr};
-  int64_t n_head_;
-  double attn_pdrop_;
-};
-TORCH_MODULE(BertSelfAttention);
-
-/// The output part of attention and of the wide layer: norm(dropout(dense(x)) + residual).
-class BertOutputImpl : public torch::nn::Module {
- public:
-  BertOutputImpl(const BertConfig& config, int64_t inputs);
-  torch::Tensor forward(const torch::Tensor& x_BTI, const torch::Tensor& residual_BTC);
-
- private:
-  torch::nn::Linear dense{nullptr};
-  torch::nn::LayerNorm norm{nullptr};
-  torch::nn::Dropout dropout{nullptr};
-};
-TORCH_MODULE(BertOutput);
 
 class BertLayerImpl : public ModelUnit {
  public:
   explicit BertLayerImpl(const BertConfig& config);
+  /// `seen_B11T`: bool, the positions that others attend to; undefined: all.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T);
 
  private:
-  BertSelfAttention self{nullptr};
-  BertOutput attention_output{nullptr};
-  torch::nn::Linear intermediate{nullptr};
-  BertOutput output{nullptr};
+  torch::Tensor attend(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T);
+  torch::Tensor drop(const torch::Tensor& x) const;
+
+  AdaptableLinear query{nullptr};
+  AdaptableLinear key{nullptr};
+  AdaptableLinear value{nullptr};
+  AdaptableLinear attention_output{nullptr};
+  torch::nn::LayerNorm attention_norm{nullptr};
+  AdaptableLinear inner{nullptr};
+  AdaptableLinear output{nullptr};
+  torch::nn::LayerNorm output_norm{nullptr};
+  int64_t n_head_;
+  double hidden_pdrop_;
+  double attn_pdrop_;
+  bool drops_attention_output_;
 };
 TORCH_MODULE(BertLayer);
 
@@ -89,6 +79,19 @@ class BertImpl : public torch::nn::Module {
   torch::nn::ModuleList layer{nullptr};
 };
 TORCH_MODULE(Bert);
+
+/// The module `name` of `root`, which is made if it is missing.
+torch::nn::Module& named_group(torch::nn::Module& root, const std::string& name);
+/// Registers `module` below `root` at a path, "attention.self.query", through modules that only
+/// give names.
+template <class Holder>
+Holder register_at(torch::nn::Module& root, const std::string& path, Holder module) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return root.register_module(path, std::move(module));
+  return register_at(named_group(root, path.substr(0, dot)), path.substr(dot + 1),
+                     std::move(module));
+}
+torch::nn::LayerNorm bert_norm(const BertConfig& config);
 
 /// Draws the parameters of `module` from `seed` as BERT does: N(0, 0.02), biases 0, norms 1.
 void initialise_bert(torch::nn::Module& module, uint64_t seed);

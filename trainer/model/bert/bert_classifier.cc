@@ -3,23 +3,17 @@
 namespace ddp::train {
 namespace nn = torch::nn;
 
-BertPoolerImpl::BertPoolerImpl(const BertConfig& config) {
-  dense = register_module("dense", nn::Linear(config.n_embd, config.n_embd));
-}
-
-torch::Tensor BertPoolerImpl::forward(const torch::Tensor& x_BTC) {
-  return dense(x_BTC.select(1, 0)).tanh();
-}
-
 BertForSequenceClassificationImpl::BertForSequenceClassificationImpl(const BertConfig& config,
                                                                      int64_t vocab_size,
                                                                      int64_t positions,
                                                                      int64_t classes, uint64_t seed)
-    : pooler(config), positions_(positions), vocab_size_(vocab_size) {
-  bert = register_module("bert", Bert(config, vocab_size, positions));
-  bert->register_module("pooler", pooler);
-  dropout = register_module("dropout", nn::Dropout(config.hidden_pdrop));
-  classifier = register_module("classifier", nn::Linear(config.n_embd, classes));
+    : traits_(traits_of(config.family)),
+      hidden_pdrop_(config.hidden_pdrop),
+      positions_(positions),
+      vocab_size_(vocab_size) {
+  bert = register_module(traits_.base, Bert(config, vocab_size, positions));
+  pooler = register_at(*this, traits_.pooler, nn::Linear(config.n_embd, config.n_embd));
+  classifier = register_at(*this, traits_.classifier, nn::Linear(config.n_embd, classes));
   initialise_bert(*this, seed);
 }
 
@@ -27,7 +21,12 @@ torch::Tensor BertForSequenceClassificationImpl::forward(const torch::Tensor& id
                                                          const torch::Tensor& seen_BT) {
   TORCH_CHECK(idx_BT.size(1) <= positions_, "a sequence of ", idx_BT.size(1),
               " tokens is longer than the ", positions_, " positions");
-  return classifier(dropout(pooler(bert(idx_BT, seen_BT))));
+  const auto drop = [this](const torch::Tensor& x) {
+    return at::dropout(x, hidden_pdrop_, is_training());
+  };
+  const auto first_BC = bert(idx_BT, seen_BT).select(1, 0);
+  const auto y_BC = pooler(traits_.drops_before_pooler ? drop(first_BC) : first_BC);
+  return classifier(drop(traits_.relu_pooler ? y_BC.relu() : y_BC.tanh()));
 }
 
 }  // namespace ddp::train

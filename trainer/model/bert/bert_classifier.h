@@ -1,6 +1,7 @@
 // BERT's encoder with its pooler and a linear layer: assigns each text one of several classes.
 //
-// Modules and parameters are named as in Hugging Face's BertForSequenceClassification. Shape
+// Modules and parameters are named as in Hugging Face's BertForSequenceClassification, and as in
+// the classes of the other families. Shape
 // suffixes as in bert.h; K classes.
 #pragma once
 
@@ -11,22 +12,11 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/bert/bert.h"
+#include "trainer/model/bert_family.h"
 
 namespace ddp::train {
 
 // NOLINTBEGIN(readability-identifier-naming): modules are named as in a checkpoint
-/// tanh(dense(x)) of the first position, which is [CLS].
-class BertPoolerImpl : public torch::nn::Module {
- public:
-  explicit BertPoolerImpl(const BertConfig& config);
-  /// [B, T, C] -> [B, C]
-  torch::Tensor forward(const torch::Tensor& x_BTC);
-
- private:
-  torch::nn::Linear dense{nullptr};
-};
-TORCH_MODULE(BertPooler);
-
 class BertForSequenceClassificationImpl : public torch::nn::Module {
  public:
   BertForSequenceClassificationImpl(const BertConfig& config, int64_t vocab_size, int64_t positions,
@@ -40,9 +30,10 @@ class BertForSequenceClassificationImpl : public torch::nn::Module {
 
  private:
   Bert bert{nullptr};
-  BertPooler pooler{nullptr};
-  torch::nn::Dropout dropout{nullptr};
+  torch::nn::Linear pooler{nullptr};  // of the first position, which is [CLS]
   torch::nn::Linear classifier{nullptr};
+  const BertTraits& traits_;
+  double hidden_pdrop_;
   int64_t positions_;
   int64_t vocab_size_;
 };

@@ -27,7 +27,8 @@ void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
   lora_B =
       register_module("lora_B", uninitialized_linear(lora.rank, weight.size(0), /*bias=*/false));
   lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
-  scale_ = lora.alpha / static_cast<double>(lora.rank);
+  const auto rank = static_cast<double>(lora.rank);
+  scale_ = lora.alpha / (lora.use_rslora ? std::sqrt(rank) : rank);
   if (generator) {
     // torch.nn.init.kaiming_uniform_(a=sqrt(5))
     const double bound = 1.0 / std::sqrt(static_cast<double>(in));
@@ -49,7 +50,8 @@ torch::Tensor AdaptableLinearImpl::merged_weight() const {
 void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed) {
   std::optional<at::Generator> generator;
   if (seed) generator = at::make_generator<at::CPUGeneratorImpl>(*seed);
-  for (const auto& parameter : model.parameters()) parameter.set_requires_grad(false);
+  for (const auto& item : model.named_parameters())
+    item.value().set_requires_grad(is_trained_with_adapters(item.key()));
   const auto modules = model.named_modules();
   std::vector<std::string> layers;
   for (const auto& item : modules) {

@@ -32,8 +32,9 @@ class AdaptableLinearImpl : public torch::nn::LinearImpl {
 };
 TORCH_MODULE(AdaptableLinear);
 
-/// Freezes all parameters of `model` and adds an adapter to each layer that lora.targets choose.
-/// Initial values depend on `seed` alone; without one they are undefined.
+/// Freezes all parameters of `model`, but a text classifier's own layers, and adds an adapter to
+/// each layer that lora.targets choose. Initial values depend on `seed` alone; without one they are
+/// undefined.
 void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed);
 
 }  // namespace ddp::train

@@ -60,13 +60,13 @@ struct Gradients {
 /// Sum of the losses of one chunk; turns `logits_nP` into its gradient, whose columns beyond V are
 /// 0.
 torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& targets_n, int64_t V,
-                                const VocabularyShare& share) {
+                                const VocabularyShare& share, double smoothing) {
   if (share.ranks) {
     logits_nP = wide(logits_nP);
     auto own_nV = logits_nP.narrow(1, 0, V);
     return divided_cross_entropy_(own_nV, targets_n, share).sum();
   }
-  return ops::cross_entropy_sum_(logits_nP, targets_n, V);
+  return ops::cross_entropy_sum_(logits_nP, targets_n, V, smoothing);
 }
 
 /// Turns logits into softcap tanh(logits / softcap), and returns the derivative.
@@ -81,7 +81,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
                                int64_t chunk, int64_t padding, const VocabularyShare& share,
-                               double softcap) {
+                               double softcap, double smoothing) {
     const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
                                                              : padded_table(weight_VC, padding);
     const int64_t V = weight_VC.size(0);
@@ -92,7 +92,8 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
       const auto x_nC = x_NC.narrow(0, first, count);
       auto logits_nP = at::linear(x_nC, table_PC);
       const auto slope_nP = softcap > 0.0 ? softcap_(logits_nP, softcap) : torch::Tensor();
-      sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share));
+      sum.add_(
+          loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share, smoothing));
       if (softcap > 0.0) logits_nP.mul_(slope_nP);
       gradients.add(first, logits_nP, x_nC, table_PC, V);
     }
@@ -103,7 +104,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}, {}};
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -127,8 +128,9 @@ bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk,
                                         int64_t padding, const VocabularyShare& share,
-                                        double softcap) {
-  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share, softcap);
+                                        double softcap, double smoothing) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share, softcap,
+                                    smoothing);
 }
 
 }  // namespace ddp::train

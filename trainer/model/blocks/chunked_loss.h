@@ -21,11 +21,12 @@ torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding);
 /// exist at a time, and no backward pass needs them: the forward pass computes the gradients, too
 /// (as Liger Kernel does: Hsu et al., "Liger Kernel: efficient Triton kernels for LLM training",
 /// 2024). `share`: weight_VC has the rows of this rank's tokens; the sum is that of one process,
-/// the gradient of x_NC this rank's part.
+/// the gradient of x_NC this rank's part. `smoothing`: as torch.nn.CrossEntropyLoss's
+/// label_smoothing; not with a share.
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk,
                                         int64_t padding = 0, const VocabularyShare& share = {},
-                                        double softcap = 0.0);
+                                        double softcap = 0.0, double smoothing = 0.0);
 
 /// Whether that takes no more memory than the logits in the type that autocast computes in, and one
 /// pass over them, so that a loss in one piece is better computed by it, too.

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <string>
 
+#include "trainer/model/bert_family.h"
+#include "trainer/model/lora.h"
+
 namespace ddp::train {
 namespace {
 
 constexpr double kFloatBytes = 4.0;
 constexpr double kMaskByte = 1.0;
-constexpr int64_t kSentences = 2;  // that token types tell apart
 /// A CPU's heap has holes between short-lived blocks: a share of the activations, measured: 0.10 to
 /// 0.33.
 constexpr double kHeapHoles = 0.22;
@@ -85,8 +87,8 @@ std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const Be
   const int64_t dense = width * width + width;
   std::vector<ParameterPart> parts = {
       {"token_embedding", sizes.vocab_size * width},
-      {"position_embedding", sizes.positions * width},
-      {"other_embeddings", (kSentences + 2) * width},  // of token types; and the norm
+      {"position_embedding", (sizes.positions + bert.position_offset) * width},
+      {"other_embeddings", (bert.type_vocab_size + 2) * width},  // of token types; and the norm
       {"layers", bert.n_layer * layer}};
   if (sizes.classes == 0) {
     parts.push_back({"head", dense + 2 * width + sizes.vocab_size});  // its matrix is tied
@@ -100,44 +102,47 @@ std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const Be
 ParameterRole bert_role(std::string_view name, int64_t dimensions) {
   if (name.find("_embeddings.") != std::string_view::npos) return ParameterRole::kEmbedding;
   if (dimensions < 2) return ParameterRole::kOther;
-  return name.starts_with("bert.encoder.") ? ParameterRole::kHidden : ParameterRole::kLinear;
+  const bool layer = name.find(".layer.") != std::string_view::npos;
+  return layer ? ParameterRole::kHidden : ParameterRole::kLinear;
 }
 
 std::vector<ParameterShape> bert_parameter_shapes(const BertConfig& bert, const BertSizes& sizes) {
+  const BertTraits& traits = traits_of(bert.family);
   const int64_t width = bert.n_embd;
+  const std::string base = traits.base;
   std::vector<ParameterShape> shapes;
   const auto add_table = [&](const std::string& kind, int64_t rows) {
-    shapes.push_back({"bert.embeddings." + kind + "_embeddings.weight",
+    if (rows == 0) return;
+    shapes.push_back({base + ".embeddings." + kind + "_embeddings.weight",
                       {rows, width},
                       ParameterRole::kEmbedding});
   };
   const auto add_norm = [&](const std::string& name) {
-    add_layer(shapes, name + ".LayerNorm", {width}, ParameterRole::kOther);
+    add_layer(shapes, name, {width}, ParameterRole::kOther);
   };
   const auto add_dense = [&](const std::string& name, int64_t outputs, int64_t inputs) {
     add_layer(shapes, name, {outputs, inputs}, bert_role(name, 2));
   };
   add_table("word", sizes.vocab_size);
-  add_table("position", sizes.positions);
-  add_table("token_type", kSentences);
-  add_norm("bert.embeddings");
+  add_table("position", sizes.positions + bert.position_offset);
+  add_table("token_type", bert.type_vocab_size);
+  add_norm(base + ".embeddings.LayerNorm");
   for (int64_t i = 0; i < bert.n_layer; ++i) {
-    const std::string layer = "bert.encoder.layer." + std::to_string(i);
-    for (const char* part : {"query", "key", "value"})
-      add_dense(layer + ".attention.self." + part, width, width);
-    add_dense(layer + ".attention.output.dense", width, width);
-    add_norm(layer + ".attention.output");
-    add_dense(layer + ".intermediate.dense", bert.intermediate, width);
-    add_dense(layer + ".output.dense", width, bert.intermediate);
-    add_norm(layer + ".output");
+    const std::string layer = base + "." + traits.layers + "." + std::to_string(i) + ".";
+    for (const char* part : {traits.query, traits.key, traits.value, traits.attention_output})
+      add_dense(layer + part, width, width);
+    add_norm(layer + traits.attention_norm);
+    add_dense(layer + traits.inner, bert.intermediate, width);
+    add_dense(layer + traits.output, width, bert.intermediate);
+    add_norm(layer + traits.output_norm);
   }
   if (sizes.classes == 0) {
-    shapes.push_back({"cls.predictions.bias", {sizes.vocab_size}, ParameterRole::kOther});
-    add_dense("cls.predictions.transform.dense", width, width);
-    add_norm("cls.predictions.transform");
+    shapes.push_back({traits.decoder_bias, {sizes.vocab_size}, ParameterRole::kOther});
+    add_dense(traits.transform, width, width);
+    add_norm(traits.transform_norm);
   } else {
-    add_dense("bert.pooler.dense", width, width);
-    add_dense("classifier", sizes.classes, width);
+    add_dense(traits.pooler, width, width);
+    add_dense(traits.classifier, sizes.classes, width);
   }
   return shapes;
 }
@@ -163,6 +168,9 @@ std::vector<MemoryItem> bert_memory_items(const Config& config, const BertSizes&
   double activations = layers * layer_activations(batch, bert);
   activations += 2 * row * kFloatBytes;  // around the norm of the embeddings
   if (bert.hidden_pdrop > 0) activations += row * batch.noise;
+  Config rows = config;
+  rows.data.block_size = sizes.longest_row;
+  activations += adapter_activation_bytes(rows, bert_parameter_shapes(bert, sizes), place);
   activations += 5 * hidden_tokens(batch, sizes) * batch.width * kFloatBytes;  // the head's
   // The logits are freed before the layers are computed backward.
   const double logits = bert_logit_bytes(batch, sizes);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/load/size_keys.h"
 #include "trainer/model/lora.h"
@@ -31,13 +32,37 @@ void complete_causal(Config& config, const Given& given) {
   if (architecture != nullptr) {
     complete_prompt_tuning(config, *architecture, given);
     architecture->complete(config, given);
-    return complete_lora(config, *architecture, given);
+    return complete_lora(config, given);
   }
   std::vector<std::string> names;
   for (const auto* known : causal_architectures()) names.emplace_back(known->name());
   given.refuse("model",
                fmt::format("'{}' is not one of {}; {}", config.model, fmt::join(names, ", "),
                            did_you_mean(config.model, names, "choose one")));
+}
+
+/// Gives `bert` what is not given of what makes it a family's.
+void take_family(BertConfig& bert, const BertConfig& from, const Given& given) {
+  const auto take = [&](const char* key, auto& here, const auto& there) {
+    if (!given.has(std::string("bert_config.") + key)) here = there;
+  };
+  take("type_vocab_size", bert.type_vocab_size, from.type_vocab_size);
+  take("position_offset", bert.position_offset, from.position_offset);
+  take("layer_norm_eps", bert.layer_norm_eps, from.layer_norm_eps);
+}
+
+void check_family(const BertConfig& bert, const Given& given) {
+  const bool typed = bert.family != BertFamily::kDistilbert;
+  const std::string family(name_of(bert.family));
+  if (typed != (bert.type_vocab_size > 0)) {
+    given.refuse("bert_config.type_vocab_size",
+                 fmt::format("{}: family={} has {}", bert.type_vocab_size, family,
+                             typed ? "token types; set at least 1" : "no token types; set 0"));
+  }
+  if (bert.position_offset > 0 && bert.family != BertFamily::kRoberta) {
+    given.refuse("bert_config.position_offset",
+                 fmt::format("{}: is for family=roberta; remove it", bert.position_offset));
+  }
 }
 
 void complete_bert(Config& config, const Given& given) {
@@ -47,6 +72,13 @@ void complete_bert(Config& config, const Given& given) {
   SizeKeys keys(bert, "bert_config", given);
   const bool by_name = !bert.model_type.empty() || bert.init_from.empty();
   if (!keys.sizes_given() && by_name) keys.take_preset(bert_presets(), "bert-tiny");
+  if (bert.init_from.empty()) {
+    const BertTraits& traits = traits_of(bert.family);
+    BertConfig published;
+    published.type_vocab_size = traits.type_vocab_size;
+    published.position_offset = traits.position_offset;
+    take_family(bert, published, given);
+  }
   const auto widen = [&bert] {
     if (bert.intermediate == 0) bert.intermediate = kWidenedBy * bert.n_embd;
   };
@@ -55,15 +87,18 @@ void complete_bert(Config& config, const Given& given) {
       const PretrainedBert there = read_pretrained_bert(path);
       if (bert.n_layer == 0) {
         keys.take_sizes(there);
-        if (bert.intermediate == 0) bert.intermediate = there.intermediate;
+        if (bert.intermediate == 0) bert.intermediate = there.shape.intermediate;
       }
+      if (!given.has("bert_config.family")) bert.family = there.shape.family;
+      take_family(bert, there.shape, given);
       widen();
       return differences_from(there, bert, config);
     });
   }
   widen();
   keys.check_heads();
-  if (config.data.block_size >= kShortest) return;
+  check_family(bert, given);
+  if (config.data.block_size >= kShortest) return complete_lora(config, given);
   given.refuse("data_config.block_size",
                fmt::format("{} holds no token between [CLS] and [SEP]; set at least {}",
                            config.data.block_size, kShortest));

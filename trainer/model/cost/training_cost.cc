@@ -65,7 +65,8 @@ UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& 
   for (const auto& group : resolve_param_groups(config, parameters)) {
     for (const std::size_t i : group.members) add(parameters[i], !group.options.frozen);
   }
-  for (std::size_t i = 0; adapted && i < of_model.size(); ++i) add(of_model[i], false);
+  for (const ParameterShape& each : of_model)
+    if (adapted && !is_trained_with_adapters(each.name)) add(each, false);
   counts.root = units[""];
   for (const auto& [name, count] : units)
     if (!name.empty()) counts.unit = std::max(counts.unit, count);
@@ -95,7 +96,10 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   StateCounts counts;
   const bool adapted = config.adapted();
   const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
-  if (adapted) counts.below = static_cast<double>(count_of(of_model));
+  for (const ParameterShape& each : of_model) {
+    if (adapted && !is_trained_with_adapters(each.name))
+      counts.below += static_cast<double>(each.count());
+  }
   for (const auto& group : resolve_param_groups(config, parameters)) {
     double of_group = 0.0;
     double states = 0.0;

@@ -108,6 +108,12 @@ int64_t PretrainedValues::number(const char* key, int64_t otherwise, int64_t mos
       fmt::format("{}: {} is {}, above {}; {}", path_, key, value, most, kHowToMakePretrained));
 }
 
+int64_t PretrainedValues::whole(const char* key, int64_t otherwise) const {
+  const auto value = get(key, otherwise, &PretrainedJson::is_number_integer);
+  if (value < 0 || value > kMostPositions) fail(key);
+  return value;
+}
+
 bool PretrainedValues::flag(const char* key, bool otherwise) const {
   return get(key, otherwise, &PretrainedJson::is_boolean);
 }

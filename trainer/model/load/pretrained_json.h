@@ -32,6 +32,7 @@ class PretrainedValues {
   bool is_null(const char* key) const { return config_.contains(key) && !has(key); }
   /// From 1 to `most`, as the key of the configuration that takes it.
   int64_t number(const char* key, int64_t otherwise, int64_t most) const;
+  int64_t whole(const char* key, int64_t otherwise) const;  ///< At least 0.
   bool flag(const char* key, bool otherwise) const;
   double real(const char* key, double otherwise) const;
   std::string text(const char* key, const std::string& otherwise) const;

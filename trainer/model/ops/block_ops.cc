@@ -58,17 +58,20 @@ torch::Tensor dropout(const torch::Tensor& x_BSC, double p, const fused::Places&
 }
 
 torch::Tensor cross_entropy_sum_(torch::Tensor& logits_nP, const torch::Tensor& targets_n,
-                                 int64_t V) {
-  if (gpu::takes_cross_entropy(logits_nP))
+                                 int64_t V, double smoothing) {
+  if (smoothing == 0.0 && gpu::takes_cross_entropy(logits_nP))
     return gpu::cross_entropy_(logits_nP, targets_n, V).sum();
   logits_nP = wide(logits_nP);
   auto logits_nV = logits_nP.narrow(1, 0, V);
   const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
   const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
   const auto normaliser_n1 = logits_nV.logsumexp(1, /*keepdim=*/true);
-  const auto loss_n1 = normaliser_n1 - logits_nV.gather(1, index_n1);
+  auto loss_n1 = normaliser_n1 - logits_nV.gather(1, index_n1);
+  if (smoothing > 0.0)
+    loss_n1.lerp_(normaliser_n1 - logits_nV.mean(1, /*keepdim=*/true), smoothing);
   logits_nV.sub_(normaliser_n1).exp_();
-  logits_nV.scatter_add_(1, index_n1, torch::full_like(loss_n1, -1.0));
+  logits_nV.scatter_add_(1, index_n1, torch::full_like(loss_n1, smoothing - 1.0));
+  if (smoothing > 0.0) logits_nV.sub_(smoothing / static_cast<double>(V));
   logits_nV.mul_(counts_n1);
   return (loss_n1 * counts_n1).sum();
 }

@@ -39,7 +39,8 @@ torch::Tensor dropout(const torch::Tensor& x_BSC, double p, const fused::Places&
 
 /// Returns the sum of the losses of rows of V logits and P - V further columns, and turns
 /// `logits_nP` into its gradient, which is 0 in those columns and in rows of negative targets.
+/// `smoothing`: the share of each target that all V classes get alike.
 torch::Tensor cross_entropy_sum_(torch::Tensor& logits_nP, const torch::Tensor& targets_n,
-                                 int64_t V);
+                                 int64_t V, double smoothing = 0.0);
 
 }  // namespace ddp::train::ops

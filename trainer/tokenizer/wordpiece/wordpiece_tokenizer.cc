@@ -11,9 +11,19 @@
 namespace ddp::train {
 namespace {
 
+constexpr BertTokenNames kNamesOfBert = {kPadToken, kFirstToken, kLastToken, kMaskToken,
+                                         kUnknownToken};
+constexpr BertTokenNames kNamesOfRoberta = {"<pad>", "<s>", "</s>", "<mask>", "<unk>"};
+
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 }  // namespace
+
+const BertTokenNames& token_names_of(const Tokenizer& tokenizer) {
+  const bool like_roberta =
+      !tokenizer.token_of(kNamesOfBert.first) && tokenizer.token_of(kNamesOfRoberta.first);
+  return like_roberta ? kNamesOfRoberta : kNamesOfBert;
+}
 
 WordpieceTokenizer::WordpieceTokenizer(WordpieceSpec spec)
     : spec_(std::move(spec)), added_(spec_.added) {

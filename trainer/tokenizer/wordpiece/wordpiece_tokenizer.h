@@ -24,6 +24,17 @@ inline constexpr const char* kFirstToken = "[CLS]";
 inline constexpr const char* kLastToken = "[SEP]";
 inline constexpr const char* kMaskToken = "[MASK]";
 
+/// The texts of a vocabulary's special tokens.
+struct BertTokenNames {
+  const char* pad;
+  const char* first;
+  const char* last;
+  const char* mask;
+  const char* unknown;
+};
+/// BERT's, [CLS], or RoBERTa's, <s>, where the vocabulary has that.
+const BertTokenNames& token_names_of(const Tokenizer& tokenizer);
+
 struct WordpieceSpec {
   std::vector<std::string> vocabulary;  ///< By id; "##" before pieces that continue a word.
   std::vector<AddedToken> added;        ///< Found in the text as it is, [MASK] among them.

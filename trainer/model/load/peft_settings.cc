@@ -1,0 +1,94 @@
+#include "trainer/model/load/peft_settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "trainer/hydra/compose/folders.h"
+#include "trainer/model/load/pretrained_json.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/hub_name.h"
+#include "trainer/runtime/log/message.h"
+
+namespace ddp::train {
+namespace {
+
+using PeftJson = nlohmann::json;
+
+/// Where another value computes something else, or changes the weights below.
+std::vector<std::string> unsupported_in_peft(const PeftJson& config) {
+  std::vector<std::string> found =
+      differences_from_fixed(config, {{"peft_type", "LORA"},
+                                      {"use_dora", false},
+                                      {"use_qalora", false},
+                                      {"lora_bias", false},
+                                      {"bias", "none"},
+                                      {"rank_pattern", PeftJson::object()},
+                                      {"alpha_pattern", PeftJson::object()},
+                                      {"layer_replication", nullptr},
+                                      {"target_parameters", nullptr},
+                                      {"trainable_token_indices", nullptr},
+                                      {"exclude_modules", nullptr},
+                                      {"layers_to_transform", nullptr},
+                                      {"alora_invocation_tokens", nullptr},
+                                      {"arrow_config", nullptr},
+                                      {"kasa_config", nullptr},
+                                      {"use_bdlora", nullptr}});
+  const PeftJson start = config.value("init_lora_weights", PeftJson(true));
+  const bool keeps_base = !start.is_string() || start == "gaussian" || start == "orthogonal";
+  if (!keeps_base)
+    found.push_back(fmt::format("init_lora_weights is {}, which changes the weights below",
+                                shown(start.get<std::string>())));
+  return found;
+}
+
+std::vector<std::string> targets_in_peft(const PeftJson& config) {
+  const PeftJson targets = config.value("target_modules", PeftJson());
+  if (targets == "all-linear") return {"*"};
+  std::vector<std::string> names;
+  for (const PeftJson& name : targets.is_array() ? targets : PeftJson::array())
+    if (name.is_string()) names.push_back(name);
+  if (!names.empty() && names.size() == targets.size()) return names;
+  throw UserError(fmt::format("target_modules is {}; give adapters with a list of names",
+                              shown(targets.dump())));
+}
+
+PeftJson read_adapter_config(const std::string& folder) {
+  const std::string file = folder + "/adapter_config.json";
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) return parse_pretrained_config(file);
+  const std::string fix = how_to_fetch_model(folder);
+  throw UserError(!fix.empty() ? fix
+                               : file +
+                                     ": no such file; give a folder that peft's save_pretrained or "
+                                     "trainer export --format peft has written");
+}
+
+}  // namespace
+
+void follow_peft_settings(LoraConfig& lora, const Given& given) {
+  lora.init_from = absolute_path(lora.init_from);
+  try {
+    const PeftJson config = read_adapter_config(lora.init_from);
+    const PretrainedValues values(config, lora.init_from);
+    std::vector<std::string> differences = unsupported_in_peft(config);
+    const auto follow = [&](const char* key, auto& here, const auto& there) {
+      if (!given.has(std::string("lora.") + key)) here = there;
+      compare_value(differences, key, there, here);
+    };
+    constexpr int64_t kMostRank = 10'000;
+    follow("rank", lora.rank, values.number("r", 8, kMostRank));
+    follow("alpha", lora.alpha, values.real("lora_alpha", 8.0));
+    follow("use_rslora", lora.use_rslora, values.flag("use_rslora", false));
+    if (!given.has("lora.dropout")) lora.dropout = values.real("lora_dropout", 0.0);
+    if (!given.has("lora.targets")) lora.targets = targets_in_peft(config);
+    if (differences.empty()) return;
+    throw UserError(fmt::format("does not fit: {}", fmt::join(differences, "; ")));
+  } catch (const UserError& error) {
+    given.refuse("lora.init_from", fmt::format("{}: {}", lora.init_from, error.what()));
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,14 @@
+// Settings of adapters that peft has written: adapter_config.json.
+#pragma once
+
+#include "trainer/config/config.h"
+#include "trainer/config/keys/config_checks.h"
+
+namespace ddp::train {
+
+/// Makes lora.init_from absolute, and gives keys of `lora` that are not given the values of the
+/// folder there. Throws UserError: no such folder, other values than the given ones, or adapters
+/// that this trainer does not compute, each by its key in the file.
+void follow_peft_settings(LoraConfig& lora, const Given& given);
+
+}  // namespace ddp::train
