@@ -63,15 +63,17 @@ ddp_torch_room(ddp_model
     model/blocks/key_value_cache.cc
     model/blocks/layer_seeds.cc
     model/ops/llama_ops.cc
+    model/ops/quantized_weight.cc
     model/blocks/parallel_layers.cc
     model/blocks/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc
     model/blocks/tensor_parallel.cc
+    model/ops/weight_codec.cc
     model/ops/weight_copies.cc)
 
 # Rounds as torch's operators do, one operation at a time.
-set_source_files_properties(optim/dynamic_map.cc PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(optim/adam_blocks.cc model/ops/weight_codec.cc PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)
@@ -116,11 +118,12 @@ ddp_torch_room(ddp_parallel
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop
-  PUBLIC ddp_text_files ddp_optim ddp_model_costs ddp_tensorfile ddp_tokenizer
+  PUBLIC ddp_text_files ddp_optim ddp_model ddp_tensorfile ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json
   SOURCES
     interop/base_settings.cc
     interop/carried_files.cc
+    interop/bitsandbytes_files.cc
     interop/export_model.cc
     interop/peft_files.cc
     interop/pretrained_weights.cc

@@ -19,14 +19,20 @@ const std::string kLora = "lora: {rank: 4, dropout: 0.1}\n";
 const std::string kPrompt = "prompt_tuning: {tokens: 5, text: the old}\n";
 
 struct LoraPlace : Workspace {
-  explicit LoraPlace(const std::string& model, const std::string& adapters = kLora)
+  explicit LoraPlace(const std::string& model, const std::string& adapters = kLora,
+                     const std::string& quantize = "none")
       : gpt(model.starts_with("model: gpt")) {
-    write("config.yaml", tiny_text_config(model, "0.01") + adapters);
+    const bool quantized = quantize != "none";
+    write("config.yaml", tiny_text_config(model, "0.01") + adapters +
+                             (quantized ? "quantize: {base: " + quantize + "}\n" : ""));
     Words base = {"~" + adapters.substr(0, adapters.find(':')), "data_config.block_size=37",
                   "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=2"};
+    if (quantized) base.push_back("~quantize");
     const std::string section = gpt ? "gpt_config" : "llama_config";
-    for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2", ".n_embd=32"})
+    for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2"})
       base.push_back(section + size);
+    base.push_back(section + (quantized ? ".n_embd=64" : ".n_embd=32"));
+    if (quantized && !gpt) base.push_back(section + ".intermediate=128");
     succeed(alone(*this, base));
   }
 
@@ -79,6 +85,39 @@ void check_adapters_of_ranks(const std::string& model, const std::string& adapte
   succeed(launched(sharded, 2, and_also(averaged, {"distributed_config.strategy=" + strategy})));
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
   CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+}
+
+void check_quantized_base(const std::string& model, const std::string& format) {
+  INFO(model << format);
+  const LoraPlace whole(model, kLora, format), killed(model, kLora, format);
+  const LoraPlace one(model, kLora, format), two(model, kLora, format);
+  const LoraPlace sharded(model, kLora, format);
+  succeed(alone(whole));
+  const auto job = succeed(launched(
+      killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
+      {"--max_restarts=1"}));
+  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+  succeed(alone(one, {"trainer_config.grad_accumulation_steps=2"}));
+  succeed(launched(two, 2));
+  succeed(launched(sharded, 2, {"distributed_config.strategy=zero3"}));
+  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
+  CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+  CHECK(whole.loss("snapshot.pt") != whole.loss("base.pt"));
+  succeed(trainer(whole, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
+                          "--dtype", "fp32"}));
+  CHECK(whole.greedy("merged") == whole.greedy("snapshot.pt"));
+  // The same base from other files is the same model; another one is noticed by its digest.
+  const double loss = whole.loss("snapshot.pt");
+  std::filesystem::copy_file(whole / "base.pt", whole / "first.pt");
+  succeed(trainer(whole, {"export", "--snapshot", "first.pt", "--output", "same"}));
+  std::filesystem::remove(whole / "base.pt");
+  std::filesystem::rename(whole / "same", whole / "base.pt");
+  CHECK(whole.loss("snapshot.pt") == loss);
+  std::filesystem::remove_all(whole / "base.pt");
+  std::filesystem::rename(whole / "merged", whole / "base.pt");
+  const auto other = finish(trainer(whole, {"eval", "--snapshot", "snapshot.pt"}));
+  CHECK_THAT(other.err, Contains("is not the model that the adapters were trained on"));
 }
 
 void check_tuned_adapters(const std::string& model) {
@@ -191,6 +230,10 @@ TEST_CASE("two ranks, and two that shard, train adapters bit for bit as one proc
   check_adapters_of_ranks(kLlamaAdapters);
 }
 
+TEST_CASE("adapters on a base in 4 bits resume bit for bit, alone, replicated and sharded") {
+  check_quantized_base(kLlamaAdapters, "nf4");
+}
+
 TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {
   check_tuned_adapters(kGptAdapters);
 }
@@ -231,6 +274,7 @@ TEST_CASE("adapters of the other model are trained, resumed and exported, too", 
   check_adapters_of_ranks(kGptAdapters);
   check_tuned_adapters(kLlamaAdapters);
   check_exported_adapters(kGptAdapters);
+  check_quantized_base(kGptAdapters, "int8");
 }
 
 }  // namespace ddp::test

@@ -43,6 +43,7 @@ struct Config {
   LoraConfig lora;
   PromptConfig prompt_tuning;
   PreferenceConfig preference;
+  QuantizeConfig quantize;
   ModelSections models;  ///< Sections of models that bring their own.
   TrainerConfig trainer;
   OptimizerConfig optimizer;

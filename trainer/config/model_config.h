@@ -99,4 +99,14 @@ struct PromptConfig {
   bool enabled() const { return tokens > 0; }
 };
 
+/// How the frozen weights of linear layers are held.
+enum class BaseFormat { kNone, kInt8, kNf4 };
+inline Names names_of(BaseFormat) { return {"none", "int8", "nf4"}; }
+
+struct QuantizeConfig {
+  BaseFormat base = BaseFormat::kNone;
+
+  bool enabled() const { return base != BaseFormat::kNone; }
+};
+
 }  // namespace ddp::train

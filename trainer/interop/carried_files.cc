@@ -62,6 +62,7 @@ CarriedJson carried_config(CarriedJson theirs, const CarriedJson& own, const Exp
     if (longer || has_position_table(model.config)) theirs[kContext] = own[kContext];
   }
   if (!model.base->same_tokenizer) replace_ids(theirs, own);
+  theirs.erase("quantization_config");  // of the base's weights
   return theirs;
 }
 

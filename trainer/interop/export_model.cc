@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trainer/interop/bitsandbytes_files.h"
 #include "trainer/interop/carried_files.h"
 #include "trainer/interop/peft_files.h"
 #include "trainer/interop/tokenizer_files.h"
@@ -14,6 +15,7 @@
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
+#include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
@@ -173,13 +175,34 @@ TextFiles causal_model_files(const ExportedModel& model, const Tokenizer& tokeni
 /// transformers 5 writes "dtype", and reads the older name as well.
 std::string with_dtype(const std::string& text, torch::ScalarType dtype) {
   OrderedJson config = OrderedJson::parse(text);
-  const char* const name = dtype == torch::kFloat32    ? "float32"
-                           : dtype == torch::kBFloat16 ? "bfloat16"
-                                                       : "float16";
+  const char* const name = python_dtype(dtype);
   const bool of_transformers_5 = config.contains("dtype");
   config[of_transformers_5 ? "dtype" : "torch_dtype"] = name;
   if (of_transformers_5) config.erase("torch_dtype");
   return config.dump(2) + "\n";
+}
+
+void write_nf4(const ExportedModel& model, const std::string& folder,
+               std::vector<NamedTensor> weights, TextFiles& files) {
+  const CausalArchitecture& architecture = causal_architecture(model.config);
+  auto layers = adaptable_layers(architecture.layout(model.config, model.vocab_size));
+  for (std::string& layer : layers) layer += ".weight";
+  if (architecture.huggingface_layout()->is_transposed(layers.front())) {
+    throw UserError(fmt::format(
+        "--quantize nf4: bitsandbytes does not load model={}; leave it out, or use quantize.base "
+        "in a run from the exported folder",
+        architecture.name()));
+  }
+  OrderedJson config = OrderedJson::parse(files["config.json"]);
+  config["quantization_config"] = {{"quant_method", "bitsandbytes"},
+                                   {"load_in_4bit", true},
+                                   {"load_in_8bit", false},
+                                   {"bnb_4bit_quant_type", "nf4"},
+                                   {"bnb_4bit_use_double_quant", true},
+                                   {"bnb_4bit_quant_storage", "uint8"},
+                                   {"bnb_4bit_compute_dtype", python_dtype(model.dtype)}};
+  files["config.json"] = config.dump(2) + "\n";
+  write_nf4_safetensors(folder + "/model.safetensors", std::move(weights), model.dtype, layers);
 }
 
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
@@ -194,7 +217,10 @@ std::vector<std::string> export_huggingface(const ExportedModel& model, const To
   files["config.json"] = with_dtype(files["config.json"], model.dtype);
   files.merge(with_base_tokenizer(
       tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model));
-  write_safetensors(folder + "/model.safetensors", weights, model.dtype);
+  if (model.to_nf4)
+    write_nf4(model, folder, std::move(weights), files);
+  else
+    write_safetensors(folder + "/model.safetensors", weights, model.dtype);
   for (const auto& [name, text] : files) {
     write_text(folder + "/" + name, text);
     names.push_back(name);

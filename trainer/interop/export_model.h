@@ -25,6 +25,7 @@ struct ExportedModel {
   std::optional<ChatFacts> chat{};            ///< For a causal model with a chat template.
   std::optional<BaseSettings> base{};         ///< The pretrained model that the run started from.
   torch::ScalarType dtype = torch::kFloat32;  ///< Type of the weights in the files.
+  bool to_nf4 = false;  ///< Whether linear layers are quantized for bitsandbytes.
 };
 
 /// Creates `folder` if it is missing and replaces those files in it. Returns the names of the

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "trainer/interop/bitsandbytes_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
@@ -115,6 +116,7 @@ class PretrainedTensors {
         if (!name.empty()) by_name_[name] = &tensor;
       }
     }
+    if (!of_snapshot_) codes_ = take_stored_codes(by_name_, folder);
   }
 
   const TensorBytes* find(const std::string& name) const {
@@ -129,10 +131,21 @@ class PretrainedTensors {
       const std::string end = fused.theirs + ".weight";
       for (const auto& [name, tensor] : std::map(by_name_)) {
         if (!name.ends_with(end) || tensor->shape.size() != 2) continue;
+        if (codes_.contains(name)) {
+          throw UserError(fmt::format(
+              "{}: {}: {} joins several layers in codes, which is not read; give the folder of the "
+              "original model, and quantize.base to quantize it here",
+              layout.key, place(), name));
+        }
         by_name_.erase(name);
         split(*tensor, name.substr(0, name.size() - end.size()), fused.parts, parameters);
       }
     }
+  }
+  /// Null: the tensor is none of codes.
+  const StoredCodes* codes_of(const std::string& name) const {
+    const auto found = codes_.find(name);
+    return found == codes_.end() ? nullptr : &found->second;
   }
   /// `name` is another name of a tensor.
   void add(const std::string& name, const TensorBytes* tensor) { by_name_[name] = tensor; }
@@ -185,7 +198,8 @@ class PretrainedTensors {
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
-  std::deque<TensorBytes> parts_;  // of fused layers
+  std::deque<TensorBytes> parts_;             // of fused layers
+  std::map<std::string, StoredCodes> codes_;  ///< by_name_ points into it.
 };
 
 torch::Tensor read(const TensorBytes& bytes) {
@@ -219,10 +233,12 @@ std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector
       here[0], there[0], here[0] > there[0] ? ", or drop the tokens that were added to it" : "");
 }
 
-std::string difference(const PretrainedLayout& layout, const ParameterShape& parameter,
-                       const TensorBytes* there) {
+std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
+                       const TensorBytes* there, bool in_codes) {
   if (there == nullptr) return parameter.name + " is missing";
-  if (!dtype_of(*there))
+  if (in_codes)
+    layout.is_transposed = is_never_transposed;
+  else if (!dtype_of(*there))
     return fmt::format("{} is of type {}, not float32, float16 or bfloat16", parameter.name,
                        there->dtype);
   auto wanted = shape_there(layout, parameter);
@@ -246,7 +262,8 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
   for (const ParameterShape& parameter : parameters) {
     known.insert(parameter.name);
     if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
-    const std::string text = difference(layout, parameter, there.find(parameter.name));
+    const std::string text = difference(layout, parameter, there.find(parameter.name),
+                                        there.codes_of(parameter.name) != nullptr);
     if (!text.empty()) result.push_back(text);
   }
   for (const auto& [name, tensor] : there.all()) {
@@ -322,6 +339,7 @@ const PretrainedLayout kPeftLayout = {
     nullptr,
     "word_embeddings.weight",
     "save the adapters as safetensors",
+    {},
     "adapter_model.safetensors"};
 
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
@@ -346,7 +364,8 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
-    const std::function<void(std::size_t i, const torch::Tensor& values)>& take) {
+    const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes) {
   std::vector<ParameterShape> shapes;
   for (const NamedTensor& each : parameters)
     shapes.push_back({each.name, each.tensor.sizes().vec()});
@@ -362,9 +381,19 @@ std::vector<std::string> load_pretrained(
       absent.push_back(parameter.name);
       continue;
     }
+    if (const StoredCodes* codes = there.codes_of(parameter.name)) {
+      const QuantizedWeight weight = codes->read();
+      if (take_codes)
+        take_codes(i, weight);
+      else
+        take(i, dequantize(weight, 0, weight.rows()));
+      drop_pages(*bytes);
+      continue;
+    }
     auto tensor = read(*bytes);
     if (layout.is_transposed(parameter.name)) tensor = tensor.t();
     take(i, tensor.narrow(0, 0, rows));
+    drop_pages(*bytes);
   }
   return absent;
 }

@@ -10,6 +10,7 @@
 #include "trainer/config/param_groups.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/load/pretrained_layout.h"
+#include "trainer/model/ops/quantized_weight.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {
@@ -31,15 +32,17 @@ void check_pretrained(const std::string& folder, const CausalArchitecture& archi
 
 /// Copies the folder's weights into `parameters`, by name; position embeddings beyond theirs are
 /// left out. A tied head may be present under its own name as well, or only so. float32, float16
-/// and bfloat16 are supported. Returns the names of missing optional parameters. Throws UserError
-/// that lists each tensor that is missing, has another shape or is unknown; then nothing has been
-/// copied. `folder` may be a snapshot, too.
+/// and bfloat16 are supported, and weights quantized by bitsandbytes. Returns the names of missing
+/// optional parameters. Throws UserError that lists each tensor that is missing, has another shape
+/// or is unknown; then nothing has been copied. `folder` may be a snapshot, too.
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters);
 /// The same without memory for `parameters`, of which only names and shapes are needed before the
-/// first value: `take` receives the values of parameters[i], one after the other.
+/// first value: `take` receives the values of parameters[i], one after the other, and `take_codes`
+/// weights that the folder has in codes; without it these are dequantized.
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
-    const std::function<void(std::size_t i, const torch::Tensor& values)>& take);
+    const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {});
 
 }  // namespace ddp::train

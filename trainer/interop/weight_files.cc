@@ -4,7 +4,6 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
-#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 
@@ -22,6 +21,24 @@ std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::Scala
   return weights;
 }
 
+const char* python_dtype(torch::ScalarType dtype) {
+  return dtype == torch::kFloat32 ? "float32" : dtype == torch::kBFloat16 ? "bfloat16" : "float16";
+}
+
+std::vector<TensorBytes> tensor_bytes(const std::vector<NamedTensor>& weights) {
+  std::vector<TensorBytes> bytes;
+  for (const NamedTensor& weight : weights) {
+    const torch::Tensor& tensor = weight.tensor;
+    const char* const type = tensor.scalar_type() == torch::kFloat32    ? "F32"
+                             : tensor.scalar_type() == torch::kBFloat16 ? "BF16"
+                             : tensor.scalar_type() == torch::kFloat16  ? "F16"
+                                                                        : "U8";
+    bytes.push_back({weight.name, type, tensor.sizes().vec(),
+                     static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+  }
+  return bytes;
+}
+
 void write_text(const std::string& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text.data(), text.size());
@@ -31,17 +48,8 @@ void write_text(const std::string& path, const std::string& text) {
 
 void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
                        torch::ScalarType dtype) {
-  const char* const name = dtype == torch::kFloat32    ? "F32"
-                           : dtype == torch::kBFloat16 ? "BF16"
-                                                       : "F16";
   weights = in_dtype(std::move(weights), dtype);
-  std::vector<TensorBytes> bytes;
-  for (const NamedTensor& weight : weights) {
-    const torch::Tensor& tensor = weight.tensor;
-    bytes.push_back({weight.name, name, tensor.sizes().vec(),
-                     static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
-  }
-  publish_safetensors(path, "", {{"format", "pt"}}, bytes);
+  publish_safetensors(path, "", {{"format", "pt"}}, tensor_bytes(weights));
 }
 
 }  // namespace ddp::train

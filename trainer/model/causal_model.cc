@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/ops/block_ops.h"
@@ -408,6 +409,11 @@ int64_t CausalModel::parameter_count() const {
   for (const auto& each : whole_) count += c10::multiply_integers(each.sizes);
   if (part_) return count;
   for (const auto& tensor : parameters()) count += tensor.numel();
+  for (const auto& module : modules(/*include_self=*/false)) {
+    const auto* const linear = module->as<AdaptableLinearImpl>();
+    if (linear == nullptr || !linear->quantized().defined()) continue;
+    count += linear->quantized().rows() * linear->quantized().columns();
+  }
   return count;
 }
 

@@ -18,6 +18,11 @@ namespace ddp::train {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
+constexpr int64_t kNf4Columns = 64;
+
+bool is_adaptable(const ParameterShape& p) {
+  return p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight);
+}
 
 /// `pattern` may stand for the whole name, or for its end after any dot.
 bool matches_layer(const std::string& pattern, const std::string& layer) {
@@ -64,8 +69,23 @@ std::vector<std::string> default_targets(const Config& config) {
   return {query.substr(query.rfind('.') + 1), value.substr(value.rfind('.') + 1)};
 }
 
+void check_blocks(const Config& config, const Given& given) {
+  if (config.quantize.base != BaseFormat::kNf4) return;
+  const auto shapes = shapes_below(config, 1);
+  const auto divided = [](const ParameterShape& p) {
+    return !is_adaptable(p) || p.sizes[1] % kNf4Columns == 0;
+  };
+  const auto wrong = std::find_if_not(shapes.begin(), shapes.end(), divided);
+  if (wrong == shapes.end()) return;
+  given.refuse("quantize.base",
+               fmt::format("nf4 divides rows into blocks of {}, and {} has rows of "
+                           "{}; use int8",
+                           kNf4Columns, wrong->name, wrong->sizes[1]));
+}
+
 /// A configuration that a run has written names every key, with its default.
-void check_no_adapters(const LoraConfig& lora, const Given& given) {
+void check_no_adapters(const Config& config, const Given& given) {
+  const LoraConfig& lora = config.lora;
   const LoraConfig none;
   const std::pair<const char*, bool> keys[] = {{"lora.alpha", lora.alpha != none.alpha},
                                                {"lora.dropout", lora.dropout != none.dropout},
@@ -74,6 +94,10 @@ void check_no_adapters(const LoraConfig& lora, const Given& given) {
   for (const auto& [key, differs] : keys) {
     if (differs) given.refuse(key, "has no effect without lora.rank; set it, e.g. to 8");
   }
+  if (!config.quantize.enabled() || config.prompt_tuning.enabled()) return;
+  given.refuse("quantize.base",
+               "weights in 4 or 8 bits are not trained, only adapters next to them; set lora.rank, "
+               "e.g. to 16, or remove it");
 }
 
 }  // namespace
@@ -105,7 +129,8 @@ std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_siz
 void complete_lora(Config& config, const Given& given) {
   LoraConfig& lora = config.lora;
   if (!lora.init_from.empty()) follow_peft_settings(lora, given);
-  if (!lora.enabled()) return check_no_adapters(lora, given);
+  check_blocks(config, given);
+  if (!lora.enabled()) return check_no_adapters(config, given);
   const auto defaults = default_targets(config);
   const ModelBelow below = model_below(config);
   if (defaults.empty()) {
@@ -123,8 +148,7 @@ void complete_lora(Config& config, const Given& given) {
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters) {
   std::vector<std::string> layers;
   for (const ParameterShape& p : parameters) {
-    if (p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight))
-      layers.push_back(p.name.substr(0, p.name.size() - kWeight.size()));
+    if (is_adaptable(p)) layers.push_back(p.name.substr(0, p.name.size() - kWeight.size()));
   }
   return layers;
 }
@@ -198,6 +222,14 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
                  static_cast<double>(matrix.sizes[1]) * dropped;
   }
   return per_token * static_cast<double>(config.trainer.batch_size * config.data.block_size);
+}
+
+int64_t quantized_bytes(const ParameterShape& weight, BaseFormat format) {
+  constexpr int64_t kFloat = 4, kAbsmaxBlock = 256;
+  if (format == BaseFormat::kNone || !is_adaptable(weight)) return 0;
+  if (format == BaseFormat::kInt8) return weight.count() + kFloat * weight.sizes[0];
+  const int64_t blocks = weight.count() / kNf4Columns;
+  return weight.count() / 2 + blocks + kFloat * ((blocks + kAbsmaxBlock - 1) / kAbsmaxBlock + 1);
 }
 
 bool is_of_adapter(std::string_view parameter) {

@@ -55,6 +55,8 @@ double flops_per_token_with_adapters(const Config& config, const CausalArchitect
 /// pass: outputs of lora_A, and inputs after dropout with its masks.
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
                                 const ComputePlace& place);
+/// Bytes of a weight in `format`; 0 if it is not quantized: no matrix of an adaptable layer.
+int64_t quantized_bytes(const ParameterShape& weight, BaseFormat format);
 /// Whether a parameter of that name is part of an adapter, or virtual tokens.
 bool is_of_adapter(std::string_view parameter);
 /// Whether a run with adapters trains it: it is_of_adapter(), or is_of_classifier().

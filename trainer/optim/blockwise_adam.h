@@ -1,10 +1,10 @@
-// Adam's and AdamW's update of a parameter whose averages are kept in 8 bits (dynamic_map.h).
+// Adam's and AdamW's update of a parameter whose averages are kept in 8 bits (adam_blocks.h).
 #pragma once
 
 #include <torch/torch.h>
 
+#include "trainer/optim/adam_blocks.h"
 #include "trainer/optim/adam_kernel.h"
-#include "trainer/optim/dynamic_map.h"
 
 namespace ddp::train {
 

@@ -39,7 +39,7 @@ Adam::Adam(TrainedParameters trained, const OptimizerConfig& config, Decay decay
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     const auto& [name, tensor, role, layout] = parameters()[i];
     if (has_8_bit_state(layout ? elements_in(layout->shape) : tensor.numel(), config)) {
-      blocks_[i] = {{tensor, DynamicMap::of_averages()}, {tensor, DynamicMap::of_squares()}};
+      blocks_[i] = {{tensor, DynamicMap::signed_map()}, {tensor, DynamicMap::unsigned_map()}};
     } else {
       exp_avgs_[i] = zeros_of(tensor);
       exp_avg_sqs_[i] = zeros_of(tensor);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
@@ -48,14 +49,34 @@ void load_adapters(const torch::nn::Module& model, const std::string& folder) {
   load_pretrained(folder, kPeftLayout, trained);
 }
 
-std::string digest_of(const std::vector<NamedTensor>& weights) {
-  std::string all;
-  for (const NamedTensor& weight : weights) {
-    const auto tensor = weight.tensor.detach().to(torch::kCPU).contiguous();
-    all += fmt::format("{} [{}] {}\n", weight.name, fmt::join(tensor.sizes(), ","),
-                       xxh3_hex(tensor.const_data_ptr(), tensor.nbytes()));
+std::string digest_line(const std::string& name, const torch::Tensor& values) {
+  const auto tensor = values.detach().to(torch::kCPU).contiguous();
+  return fmt::format("{} [{}] {}\n", name, fmt::join(tensor.sizes(), ","),
+                     xxh3_hex(tensor.const_data_ptr(), tensor.nbytes()));
+}
+
+AdaptableLinearImpl* layer_of(const torch::nn::Module& model, const std::string& weight) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!weight.ends_with(kWeight)) return nullptr;
+  const auto modules = model.named_modules();
+  const auto* module = modules.find(weight.substr(0, weight.size() - kWeight.size()));
+  return module == nullptr ? nullptr : (*module)->as<AdaptableLinearImpl>();
+}
+
+/// `not_linear`: a weight in codes that is not held so; else "".
+void check_format(const Config& config, const QuantizedWeight& codes, const std::string& base,
+                  const std::string& not_linear) {
+  const auto there = codes.is_nf4() ? BaseFormat::kNf4 : BaseFormat::kInt8;
+  if (!not_linear.empty()) {
+    throw UserError(
+        fmt::format("{}: {} is quantized, which only weights of linear layers can be; "
+                    "remove quantize.base to dequantize all of them",
+                    base, not_linear));
   }
-  return xxh3_hex(all.data(), all.size());
+  if (there == config.quantize.base) return;
+  throw UserError(
+      fmt::format("quantize.base={}: the weights of {} are in {} already; set quantize.base={}",
+                  name_of(config.quantize.base), base, name_of(there), name_of(there)));
 }
 
 void check_base_exists(const ModelBelow& below) {
@@ -132,12 +153,39 @@ std::string describe_start(const PromptConfig& prompt) {
   return prompt.text.empty() ? "from tokens drawn from the vocabulary" : "from a text";
 }
 
-/// Loads the frozen weights, and returns their digest.
+/// Loads the frozen weights, one at a time, and quantizes those of linear layers if wanted. Returns
+/// the digest of all as they were before.
 std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected) {
   const std::string base = model_below(config).path;
   const auto weights = base_weights(model);
-  if (!base.empty()) load_pretrained(base, layout_below(config), weights);
-  std::string digest = digest_of(weights);
+  std::vector<std::string> lines(weights.size());
+  const auto take = [&](std::size_t i, const torch::Tensor& values) {
+    const std::string& name = weights[i].name;
+    auto* const layer = config.quantize.enabled() ? layer_of(model, name) : nullptr;
+    if (layer == nullptr) {
+      weights[i].tensor.copy_(values);
+      return;
+    }
+    lines[i] = digest_line(name, values);
+    layer->hold(quantize(values, config.quantize.base));
+  };
+  const auto take_codes = [&](std::size_t i, const QuantizedWeight& codes) {
+    const std::string& name = weights[i].name;
+    auto* const layer = layer_of(model, name);
+    check_format(config, codes, base, layer == nullptr ? name : "");
+    lines[i] = digest_line(name, codes.codes) + digest_line("absmax", codes.absmax);
+    if (codes.absmax_scales.defined()) lines[i] += digest_line("scales", codes.absmax_scales);
+    layer->hold(codes);
+  };
+  using TakeCodes = std::function<void(std::size_t, QuantizedWeight)>;
+  if (!base.empty()) {
+    load_pretrained(base, layout_below(config), weights, take,
+                    config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes());
+  }
+  std::string all;
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    all += lines[i].empty() ? digest_line(weights[i].name, weights[i].tensor) : lines[i];
+  std::string digest = xxh3_hex(all.data(), all.size());
   check_digest(base, digest, expected);
   return digest;
 }
@@ -188,11 +236,15 @@ std::vector<NamedTensor> merged_weights(const torch::nn::Module& model) {
   auto weights = plain_weights(model);
   for (const auto& item : model.named_modules()) {
     const auto* linear = item.value()->as<AdaptableLinearImpl>();
-    if (linear == nullptr || !linear->adapted()) continue;
-    const auto of_layer = std::find_if(
-        weights.begin(), weights.end(),
-        [&](const NamedTensor& weight) { return weight.tensor.is_same(linear->weight); });
-    of_layer->tensor = linear->merged_weight();
+    if (linear == nullptr || linear->plain()) continue;
+    const std::string name = item.key() + ".weight";
+    const auto of_layer =
+        std::find_if(weights.begin(), weights.end(),
+                     [&](const NamedTensor& weight) { return weight.name == name; });
+    if (of_layer == weights.end())
+      weights.push_back({name, linear->merged_weight()});
+    else
+      of_layer->tensor = linear->merged_weight();
   }
   return weights;
 }

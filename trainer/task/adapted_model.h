@@ -33,11 +33,12 @@ std::string stored_base_digest(const std::map<std::string, std::string>* metadat
 /// other shapes than `config` of a causal_lm.
 void check_base(const Config& config, int64_t vocab_size);
 
-/// Loads the weights of init_from into `model`, if set, freezes them and adds adapters
-/// with initial values from `seed`, or those of lora.init_from. `expected`: the digest in the
-/// snapshot whose adapters are about to be loaded, else "". Returns the digest of the frozen
-/// weights: XXH3-128 over their names, shapes and values, independent of their files. Throws
-/// UserError if the pretrained model is missing, or is not the snapshot's.
+/// Loads the weights of init_from into `model`, if set, freezes them, quantizes those of linear
+/// layers as quantize.base says, and adds adapters with initial values from `seed`, or those of
+/// lora.init_from. `expected`: the digest in the snapshot whose adapters are about to be loaded,
+/// else "". Returns the digest of the frozen weights: XXH3-128 over their names, shapes and values,
+/// independent of their files and before they are quantized. Throws UserError if the pretrained
+/// model is missing, or is not the snapshot's.
 std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
                                  std::optional<uint64_t> seed, const std::string& expected);
 /// The same with the virtual tokens of prompt_tuning: from its text, its init_from, or tokens drawn

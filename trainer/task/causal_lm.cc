@@ -195,7 +195,8 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   } else if (!resumed_ && !pretrained.empty()) {
     check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size());
   }
-  const bool drawn = !part_ && (!tensor_ranks_ || pretrained.empty());
+  const bool drawn =
+      !part_ && !config_.quantize.enabled() && (!tensor_ranks_ || pretrained.empty());
   model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
                              tensor_ranks_);
   model_->set_label_smoothing(config_.trainer.label_smoothing);
@@ -250,6 +251,7 @@ std::vector<std::string> CausalLm::shape_keys() const {
   keys.emplace_back("lora.rank");
   keys.emplace_back("lora.targets");
   keys.emplace_back("prompt_tuning.tokens");
+  keys.emplace_back("quantize.base");
   return keys;
 }
 

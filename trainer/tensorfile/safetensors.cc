@@ -266,6 +266,13 @@ void SafetensorsFile::take_tensor(const std::string& name, const nlohmann::json&
   tensors_.push_back(std::move(tensor));
 }
 
+void drop_pages(const TensorBytes& tensor) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(tensor.data) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.size) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 const TensorBytes* SafetensorsFile::find(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;

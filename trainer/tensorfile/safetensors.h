@@ -104,4 +104,7 @@ class SafetensorsFile {
   std::unordered_map<std::string_view, const TensorBytes*> by_name_;  ///< Points into tensors_.
 };
 
+/// Lets the system take the memory of a tensor that has been read; it is read again when needed.
+void drop_pages(const TensorBytes& tensor);
+
 }  // namespace ddp::train

@@ -1,5 +1,6 @@
 // Snapshots, models and adapters that do not fit: one line each.
 #include <filesystem>
+#include <fstream>
 
 #include "tests/support/catch.h"
 
@@ -150,6 +151,29 @@ TEST_CASE("what virtual tokens cannot be is refused in one line") {
   CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
                                       "trainer_config.snapshot_path=new.pt"})),
              Contains("is a snapshot of virtual tokens"));
+}
+
+TEST_CASE("weights that cannot be quantized are refused in one line") {
+  const AdapterPlace place("llama");
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "quantize.base=nf4"})),
+             Contains("quantize.base") && Contains("set lora.rank"));
+  CHECK_THAT(refusal_of(alone(place, {"quantize.base=nf4"})),
+             Contains("nf4 divides rows into blocks of 64, and model.layers.0.self_attn.q_proj."
+                      "weight has rows of 32; use int8"));
+  CHECK_THAT(refusal_of(alone(place, {"quantize.base=fp4"})), Contains("none, int8, nf4"));
+  succeed_in_process(alone(place, {"quantize.base=int8", "trainer_config.max_steps=2"}));
+  CHECK_THAT(refusal_of(alone(place)), Contains("quantize.base is \"int8\" there, \"none\" in"));
+  succeed_in_process(trainer(place, {"export", "--snapshot", "base.pt", "--output", "folder"}));
+  std::ifstream file(place / "folder/config.json");
+  const std::string config{std::istreambuf_iterator<char>(file), {}};
+  for (const std::string method : {"gptq", "awq"}) {
+    place.write("folder/config.json", config.substr(0, config.rfind('}')) +
+                                          R"(, "quantization_config": {"quant_method": ")" +
+                                          method + "\"}}");
+    CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=folder",
+                                        "trainer_config.snapshot_path=new.pt"})),
+               Contains("weights quantized by " + method + " are not read"));
+  }
 }
 
 TEST_CASE("a snapshot of images is no language model, and of other images is not resumed") {

@@ -99,12 +99,12 @@ TEST_CASE("the dynamic maps are bitsandbytes', bit for bit") {
   const auto values = [](const DynamicMap& map) {
     return std::vector<float>(map.values().begin(), map.values().end());
   };
-  CHECK(values(DynamicMap::of_averages()) == map_of_bitsandbytes(true));
-  CHECK(values(DynamicMap::of_squares()) == map_of_bitsandbytes(false));
+  CHECK(values(DynamicMap::signed_map()) == map_of_bitsandbytes(true));
+  CHECK(values(DynamicMap::unsigned_map()) == map_of_bitsandbytes(false));
 }
 
 TEST_CASE("a number is rounded to the nearest value of the map") {
-  for (const auto* map : {&DynamicMap::of_averages(), &DynamicMap::of_squares()}) {
+  for (const auto* map : {&DynamicMap::signed_map(), &DynamicMap::unsigned_map()}) {
     auto numbers = elements_of<float>(random_values(20'000, 3).clamp(-1.0, 1.0));
     for (const float bound : map->bounds()) {
       for (const float direction : {-2.0F, 2.0F})
@@ -127,7 +127,7 @@ TEST_CASE("Adam and AdamW in 8 bits take the steps of their formulas, bit for bi
     const bool decoupled = name == OptimizerName::kAdamW;
     auto weight = random_values(kSize, 1).requires_grad_(true);
     auto expected = elements_of<float>(weight);
-    Reference m(DynamicMap::of_averages(), kSize), v(DynamicMap::of_squares(), kSize);
+    Reference m(DynamicMap::signed_map(), kSize), v(DynamicMap::unsigned_map(), kSize);
     const auto optimizer = make_optimizer(one_group({{"w", weight}}), eight_bits(name));
     constexpr double kRate = 0.01, kDecay = 0.2;
     for (int step = 1; step <= 20; ++step) {
@@ -166,8 +166,8 @@ TEST_CASE(
     "torch's operators make the same averages in 8 bits, and weights but for a root's rounding") {
   constexpr int64_t kSize = 5000;
   const auto weight = random_values(kSize, 1), by_operators = weight.clone();
-  const BlockAverage m(weight, DynamicMap::of_averages()), v(weight, DynamicMap::of_squares());
-  const BlockAverage m2(weight, DynamicMap::of_averages()), v2(weight, DynamicMap::of_squares());
+  const BlockAverage m(weight, DynamicMap::signed_map()), v(weight, DynamicMap::unsigned_map());
+  const BlockAverage m2(weight, DynamicMap::signed_map()), v2(weight, DynamicMap::unsigned_map());
   const AdamNumbers numbers{0.01, 0.9, 0.95, 0.1, 1e-8, true};
   for (int step = 1; step <= 10; ++step) {
     const auto gradient = random_values(kSize, static_cast<uint64_t>(step));
@@ -211,8 +211,8 @@ TEST_CASE("a weight with permuted memory has the blocks of its elements in order
   const auto plain = random_values(8 * 16 * 6 * 6, 2).view({8, 16, 6, 6});
   const auto permuted = plain.clone(torch::MemoryFormat::ChannelsLast);
   const auto gradient = random_values(plain.numel(), 3).view_as(plain);
-  const BlockAverage m(plain, DynamicMap::of_averages()), v(plain, DynamicMap::of_squares());
-  const BlockAverage m2(plain, DynamicMap::of_averages()), v2(plain, DynamicMap::of_squares());
+  const BlockAverage m(plain, DynamicMap::signed_map()), v(plain, DynamicMap::unsigned_map());
+  const BlockAverage m2(plain, DynamicMap::signed_map()), v2(plain, DynamicMap::unsigned_map());
   const AdamNumbers numbers{0.01, 0.9, 0.95, 0.1, 1e-8, true};
   adam_in_blocks(plain, gradient, m, v, torch::ones({}), torch::zeros({}), numbers);
   adam_in_blocks(permuted, gradient.contiguous(torch::MemoryFormat::ChannelsLast), m2, v2,

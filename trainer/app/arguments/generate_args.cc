@@ -159,6 +159,7 @@ TrainerArgs parse_export(const Parsed& parsed) {
     if (!args.exporting.whole_snapshot) args.exporting.format = static_cast<ExportFormat>(format);
   }
   args.exporting.merge = parsed.has("merge");
+  if (parsed.has("quantize")) args.exporting.to_nf4 = parsed.choice("quantize", {"nf4"}) == 0;
   return args;
 }
 

@@ -84,6 +84,7 @@ struct ExportArgs {
   std::string base;  ///< Place of the model that the run started from; empty: init_from.
   std::optional<ExportDtype> dtype;  ///< nullopt: as in the model that the run started from.
   ExportFormat format = ExportFormat::kHuggingFace;
+  bool to_nf4 = false;          ///< Quantize the weights of linear layers.
   bool merge = false;           ///< Add adapters to the model's weights.
   bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.
   std::string output;

@@ -24,9 +24,11 @@ namespace ddp::train {
 namespace {
 
 void check_whole_snapshot(const ExportArgs& options) {
-  if (!options.dtype && options.base.empty()) return;
+  if (!options.dtype && options.base.empty() && !options.to_nf4) return;
   throw UserError(fmt::format("{}: a --format snapshot is a copy of the snapshot; leave it out",
-                              options.dtype ? "--dtype" : "--base"));
+                              options.dtype    ? "--dtype"
+                              : options.to_nf4 ? "--quantize"
+                                               : "--base"));
 }
 
 /// Adapters alone are files of peft's, and whole models of all other formats.
@@ -51,6 +53,13 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
       "export: {} holds adapters (lora.rank) of {}; add --merge for the whole model, or "
       "--format peft for the adapters",
       options.snapshot, model_below(bundle.config).path));
+}
+
+void check_nf4(const ModelBundle& bundle, const ExportArgs& options) {
+  if (!options.to_nf4) return;
+  if (bundle.config.task != TaskKind::kCausalLm || options.format != ExportFormat::kHuggingFace)
+    throw UserError(
+        "--quantize: is for folders of language models (--format huggingface); leave it out");
 }
 
 /// The token is not found where this trainer does not support the template; it is exported all the
@@ -100,13 +109,18 @@ std::optional<BaseSettings> carried_settings(const ModelBundle& bundle, const Ex
   return settings;
 }
 
+bool has_quantized_base(const ModelBundle& bundle) {
+  return bundle.config.lora.enabled() && bundle.config.quantize.enabled();
+}
+
 /// In the order of ExportDtype.
 torch::ScalarType dtype_of_export(const std::optional<BaseSettings>& base,
-                                  const ExportArgs& options) {
+                                  const ModelBundle& bundle, const ExportArgs& options) {
   constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kBFloat16, torch::kFloat16};
   if (options.dtype) return kTypes[static_cast<std::size_t>(*options.dtype)];
-  if (!base || options.format == ExportFormat::kPeft) return torch::kFloat32;
-  const std::string name = base_dtype(*base);
+  if (options.format == ExportFormat::kPeft) return torch::kFloat32;
+  const std::string name = base ? base_dtype(*base) : "";
+  if (has_quantized_base(bundle) && name != "float16") return torch::kBFloat16;
   return name == "bfloat16"  ? torch::kBFloat16
          : name == "float16" ? torch::kFloat16
                              : torch::kFloat32;
@@ -120,6 +134,7 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                     task_name(TaskKind::kMaskedLm), task_name(TaskKind::kTextClassification)));
   }
   check_adapters(bundle, options);
+  check_nf4(bundle, options);
   const auto base = carried_settings(bundle, options);
   const ExportedModel exported{bundle.config,
                                bundle.tokenizer->size(),
@@ -127,7 +142,18 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                                bundle.labels,
                                chat_facts(bundle),
                                base,
-                               dtype_of_export(base, options)};
+                               dtype_of_export(base, bundle, options),
+                               options.to_nf4};
+  if (options.merge && options.to_nf4) {
+    fmt::print(stderr,
+               "note: export: rounding merged weights to 4 bits loses part of what the adapters "
+               "learned; --format peft keeps it\n");
+  } else if (options.merge && has_quantized_base(bundle)) {
+    fmt::print(stderr,
+               "note: export: the adapters are added to the dequantized weights of "
+               "quantize.base={}; merging into 4 or 8 bits would lose part of what they learned\n",
+               name_of(bundle.config.quantize.base));
+  }
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 

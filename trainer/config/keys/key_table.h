@@ -16,13 +16,15 @@
 namespace ddp::train {
 
 /// The member of Config that holds a field's value; the pointer's type is the field's type.
-using FieldPointer = std::variant<
-    int64_t*, std::optional<int64_t>*, double*, bool*, std::string*, std::array<double, 2>*,
-    Verbosity*, AutoNumber*, ClassWeights*, std::vector<std::string>*, TaskKind*, DataFormat*,
-    LossOn*, OnBadSample*, ImageNetworkKind*, BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*,
-    IfBusy*, AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*, GradientCompression*,
-    PipelineSchedule*, OptimizerName*, LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
-    std::vector<WeightedSource>*, std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*>;
+using FieldPointer =
+    std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
+                 std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
+                 std::vector<std::string>*, TaskKind*, DataFormat*, LossOn*, OnBadSample*,
+                 ImageNetworkKind*, BatchNormKind*, BaseFormat*, Activation*, AmpDtype*,
+                 DeviceChoice*, IfBusy*, AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*,
+                 GradientCompression*, PipelineSchedule*, OptimizerName*, LrSchedule*,
+                 ProgressStyle*, std::vector<ParamGroup>*, std::vector<WeightedSource>*,
+                 std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

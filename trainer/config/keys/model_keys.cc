@@ -147,6 +147,11 @@ std::vector<Field> lora_fields() {
       {DDP_KEY_AT("lora.init_from", lora.init_from), .null_means = NullMeans::kNotGiven,
        .meaning = "Folder of adapters to continue from, as peft's save_pretrained and trainer "
                   "export --format peft write it; rank, alpha and targets default to its own."},
+      {DDP_KEY_AT("quantize.base", quantize.base),
+       .meaning =
+           "Hold the frozen weights of the linear layers under adapters (lora.rank) in fewer "
+           "bits: nf4 (4 bits in blocks of 64, QLoRA) or int8 (8 bits, a scale for each "
+           "output), with the codes of bitsandbytes."},
   };
 }
 

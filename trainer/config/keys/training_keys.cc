@@ -89,6 +89,8 @@ std::vector<Field> trainer_fields() {
        .meaning =
            "Parameters to freeze, as shell patterns of their names: [\"transformer.wte.*\"]."},
       {DDP_KEY(trainer, label_smoothing), .range = kProbability,
+       .tasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification,
+                 TaskKind::kImageClassification},
        .meaning = "Share of each target's probability that the training loss spreads evenly over "
                   "all classes, as in torch's CrossEntropyLoss; evaluations do without."},
       {DDP_KEY(trainer, ema_decay), .range = kProbability,

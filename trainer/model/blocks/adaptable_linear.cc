@@ -1,6 +1,7 @@
 #include "trainer/model/blocks/adaptable_linear.h"
 
 #include <cmath>
+#include <utility>
 
 #include "trainer/model/blocks/uninitialized_layers.h"
 #include "trainer/model/lora.h"
@@ -16,16 +17,35 @@ AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias
 }
 
 torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
-  const auto y = ops::linear(x, weight, bias);
+  const auto y = product_with_weight(x, bias);
   return adapted() ? y + lora_B(lora_A(lora_dropout(x)) * scale_) : y;
+}
+
+torch::Tensor AdaptableLinearImpl::product_with_weight(const torch::Tensor& x,
+                                                       const torch::Tensor& with_bias) const {
+  return quantized_.defined() ? quantized_linear(x, quantized_, with_bias)
+                              : ops::linear(x, weight, with_bias);
+}
+
+void AdaptableLinearImpl::hold(QuantizedWeight held) {
+  quantized_ = std::move(held);
+  parameters_.erase("weight");
+  weight = torch::Tensor();
+  register_buffer("codes", quantized_.codes);
+  register_buffer("absmax", quantized_.absmax);
+  if (!quantized_.absmax_scales.defined()) return;
+  register_buffer("absmax_scales", quantized_.absmax_scales);
+  register_buffer("absmax_mean", quantized_.absmax_mean);
 }
 
 void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
                                       const std::optional<at::Generator>& generator) {
-  const int64_t in = weight.size(1);
+  const bool whole = weight.defined();
+  const int64_t in = whole ? weight.size(1) : quantized_.columns();
+  const int64_t out = whole ? weight.size(0) : quantized_.rows();
+  const auto device = whole ? weight.device() : quantized_.codes.device();
   lora_A = register_module("lora_A", uninitialized_linear(in, lora.rank, /*bias=*/false));
-  lora_B =
-      register_module("lora_B", uninitialized_linear(lora.rank, weight.size(0), /*bias=*/false));
+  lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out, /*bias=*/false));
   lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
   const auto rank = static_cast<double>(lora.rank);
   scale_ = lora.alpha / (lora.use_rslora ? std::sqrt(rank) : rank);
@@ -36,15 +56,17 @@ void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
     lora_A->weight.uniform_(-bound, bound, generator);
     lora_B->weight.zero_();
   }
-  lora_A->to(weight.device());
-  lora_B->to(weight.device());
+  lora_A->to(device);
+  lora_B->to(device);
   lora_dropout->train(is_training());
 }
 
 torch::Tensor AdaptableLinearImpl::merged_weight() const {
   const torch::NoGradGuard no_grad;
-  if (!adapted()) return weight.detach().clone();
-  return weight + torch::mm(lora_B->weight, lora_A->weight) * scale_;
+  const auto base =
+      quantized_.defined() ? dequantize(quantized_, 0, quantized_.rows()) : weight.detach();
+  if (!adapted()) return base.clone();
+  return base + torch::mm(lora_B->weight, lora_A->weight) * scale_;
 }
 
 void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed) {

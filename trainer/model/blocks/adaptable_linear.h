@@ -1,4 +1,4 @@
-// A linear layer that can have a low-rank adapter; see lora.h.
+// A linear layer that can have a low-rank adapter (lora.h) next to a weight that may be quantized.
 #pragma once
 
 #include <torch/torch.h>
@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "trainer/config/config.h"
+#include "trainer/model/ops/quantized_weight.h"
 
 namespace ddp::train {
 
@@ -22,13 +23,23 @@ class AdaptableLinearImpl : public torch::nn::LinearImpl {
   /// generator both are undefined. On the weight's device.
   void add_adapter(const LoraConfig& lora, const std::optional<at::Generator>& generator);
   bool adapted() const { return !lora_A.is_empty(); }
+  /// Replaces the parameter `weight`, which is undefined from then on, by buffers.
+  void hold(QuantizedWeight weight);
+  const QuantizedWeight& quantized() const { return quantized_; }
+  /// Whether there is nothing besides `weight` and `bias`.
+  bool plain() const { return !adapted() && !quantized_.defined(); }
   /// Returns the weight, a new tensor, of a plain layer that computes the same.
   torch::Tensor merged_weight() const;
+
+ protected:
+  /// Without the adapter.
+  torch::Tensor product_with_weight(const torch::Tensor& x, const torch::Tensor& with_bias) const;
 
  private:
   torch::nn::Linear lora_A{nullptr}, lora_B{nullptr};
   torch::nn::Dropout lora_dropout{nullptr};
   double scale_ = 1.0;
+  QuantizedWeight quantized_;
 };
 TORCH_MODULE(AdaptableLinear);
 

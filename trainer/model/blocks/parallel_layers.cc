@@ -15,13 +15,13 @@ torch::Tensor ColumnLinearImpl::forward(const torch::Tensor& x_BSC, const cpu::P
 torch::Tensor ColumnLinearImpl::gelu(const torch::Tensor& x_BSC, const cpu::Places& rows,
                                      bool tanh) {
   const auto x_BTC = enter(x_BSC, rows);
-  if (adapted()) return at::gelu(product(x_BTC), tanh ? "tanh" : "none");
+  if (!plain()) return at::gelu(product(x_BTC), tanh ? "tanh" : "none");
   return ops::linear_gelu(x_BTC, weight, bias, tanh, layers_.fused_cpu);
 }
 
 torch::Tensor ColumnLinearImpl::in_float32(const torch::Tensor& x_BSC, const cpu::Places& rows) {
   const auto x_BTC = enter(x_BSC, rows);
-  if (adapted() || !bias.defined() || !fused::takes_products(x_BTC))
+  if (!plain() || !bias.defined() || !fused::takes_products(x_BTC))
     return product(x_BTC).to(torch::kFloat32);
   return fused::linear_dropout_add(x_BTC, weight, bias, {}, 0.0);
 }
@@ -32,7 +32,7 @@ RowLinearImpl::RowLinearImpl(int64_t in, int64_t out, bool with_bias, const Laye
 
 torch::Tensor RowLinearImpl::sum_of_products(const torch::Tensor& x_BTI,
                                              const cpu::Places& rows) const {
-  return leave_layers(ops::linear(x_BTI, weight, {}), layers_.ranks, rows);
+  return leave_layers(product_with_weight(x_BTI, {}), layers_.ranks, rows);
 }
 
 torch::Tensor RowLinearImpl::biased_sum(const torch::Tensor& x_BTI, const cpu::Places& rows) {
@@ -54,7 +54,7 @@ ResidualStream RowLinearImpl::add_to(const torch::Tensor& residual_BSC, const to
     const auto sum = sum_of_products(x_BTI, rows).to(torch::kFloat32);
     return {fused::bias_dropout_add(sum, bias, residual_BSC, p, rows)};
   }
-  if (adapted() || !fused::takes_products(x_BTI))
+  if (!plain() || !fused::takes_products(x_BTI))
     return {fused::dropout_add(biased_sum(x_BTI, rows).to(torch::kFloat32), residual_BSC, p)};
   return {fused::linear_dropout_add(x_BTI, weight, bias, residual_BSC, p)};
 }

@@ -22,7 +22,8 @@ int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes))
 /// Numbers of a training's state.
 struct StateCounts {
   double all = 0.0;    ///< Parameters that a snapshot holds, frozen ones included.
-  double below = 0.0;  ///< The model's, below adapters.
+  double below = 0.0;  ///< The model's, below adapters, but for those that are quantized.
+  double quantized_bytes = 0.0;
   double trained = 0.0;
   double largest = 0.0;  ///< Largest trained parameter.
   double states = 0.0;   ///< Optimizer state, in numbers of 4 bytes.
@@ -65,8 +66,11 @@ UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& 
   for (const auto& group : resolve_param_groups(config, parameters)) {
     for (const std::size_t i : group.members) add(parameters[i], !group.options.frozen);
   }
-  for (const ParameterShape& each : of_model)
-    if (adapted && !is_trained_with_adapters(each.name)) add(each, false);
+  for (const ParameterShape& each : of_model) {
+    if (adapted && !is_trained_with_adapters(each.name) &&
+        quantized_bytes(each, config.quantize.base) == 0)
+      add(each, false);
+  }
   counts.root = units[""];
   for (const auto& [name, count] : units)
     if (!name.empty()) counts.unit = std::max(counts.unit, count);
@@ -97,8 +101,10 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   const bool adapted = config.adapted();
   const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
   for (const ParameterShape& each : of_model) {
-    if (adapted && !is_trained_with_adapters(each.name))
-      counts.below += static_cast<double>(each.count());
+    if (!adapted || is_trained_with_adapters(each.name)) continue;
+    const int64_t bytes = quantized_bytes(each, config.quantize.base);
+    counts.quantized_bytes += static_cast<double>(bytes);
+    if (bytes == 0) counts.below += static_cast<double>(each.count());
   }
   for (const auto& group : resolve_param_groups(config, parameters)) {
     double of_group = 0.0;
@@ -303,7 +309,7 @@ std::vector<MemoryItem> rank_items(const Config& config,
   const MemoryKind updated = offload ? MemoryKind::kHost : MemoryKind::kDevice;
   const double copies_of_weights = offload ? offloaded_copies(n.trained / ranks, n.largest) : 0;
   std::vector<MemoryItem> items = {
-      {"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
+      {"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0) + n.quantized_bytes)},
       {"collected_weights", rounded(of_units.weights)},
       {"gradients", rounded(kFloat * n.trained / ranks)},
       {"optimizer", rounded(kFloat * n.states / ranks), updated},

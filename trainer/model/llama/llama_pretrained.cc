@@ -153,8 +153,7 @@ std::vector<std::string> unsupported_in_llama(const nlohmann::json& config, cons
        {"resid_pdrop", 0.0},
        {"mlp_bias", false},
        {"use_sliding_window", false},
-       {"is_encoder_decoder", false},
-       {"quantization_config", nullptr}});
+       {"is_encoder_decoder", false}});
   const std::string& rope_type = shape.rope_scaling.rope_type;
   if (rope_type != "default" && !(type.scales_rope && is_rope_type(rope_type)))
     found.push_back(fmt::format("rope_scaling.rope_type is {}, not {}", shown(rope_type),

@@ -83,6 +83,24 @@ void check_is_whole_model(const std::string& path, const PretrainedJson& config)
       path, path));
 }
 
+/// Throws UserError if the weights are codes of a kind that is not read.
+void check_quantization(const nlohmann::json& config, const std::string& path) {
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || !found->is_object()) return;
+  const auto is_true = [&](const char* key) {
+    return found->contains(key) && found->at(key) == true;
+  };
+  if (is_true("load_in_4bit") || is_true("load_in_8bit")) return;  // bitsandbytes
+  const auto method = found->find("quant_method");
+  const std::string name = method != found->end() && method->is_string()
+                               ? method->get<std::string>()
+                               : "another program";
+  throw UserError(
+      fmt::format("{}: quantization_config: weights quantized by {} are not read; give the folder "
+                  "of the original model, and quantize.base to quantize it here",
+                  path, name));
+}
+
 }  // namespace
 
 nlohmann::json parse_pretrained_config(const std::string& path) {
@@ -92,6 +110,7 @@ nlohmann::json parse_pretrained_config(const std::string& path) {
   const auto config = PretrainedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object())
     throw UserError(fmt::format("{}: not a JSON object; {}", path, kHowToMakePretrained));
+  check_quantization(config, path);
   return config;
 }
 

@@ -64,6 +64,15 @@ struct RotaryShape {
   int64_t positions = 0;
 };
 
+/// Rows of a weight in 4 or 8 bits, one after the other (weight_codec.h).
+struct CodedRows {
+  const uint8_t* codes;
+  const float* scales;  ///< 4 bits: of each kCodedBlock numbers, which divide a row; else of a row.
+  const float* table;  ///< The 16 values of 4 bits, the first code in a byte's upper half; null: 8.
+};
+inline constexpr int64_t kCodedBlock = 64;
+inline constexpr float kEightBitStep = 7.874015718698502e-3F;  ///< 1 / 127
+
 /// Functions for one instruction set. Calls for disjoint rows, or heads, may run at the same time.
 struct Kernels {
   const char* instructions;
@@ -103,6 +112,10 @@ struct Kernels {
   void (*attention_backward)(const float* dy, const float* qkv, const float* probabilities,
                              float* dqkv, float* scratch, Dropout dropout, AttentionShape shape,
                              int64_t first, int64_t last);
+  /// out = the rows of the weight in float32.
+  void (*decode)(CodedRows weight, float* out, Rows rows);
+  /// y[row] = the row of the weight times x.
+  void (*coded_dot)(CodedRows weight, const float* x, float* y, Rows rows);
 };
 
 /// The best that this CPU can run.

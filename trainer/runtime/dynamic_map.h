@@ -1,6 +1,6 @@
 // 8-bit dynamic quantization in blocks (T. Dettmers et al., "8-bit optimizers via block-wise
 // quantization", 2021): the numbers of a block are divided by the largest magnitude among them and
-// rounded to the nearest of 256 values. No LibTorch.
+// rounded to the nearest of 256 values.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ class DynamicMap {
   enum class Sign { kAny, kNotNegative };
   explicit DynamicMap(Sign sign);
 
-  /// The maps for averages of gradients and for averages of their squares.
-  static const DynamicMap& of_averages();
-  static const DynamicMap& of_squares();
+  /// The maps for numbers of any sign and for those that are not negative.
+  static const DynamicMap& signed_map();
+  static const DynamicMap& unsigned_map();
 
   /// Ascending, -1 to 1 or 0 to 1: those of bitsandbytes' create_dynamic_map(), bit for bit.
   const std::array<float, 256>& values() const { return values_; }
@@ -44,32 +44,7 @@ class DynamicMap {
       first_{};  ///< The lowest index for such bits.
 };
 
-/// One parameter, or a shard of one that begins with a block, and Adam's averages of it.
-struct AdamBlocks {
-  float* weights;
-  const float* gradients;
-  uint8_t* exp_avg;
-  float* exp_avg_absmax;  ///< One for each block.
-  uint8_t* exp_avg_sq;
-  float* exp_avg_sq_absmax;
-  int64_t size;  ///< Elements; the last block may be shorter.
-};
-
-/// Adam's numbers in one step.
-struct AdamFactors {
-  float beta1, beta2;
-  float rest1, rest2;  ///< 1 - beta
-  float shrink;        ///< Factor of the weight: 1 - learning rate * decoupled weight decay.
-  float decay;         ///< Added to the gradient times the weight.
-  float step_size;     ///< Learning rate / (1 - beta1^step)
-  float square_root;   ///< sqrt(1 - beta2^step)
-  float epsilon;
-};
-
-/// Updates the blocks [first, last): dequantizes the averages, updates them and the weights in
-/// float32, and quantizes the new averages. A square that is not 0 never becomes 0, unlike in
-/// bitsandbytes: an element with a zero gradient would take a step of average / epsilon.
-void update_blocks(const AdamBlocks& blocks, const AdamFactors& factors, int64_t first,
-                   int64_t last);
+/// Codes of `count` numbers, a block; returns their largest magnitude.
+float quantize_block(const DynamicMap& map, const float* numbers, int64_t count, uint8_t* codes);
 
 }  // namespace ddp::train

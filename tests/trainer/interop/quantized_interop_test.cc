@@ -1,0 +1,122 @@
+// Weights in 4 bits as transformers with bitsandbytes reads and writes them:
+// golden/quantized_llama.py.
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/trainer/interop/interop_peer.h"
+#include "tests/trainer/llama_kinds.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/interop/export_model.h"
+#include "trainer/model/llama/llama_pretrained.h"
+#include "trainer/model/lora.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/adapted_model.h"
+#include "trainer/tokenizer/byte_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kQuantizedVocabulary = 64;
+
+std::string golden_file(const std::string& name) {
+  return std::string(DDP_TEST_DIR).append("/interop/golden/").append(name);
+}
+
+Config golden_config(const std::string& folder, BaseFormat format) {
+  Config config = test::whole_config({}, 64);
+  causal_architecture(config).take_folder(config, golden_file(folder));
+  config.lora = {.rank = 2, .targets = {"*"}, .init_from = ""};
+  config.quantize.base = format;
+  return config;
+}
+
+struct GoldenModel {
+  explicit GoldenModel(const Config& config)
+      : model(make_causal_model(config, kQuantizedVocabulary, std::nullopt)),
+        digest(add_adapters_to_base(*model, config, 1, "")) {
+    model->eval();
+  }
+  torch::Tensor logits() const {
+    const torch::NoGradGuard no_grad;
+    const SafetensorsFile expected(golden_file("expected.safetensors"));
+    return model->forward(test::read_tensor(expected, "inputs", torch::kInt64));
+  }
+
+  std::shared_ptr<CausalModel> model;
+  std::string digest;
+};
+
+double difference_from_transformers(const torch::Tensor& logits) {
+  const SafetensorsFile file(golden_file("expected.safetensors"));
+  const auto expected = test::read_tensor(file, "logits", torch::kFloat32);
+  return ((logits - expected).norm() / expected.norm()).item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("a Llama quantized here, or read in 4 bits, computes what transformers does") {
+  const GoldenModel quantized(golden_config("llama", BaseFormat::kNf4));
+  const GoldenModel read(golden_config("llama-nf4", BaseFormat::kNf4));
+  const GoldenModel dequantized(golden_config("llama-nf4", BaseFormat::kNone));
+  const GoldenModel plain(golden_config("llama", BaseFormat::kNone));
+  CHECK(difference_from_transformers(quantized.logits()) < 1e-5);
+  CHECK(difference_from_transformers(read.logits()) < 1e-5);
+  CHECK(difference_from_transformers(dequantized.logits()) < 1e-5);
+  CHECK(difference_from_transformers(plain.logits()) > 1e-2);
+  CHECK(quantized.digest == plain.digest);  // before it is quantized
+  CHECK(read.digest != dequantized.digest);
+  // Read without requantizing: the same codes and scales.
+  const auto of_read = read.model->named_buffers();
+  for (const auto& item : quantized.model->named_buffers()) {
+    INFO(item.key());
+    if (item.key().ends_with("codes") || item.key().ends_with("absmax"))
+      CHECK(torch::equal(item.value(), of_read[item.key()]));
+  }
+  for (const auto& p : quantized.model->model_parameters())
+    CHECK_FALSE((p.name.ends_with("q_proj.weight") || p.name.ends_with("down_proj.weight")));
+  CHECK(quantized.model->parameter_count() == plain.model->parameter_count());
+}
+
+TEST_CASE("weights that are in other codes than quantize.base are refused in one line") {
+  CHECK_THROWS_WITH(GoldenModel(golden_config("llama-nf4", BaseFormat::kInt8)),
+                    Catch::Contains("quantize.base=int8: the weights of ") &&
+                        Catch::Contains("are in nf4 already; set quantize.base=nf4"));
+}
+
+TEST_CASE("a folder exported in 4 bits has the tensors that transformers wrote") {
+  const Config config = golden_config("llama", BaseFormat::kNone);
+  const GoldenModel made(config);
+  const test::TempDir dir;
+  ExportedModel exported{config, kQuantizedVocabulary, {}};
+  for (const auto& p : made.model->model_parameters())
+    if (!is_of_adapter(p.name)) exported.weights.push_back({p.name, p.tensor});
+  exported.to_nf4 = true;
+  export_model(exported, ByteTokenizer(), ExportFormat::kHuggingFace, dir.file("out"));
+  const SafetensorsFile ours(dir.file("out/model.safetensors"));
+  const SafetensorsFile theirs(golden_file("llama-nf4/model.safetensors"));
+  REQUIRE(ours.tensors().size() == theirs.tensors().size());
+  for (const TensorBytes& tensor : theirs.tensors()) {
+    INFO(tensor.name);
+    const TensorBytes* const own = ours.find(tensor.name);
+    REQUIRE(own != nullptr);
+    CHECK(own->dtype == tensor.dtype);
+    if (tensor.name.find("quant_state") != std::string::npos) {
+      const auto state = [](const TensorBytes& text) {
+        const auto* const begin = reinterpret_cast<const char*>(text.data);
+        auto json = nlohmann::json::parse(begin, begin + text.size);
+        json.erase("nested_offset");  // its last bits depend on the CPU
+        return json;
+      };
+      CHECK(state(*own) == state(tensor));
+      continue;
+    }
+    CHECK(own->shape == tensor.shape);
+    if (tensor.name.ends_with("nested_absmax")) continue;  // likewise
+    CHECK(std::memcmp(own->data, tensor.data, tensor.size) == 0);
+  }
+  const auto settings = nlohmann::json::parse(test::read_file(dir.file("out/config.json")));
+  CHECK(settings.at("quantization_config").at("bnb_4bit_quant_type") == "nf4");
+}
+
+}  // namespace ddp::train
