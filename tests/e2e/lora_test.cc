@@ -87,11 +87,12 @@ void check_adapters_of_ranks(const std::string& model, const std::string& adapte
   CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
 }
 
-void check_quantized_base(const std::string& model, const std::string& format) {
-  INFO(model << format);
-  const LoraPlace whole(model, kLora, format), killed(model, kLora, format);
-  const LoraPlace one(model, kLora, format), two(model, kLora, format);
-  const LoraPlace sharded(model, kLora, format);
+/// Trains in `whole` as well.
+void check_exact_on_quantized(const LoraPlace& whole, const std::string& model,
+                              const std::string& adapters, const std::string& format) {
+  INFO(model << adapters << format);
+  const LoraPlace killed(model, adapters, format), one(model, adapters, format);
+  const LoraPlace two(model, adapters, format), sharded(model, adapters, format);
   succeed(alone(whole));
   const auto job = succeed(launched(
       killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
@@ -104,9 +105,18 @@ void check_quantized_base(const std::string& model, const std::string& format) {
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
   CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
   CHECK(whole.loss("snapshot.pt") != whole.loss("base.pt"));
+}
+
+void check_quantized_base(const std::string& model, const std::string& format) {
+  const LoraPlace whole(model, kLora, format);
+  check_exact_on_quantized(whole, model, kLora, format);
   succeed(trainer(whole, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
                           "--dtype", "fp32"}));
   CHECK(whole.greedy("merged") == whole.greedy("snapshot.pt"));
+  CHECK_THAT(finish(launched(whole, 2, {"distributed_config.tensor=2"})).err,
+             Contains("does not divide adapters; remove lora.rank or tensor"));
+  CHECK_THAT(finish(launched(whole, 2, {"distributed_config.pipeline=2"})).err,
+             Contains("adapters (lora.rank) are trained on whole models"));
   // The same base from other files is the same model; another one is noticed by its digest.
   const double loss = whole.loss("snapshot.pt");
   std::filesystem::copy_file(whole / "base.pt", whole / "first.pt");
@@ -232,6 +242,34 @@ TEST_CASE("two ranks, and two that shard, train adapters bit for bit as one proc
 
 TEST_CASE("adapters on a base in 4 bits resume bit for bit, alone, replicated and sharded") {
   check_quantized_base(kLlamaAdapters, "nf4");
+}
+
+TEST_CASE("virtual tokens before a base in 4 bits resume bit for bit, and are divided") {
+  const LoraPlace whole(kGptAdapters, kPrompt, "nf4");
+  check_exact_on_quantized(whole, kGptAdapters, kPrompt, "nf4");
+}
+
+TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and are divided") {
+  const AdaptedReviews one, killed, sharded;
+  const Words twice = {"quantize.base=int8", "trainer_config.grad_accumulation_steps=2"};
+  succeed(alone(one, one.on_base(twice)));
+  const std::string kill =
+      R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])";
+  succeed(launched(killed, 1, killed.on_base(joined(twice, {kill})), {"--max_restarts=1"}));
+  succeed(launched(sharded, 2,
+                   sharded.on_base({"quantize.base=int8", "distributed_config.strategy=zero3"})));
+  CHECK(differences(one.snapshot(), killed.snapshot()) == Words{});
+  CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+  const auto loss = [&one](const std::string& snapshot) {
+    return json_of(one, {"eval", "--snapshot", snapshot, "--data", "others.csv", "--json"})
+        .at("loss")
+        .get<double>();
+  };
+  succeed(trainer(one, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
+                        "--dtype", "fp32"}));
+  CHECK(loss("merged") == Approx(loss("snapshot.pt")).epsilon(1e-5));
+  const auto other = finish(alone(one, one.on_base()));
+  CHECK_THAT(other.err, Contains("quantize.base is \"int8\" there, \"none\" in"));
 }
 
 TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {

@@ -141,6 +141,40 @@ TEST_CASE("plan takes the links that doctor has measured between two ranks") {
   CHECK_THAT(text, Contains("between ranks (measured on 2 ranks: links.json)"));
 }
 
+TEST_CASE("a Llama of 8 billion weights in 4 bits trains adapters of rank 16 in 24 GB") {
+  const Workspace place;
+  std::filesystem::create_directory(place / "llama");
+  place.write("llama/config.json",
+              R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+                  "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+                  "num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-05,
+                  "rope_theta": 500000.0, "hidden_act": "silu", "tie_word_embeddings": false})");
+  const auto plan_of = [&](const Words& more) {
+    return Json::parse(
+        succeed(trainer(place, joined({"plan", "--config", DDP_SOURCE_DIR "/configs/qlora.yaml",
+                                       "init_from=llama", "data_config.path=chats.jsonl", "--gpus",
+                                       "1", "--memory", "24", "--vocab_size", "128256", "--json"},
+                                      more)))
+            .out)["plans"][0];
+  };
+  const Json plan = plan_of({});
+  CHECK(plan["fits"] == true);
+  const Json& kinds = plan["memory_by_kind"];
+  constexpr int64_t kBlock = 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096, kLayers = 32;
+  constexpr int64_t kAdapters =
+      kLayers * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336));
+  constexpr int64_t kOutside = 2 * 128256 * 4096 + (2 * kLayers + 1) * 4096;
+  constexpr int64_t kInCodes = kLayers * (kBlock / 2 + kBlock / 64 + 4 * (kBlock / 64 / 256 + 7));
+  CHECK(kinds["weights"] == kInCodes + 4 * (kOutside + kAdapters));
+  CHECK(kinds["gradients"] == 4 * kAdapters);
+  CHECK(kinds["optimizer"] == 2 * kAdapters + kAdapters / 32);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : kinds.items()) sum += bytes.get<int64_t>();
+  CHECK(plan["memory_bytes"] == sum);
+  CHECK(sum < 24'000'000'000);
+  CHECK(plan_of({"quantize.base=none"})["fits"] == false);
+}
+
 TEST_CASE("plan accepts exactly what training accepts") {
   const Workspace place;
   const auto report = Json::parse(planned(place, and_json({})));

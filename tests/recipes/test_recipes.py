@@ -28,6 +28,7 @@ STAND_INS = {
     "finetune_chat.yaml": ["init_from=chats", "data_config.path=data/chat/eval.jsonl", "data_config.block_size=128"],
     "preference.yaml": ["init_from=chats", "data_config.path=pairs.jsonl", "data_config.block_size=128", "trainer_config.batch_size=2",
                         "trainer_config.grad_accumulation_steps=2"],
+    "qlora.yaml": ["init_from=chats", "data_config.path=data/chat/train.jsonl", "data_config.block_size=128", "trainer_config.grad_accumulation_steps=2"],
     "finetune.yaml": ["data_config.path=text.txt", "init_from=pretrained"],
 }
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768

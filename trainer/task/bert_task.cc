@@ -179,7 +179,8 @@ std::vector<std::string> BertTask::shape_keys() const {
           "data_config.block_size",
           "bert_config.position_offset",
           "lora.rank",
-          "lora.targets"};
+          "lora.targets",
+          "quantize.base"};
 }
 
 std::vector<ParameterPart> BertTask::parameter_parts() const {

@@ -72,6 +72,18 @@ TEST_CASE("a chunked loss gives the loss and the gradients of the whole") {
   }
 }
 
+TEST_CASE("the chunked loss has the same gradients before a frozen output layer") {
+  const auto loss_and_gradient = [](bool frozen) {
+    GPT model(with_chunk(7.0, /*tied=*/false), kVocabularySize, 16, 5);
+    model->named_parameters()["lm_head.weight"].set_requires_grad(!frozen);
+    const auto tokens = test::random_tokens(3, 16, kVocabularySize, 1);
+    model->loss(tokens, tokens).backward();
+    CHECK(model->named_parameters()["lm_head.weight"].grad().defined() != frozen);
+    return model->parameters().front().grad();
+  };
+  CHECK(torch::equal(loss_and_gradient(true), loss_and_gradient(false)));
+}
+
 TEST_CASE("under autocast the chunks compute in the lower precision, the sums in float32") {
   const Step whole = step(with_chunk(0, false), torch::kBFloat16);
   const Step chunked = step(with_chunk(16, false), torch::kBFloat16);

@@ -23,6 +23,7 @@ bool is_autocast_to_bfloat16(const torch::Tensor& x) {
 /// The gradients with respect to both inputs, filled chunk by chunk.
 struct Gradients {
   torch::Tensor x_NC;
+  bool of_weight;           ///< False: it is frozen.
   torch::Tensor weight_PC;  ///< Undefined before the first chunk; the first V rows count.
 
   void add(int64_t first, const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
@@ -33,7 +34,7 @@ struct Gradients {
       at::mm_out(dx_nC, logits_gradient_nP, table_PC);
     else
       dx_nC.copy_(at::matmul(logits_gradient_nP, table_PC));
-    add_to_weight(logits_gradient_nP, x_nC, V);
+    if (of_weight) add_to_weight(logits_gradient_nP, x_nC, V);
   }
 
   // The loss's scale is applied in the backward pass only: in float16 the sum over a frequent
@@ -86,7 +87,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
                                                              : padded_table(weight_VC, padding);
     const int64_t V = weight_VC.size(0);
     auto sum = torch::zeros({}, wide(torch::empty({0}, weight_VC.options())).options());
-    Gradients gradients{torch::empty_like(x_NC), {}};
+    Gradients gradients{torch::empty_like(x_NC), weight_VC.requires_grad(), {}};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
@@ -97,14 +98,17 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
       if (softcap > 0.0) logits_nP.mul_(slope_nP);
       gradients.add(first, logits_nP, x_nC, table_PC, V);
     }
-    context->save_for_backward({gradients.x_NC, gradients.weight_PC.narrow(0, 0, V)});
+    context->save_for_backward({gradients.x_NC, gradients.of_weight
+                                                    ? gradients.weight_PC.narrow(0, 0, V)
+                                                    : torch::Tensor()});
     return sum;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}, {}, {}, {}};
+    const auto dweight = saved[1].defined() ? saved[1] * scale : torch::Tensor();
+    return {saved[0] * scale.to(saved[0].scalar_type()), dweight, {}, {}, {}, {}, {}, {}};
   }
 };
 

@@ -38,18 +38,19 @@ LossSizes padded(const LossPart& part) {
 double bytes_of_kernel(const LossPart& part) {
   const LossSizes& s = part.sizes;
   const double table = s.vocab_size * s.width;
+  const double gradient = part.frozen ? 0.0 : table * kWideBytes;
   const double columns = columns_of(part);
   const double logits = s.tokens * columns * s.compute;
   const double chunk = s.chunk_size.automatic ? kAutomaticLogitBytes * columns / s.vocab_size
                                               : s.chunk_size.value * columns * s.compute;
   const double in_training = (chunk == 0 ? logits : std::min(logits, chunk)) +
-                             s.finished * table * kWideBytes + part.padding * s.width * s.compute;
+                             s.finished * gradient + part.padding * s.width * s.compute;
   // Logits, their float32 copy and its logarithms; the table in 16 bits, without and with padding.
   const double rows = std::min(kAutomaticLogitBytes / kWideBytes / s.vocab_size, s.tokens);
   const double in_evaluation = rows * (columns * s.compute + 2 * s.vocab_size * kWideBytes) +
                                table * s.compute + padded_table_bytes(part);
   const double before_blocks = part.recomputed > 0
-                                   ? std::max(table * kWideBytes, in_training - part.recomputed)
+                                   ? std::max(gradient, in_training - part.recomputed)
                                    : in_training;
   return std::max(before_blocks, in_evaluation - part.activations);
 }
@@ -59,8 +60,10 @@ double bytes_of_kernel(const LossPart& part) {
 double bytes_of_operations(const LossPart& part, const ComputePlace& place) {
   const LossSizes s = padded(part);
   // The gradient of the table has no padding, where a chunk is added to it.
-  const double unpadded = in_one_piece(s) && !s.divided ? 0.0 : s.finished * part.padding * s.width;
-  const double bytes = logit_bytes(s) - unpadded * kWideBytes;
+  const double missing = in_one_piece(s) && !s.divided ? 0.0
+                         : part.frozen                 ? s.vocab_size
+                                                       : part.padding;
+  const double bytes = logit_bytes(s) - s.finished * missing * s.width * kWideBytes;
   if (s.divided) return bytes;
   if (!place.cuda) return bytes + padded_table_bytes(part);
   const double copy = s.compute < kWideBytes ? s.compute : 0.0;
@@ -88,8 +91,10 @@ double weight_copy_bytes(const Config& config, const std::vector<ParameterShape>
   const bool divided = config.distributed.strategy == Strategy::kZero3 && place.world_size > 1;
   if (!place.cuda || !config.trainer.use_amp || divided) return 0.0;
   double elements = 0.0;
-  for (const ParameterShape& parameter : own)
-    if (parameter.sizes.size() > 1) elements += static_cast<double>(parameter.count());
+  for (const ParameterShape& parameter : own) {
+    if (parameter.sizes.size() > 1 && quantized_bytes(parameter, config.quantize.base) == 0)
+      elements += static_cast<double>(parameter.count());
+  }
   return elements * kWideBytes / 2;
 }
 
@@ -104,7 +109,7 @@ std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& 
   const double recomputed = activations.checkpointed ? activations.of_block : 0.0;
   const double columns = padding_of(padding, loss.vocab_size, place);
   const double logits =
-      load.last ? loss_bytes(config, place, {loss, columns, activations.kept, recomputed}) : 0.0;
+      load.last ? loss_bytes(config, place, {loss, columns, activations.kept, recomputed, config.adapted()}) : 0.0;
   // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, activations.workspace - logits);
   const auto layers = static_cast<double>(stage_costs(layout, config.data.block_size).layers);

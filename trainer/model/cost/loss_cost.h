@@ -15,6 +15,7 @@ struct LossPart {
   double padding = 0.0;      ///< Columns of logits beyond the vocabulary.
   double activations = 0.0;  ///< Kept for the backward pass, bytes: absent in an evaluation.
   double recomputed = 0.0;   ///< Activations of the block recomputed after the loss.
+  bool frozen = false;       ///< The output layer, which has no gradient then.
 };
 
 /// Bytes of the loss at its peak, besides `part.activations`.

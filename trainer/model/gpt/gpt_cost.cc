@@ -28,6 +28,7 @@ struct GptSizes {
         fused_attention(fused && cpu::takes_attention(
                                      config.positions(),
                                      config.gpt.n_embd / std::max<int64_t>(1, config.gpt.n_head))),
+        frozen(config.adapted()),
         noise(fused ? 0.0 : (place.cuda ? kMask : kFloatSize)),
         shared(static_cast<double>(config.distributed.tensor)),
         by_rows(config.distributed.sequence_parallel ? shared : 1.0) {
@@ -46,6 +47,7 @@ struct GptSizes {
   double compute;  ///< Bytes of an element in matrix products.
   bool fused;      ///< gpt_config.fused_cpu_kernels is at work: masks are made again.
   bool fused_attention;
+  bool frozen;     ///< Blocks have no gradients but those of adapters.
   double noise;    ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
   double shared;   ///< Ranks that share each layer; heads and vocab_size are those of one.
   double by_rows;  ///< Ranks that divide the rows between shared layers.
@@ -95,7 +97,7 @@ double activation_bytes(const GptSizes& s, const GptConfig& gpt, bool cuda, cons
   if (gpt.activation_checkpointing) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
     bytes = (load.kept_layers + 2) * row * kFloatSize / s.by_rows + block +
-            12 * s.width * s.width / s.shared * kFloatSize;
+            (s.frozen ? 0.0 : 12 * s.width * s.width / s.shared * kFloatSize);
   }
   if (load.last) {  // around the last norm
     bytes += load.finished * (row * kFloatSize / s.by_rows + row * s.compute);

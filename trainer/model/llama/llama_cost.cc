@@ -87,6 +87,7 @@ struct LlamaSizes {
                    ? tokens * static_cast<double>(cpu::padded(config.positions()))
                    : 0.0),
         heads(static_cast<double>(shape.n_head)),
+        frozen(config.adapted()),
         by_rows(config.distributed.sequence_parallel
                     ? static_cast<double>(config.distributed.tensor)
                     : 1.0) {
@@ -114,6 +115,7 @@ struct LlamaSizes {
   bool capped;            ///< Attention is by the formula.
   double scores;  ///< Kept by the formula or the CPU's kernel for each head; 0: torch's keeps none.
   double heads;
+  bool frozen;     ///< Blocks have no gradients but those of adapters.
   double by_rows;  ///< Ranks that divide the rows between shared layers.
 };
 
@@ -139,7 +141,8 @@ double llama_activation_bytes(const LlamaSizes& s, const StageLoad& load) {
   if (s.shape.activation_checkpointing) {
     // The inputs; of one block everything, its output with the gradient, and its own gradients.
     const auto width = static_cast<double>(s.shape.n_embd);
-    const double weights = width * (2 * s.queries + 2 * s.keys + 3 * s.inner) / s.tokens;
+    const double weights =
+        s.frozen ? 0.0 : width * (2 * s.queries + 2 * s.keys + 3 * s.inner) / s.tokens;
     bytes =
         (load.kept_layers + 2) * s.row * kLlamaFloat / s.by_rows + block + weights * kLlamaFloat;
   }
