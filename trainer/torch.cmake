@@ -125,6 +125,8 @@ ddp_torch_room(ddp_interop
     interop/carried_files.cc
     interop/bitsandbytes_files.cc
     interop/export_model.cc
+    interop/gguf_files.cc
+    interop/gguf_tokenizer.cc
     interop/peft_files.cc
     interop/pretrained_weights.cc
     interop/tokenizer_files.cc

@@ -9,6 +9,7 @@
 
 #include "trainer/interop/bitsandbytes_files.h"
 #include "trainer/interop/carried_files.h"
+#include "trainer/interop/gguf_files.h"
 #include "trainer/interop/peft_files.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
@@ -84,35 +85,16 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
   return config;
 }
 
-/// The weights of `layer.parts` in one, in the place of the first.
-void fuse(std::vector<NamedTensor>& weights, const FusedLayers& layer) {
-  const auto end_of = [](const std::string& part) { return "." + part + ".weight"; };
-  const std::string first = end_of(layer.parts.front());
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (!weights[i].name.ends_with(first)) continue;
-    const std::string block = weights[i].name.substr(0, weights[i].name.size() - first.size());
-    std::vector<torch::Tensor> rows;
-    for (const std::string& part : layer.parts) {
-      const auto found = std::find_if(weights.begin(), weights.end(), [&](const NamedTensor& each) {
-        return each.name == block + end_of(part);
-      });
-      TORCH_CHECK(found != weights.end(), block, " has no ", part);
-      rows.push_back(found->tensor.detach());
-      if (part != layer.parts.front()) weights.erase(found);
-    }
-    weights[i] = {block + end_of(layer.theirs), at::cat(rows)};
-  }
-}
-
 std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
                                          const PretrainedLayout& layout,
                                          const std::string& model_type) {
   for (NamedTensor& weight : weights) {
     if (layout.is_transposed(weight.name)) weight.tensor = weight.tensor.detach().t();
   }
-  for (const FusedLayers& layer : layout.fused)
-    if (layer.model_type == model_type) fuse(weights, layer);
-  return weights;
+  std::vector<NamedTensor> theirs;
+  for (const FileWeight& weight : fused_weights(weights, layout, model_type))
+    theirs.push_back({weight.name, weight.whole()});
+  return theirs;
 }
 
 /// What ends an answer, then what ends a text.
@@ -157,18 +139,23 @@ TextFiles causal_files(const ExportedModel& model, const CausalArchitecture& arc
           {"generation_config.json", generation_config(model, tokenizer).dump(2) + "\n"}};
 }
 
-/// `weights` becomes what the file has. Returns the files that describe the model.
-TextFiles causal_model_files(const ExportedModel& model, const Tokenizer& tokenizer,
-                             std::vector<NamedTensor>& weights) {
-  const CausalArchitecture& architecture = causal_architecture(model.config);
-  if (architecture.model_types().empty()) {
-    throw UserError(fmt::format(
-        "export: transformers has no model like '{}'; use --format torch or safetensors",
-        architecture.name()));
+/// The files that describe the model and its tokenizer in a folder for transformers.
+TextFiles text_files(const ExportedModel& model, const Tokenizer& tokenizer) {
+  TextFiles own;
+  if (model.config.task == TaskKind::kCausalLm) {
+    const CausalArchitecture& architecture = causal_architecture(model.config);
+    if (architecture.model_types().empty()) {
+      throw UserError(fmt::format(
+          "export: transformers has no model like '{}'; use --format torch or safetensors",
+          architecture.name()));
+    }
+    own = causal_files(model, architecture, tokenizer);
+  } else {
+    own = {{"config.json", bert_config(model, tokenizer).dump(2) + "\n"}};
   }
-  TextFiles files = causal_files(model, architecture, tokenizer);
-  weights = in_their_layout(std::move(weights), *architecture.huggingface_layout(),
-                            OrderedJson::parse(files["config.json"])["model_type"]);
+  TextFiles files = with_base_config(std::move(own), model);
+  files.merge(with_base_tokenizer(
+      tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model));
   return files;
 }
 
@@ -208,15 +195,13 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
                                             const std::string& folder) {
   std::vector<std::string> names = {"model.safetensors"};
+  TextFiles files = text_files(model, tokenizer);
   std::vector<NamedTensor> weights = model.weights;
-  TextFiles files = with_base_config(
-      model.config.task == TaskKind::kCausalLm
-          ? causal_model_files(model, tokenizer, weights)
-          : TextFiles{{"config.json", bert_config(model, tokenizer).dump(2) + "\n"}},
-      model);
+  if (model.config.task == TaskKind::kCausalLm)
+    weights =
+        in_their_layout(std::move(weights), *causal_architecture(model.config).huggingface_layout(),
+                        OrderedJson::parse(files["config.json"])["model_type"]);
   files["config.json"] = with_dtype(files["config.json"], model.dtype);
-  files.merge(with_base_tokenizer(
-      tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model));
   if (model.to_nf4)
     write_nf4(model, folder, std::move(weights), files);
   else
@@ -246,6 +231,8 @@ std::vector<std::string> export_model(const ExportedModel& model, const Tokenize
       return {"model.safetensors"};
     case ExportFormat::kPeft:
       return export_peft(model, tokenizer, folder);
+    case ExportFormat::kGguf:
+      return export_gguf(model, tokenizer, text_files(model, tokenizer), folder);
   }
   return {};
 }

@@ -25,7 +25,8 @@ struct ExportedModel {
   std::optional<ChatFacts> chat{};            ///< For a causal model with a chat template.
   std::optional<BaseSettings> base{};         ///< The pretrained model that the run started from.
   torch::ScalarType dtype = torch::kFloat32;  ///< Type of the weights in the files.
-  bool to_nf4 = false;  ///< Whether linear layers are quantized for bitsandbytes.
+  bool to_nf4 = false;   ///< Whether linear layers are quantized for bitsandbytes.
+  bool to_q8_0 = false;  ///< Whether matrices are quantized for llama.cpp.
 };
 
 /// Creates `folder` if it is missing and replaces those files in it. Returns the names of the

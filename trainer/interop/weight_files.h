@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "trainer/model/load/pretrained_layout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/tensorfile/safetensors.h"
 
@@ -12,6 +14,17 @@ namespace ddp::train {
 /// Returns `weights` on the CPU as float32, bfloat16 or float16. Throws UserError if a finite
 /// number would become infinite.
 std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::ScalarType dtype);
+
+/// A weight in a file: the rows of one of the model's, or of those that are one there.
+struct FileWeight {
+  std::string name;
+  std::vector<torch::Tensor> parts;
+
+  torch::Tensor whole() const { return parts.size() == 1 ? parts.front() : at::cat(parts); }
+};
+/// `weights` with the layers that `layout` fuses for `model_type`; their parts follow each other.
+std::vector<FileWeight> fused_weights(const std::vector<NamedTensor>& weights,
+                                      const PretrainedLayout& layout, std::string_view model_type);
 
 /// "float32", "bfloat16" or "float16".
 const char* python_dtype(torch::ScalarType dtype);

@@ -149,13 +149,17 @@ TrainerArgs parse_export(const Parsed& parsed) {
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");
   args.exporting.base = base_of(parsed);
-  if (parsed.has("dtype"))
+  if (parsed.has("dtype")) {
+    constexpr ExportDtype kTypes[] = {ExportDtype::kFloat32, ExportDtype::kBFloat16,
+                                      ExportDtype::kFloat16, ExportDtype::kQ8_0,
+                                      ExportDtype::kFloat32, ExportDtype::kFloat16};
     args.exporting.dtype =
-        static_cast<ExportDtype>(parsed.choice("dtype", {"fp32", "bf16", "fp16"}));
+        kTypes[parsed.choice("dtype", {"fp32", "bf16", "fp16", "q8_0", "f32", "f16"})];
+  }
   if (parsed.has("format")) {
-    const auto format =
-        parsed.choice("format", {"huggingface", "torch", "safetensors", "peft", "snapshot"});
-    args.exporting.whole_snapshot = format == 4;
+    const auto format = parsed.choice(
+        "format", {"huggingface", "torch", "safetensors", "peft", "gguf", "snapshot"});
+    args.exporting.whole_snapshot = format == 5;
     if (!args.exporting.whole_snapshot) args.exporting.format = static_cast<ExportFormat>(format);
   }
   args.exporting.merge = parsed.has("merge");

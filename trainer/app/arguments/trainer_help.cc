@@ -197,6 +197,7 @@ Examples:
   trainer export --snapshot snapshot.pt --output weights --format torch
   trainer export --snapshot lora/snapshot.pt --output my-adapter --format peft
   trainer export --snapshot lora/snapshot.pt --output my-merged-model --merge
+  trainer export --snapshot snapshot.pt --output my-model --format gguf --dtype q8_0
 
 Options:
       --snapshot FILE  Snapshot, or folder, of a run, or the folder of a transformers model (required)
@@ -207,10 +208,12 @@ Options:
                        safetensors: model.safetensors, the same
                        peft: adapter_config.json and adapter_model.safetensors, of a run
                        with lora.rank
+                       gguf: model.gguf, for llama.cpp and the programs built on it
                        snapshot: one file of a sharded snapshot, to train on from
                        (default: huggingface)
-      --dtype TYPE     Of the weights: fp32, bf16 or fp16 (default: that of the model that the run
-                       started from, fp32 without one and for peft)
+      --dtype TYPE     Of the weights: fp32, bf16, fp16 (also f32, f16), or of gguf q8_0, 8 bits
+                       (default: that of the model that the run started from, fp32 without one and
+                       for peft)
       --merge          Of a run with lora.rank: add the adapters to the model's weights
       --quantize nf4   Write the weights of linear layers in 4 bits, as bitsandbytes does: a folder
                        of a Llama for transformers, which needs bitsandbytes to load it

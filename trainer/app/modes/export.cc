@@ -55,11 +55,19 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
       options.snapshot, model_below(bundle.config).path));
 }
 
-void check_nf4(const ModelBundle& bundle, const ExportArgs& options) {
-  if (!options.to_nf4) return;
-  if (bundle.config.task != TaskKind::kCausalLm || options.format != ExportFormat::kHuggingFace)
+void check_types(const ModelBundle& bundle, const ExportArgs& options) {
+  const bool is_causal = bundle.config.task == TaskKind::kCausalLm;
+  const bool to_gguf = options.format == ExportFormat::kGguf;
+  if (options.to_nf4 && (!is_causal || options.format != ExportFormat::kHuggingFace))
     throw UserError(
         "--quantize: is for folders of language models (--format huggingface); leave it out");
+  if (options.dtype == ExportDtype::kQ8_0 && !to_gguf)
+    throw UserError("--dtype q8_0: is for --format gguf; use fp32, bf16 or fp16");
+  if (to_gguf && !is_causal)
+    throw UserError(
+        fmt::format("--format gguf: is for language models, and {} is of task {}; use "
+                    "--format huggingface",
+                    options.snapshot, task_name(bundle.config.task)));
 }
 
 /// The token is not found where this trainer does not support the template; it is exported all the
@@ -113,10 +121,11 @@ bool has_quantized_base(const ModelBundle& bundle) {
   return bundle.config.lora.enabled() && bundle.config.quantize.enabled();
 }
 
-/// In the order of ExportDtype.
+/// In the order of ExportDtype; q8_0 is made of float32.
 torch::ScalarType dtype_of_export(const std::optional<BaseSettings>& base,
                                   const ModelBundle& bundle, const ExportArgs& options) {
-  constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kBFloat16, torch::kFloat16};
+  constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kBFloat16, torch::kFloat16,
+                                          torch::kFloat32};
   if (options.dtype) return kTypes[static_cast<std::size_t>(*options.dtype)];
   if (options.format == ExportFormat::kPeft) return torch::kFloat32;
   const std::string name = base ? base_dtype(*base) : "";
@@ -134,7 +143,7 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                     task_name(TaskKind::kMaskedLm), task_name(TaskKind::kTextClassification)));
   }
   check_adapters(bundle, options);
-  check_nf4(bundle, options);
+  check_types(bundle, options);
   const auto base = carried_settings(bundle, options);
   const ExportedModel exported{bundle.config,
                                bundle.tokenizer->size(),
@@ -143,7 +152,8 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                                chat_facts(bundle),
                                base,
                                dtype_of_export(base, bundle, options),
-                               options.to_nf4};
+                               options.to_nf4,
+                               options.dtype == ExportDtype::kQ8_0};
   if (options.merge && options.to_nf4) {
     fmt::print(stderr,
                "note: export: rounding merged weights to 4 bits loses part of what the adapters "
