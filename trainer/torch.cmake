@@ -152,12 +152,14 @@ ddp_torch_room(ddp_task
     task/generate.cc
     task/image_classification.cc
     task/image_predictor.cc
+    task/label_kind.cc
     task/masked_lm.cc
     task/masked_predictor.cc
     task/model_bundle.cc
     task/tasks.cc
     task/tensor_ranks.cc
     task/text_classification.cc
+    task/text_classification_data.cc
     task/text_data.cc
     task/text_predictor.cc
     task/text_sample.cc)

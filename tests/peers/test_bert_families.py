@@ -202,7 +202,7 @@ class Networks(Families):
                 ("roberta", {"hidden_act": "relu"}, "hidden_act is relu"), ("bert", {"is_decoder": True}, "is_decoder is true"),
                 ("distilbert", {"activation": "relu"}, "activation is relu"),
                 ("roberta", {"tie_word_embeddings": False}, "tie_word_embeddings is false"),
-                ("distilbert", {"problem_type": "regression"}, "problem_type is regression")):
+                ("distilbert", {"problem_type": "regression"}, "problem_type is regression of 3 numbers, not of 1")):
             with self.subTest(named):
                 self.make(family, **changed)
                 self.assertIn(named, self.train(f"bert_config.init_from={family}", code=2))

@@ -50,17 +50,40 @@ std::string json_row(const std::vector<std::string>& names, const std::vector<Ta
   return row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// The input's, and those of its answers.
+std::vector<std::string> answer_columns(const Predictor& predictor) {
+  std::vector<std::string> names = {"input"};
+  if (predictor.problem_type() == ProblemType::kRegression) {
+    names.emplace_back("value");
+    return names;
+  }
+  const bool several = predictor.problem_type() == ProblemType::kMultiLabel;
+  names.emplace_back(several ? "labels" : "label");
+  if (!several) names.emplace_back("probability");
+  for (const std::string& label : predictor.labels()) names.push_back("probability of " + label);
+  return names;
+}
+
+void append_answers(std::vector<TableCell>& cells, const Prediction& prediction, ProblemType type) {
+  if (type == ProblemType::kMultiLabel)
+    cells.push_back({nlohmann::json(prediction.labels).dump(), /*is_json=*/true});
+  if (type == ProblemType::kSingleLabel) {
+    cells.push_back({prediction.label});
+    cells.push_back(number(prediction.probability));
+  }
+  for (const auto& [label, value] : prediction.answers) cells.push_back(number(value));
+}
+
 }  // namespace
 
-PredictionFile::PredictionFile(const std::string& path, const std::vector<std::string>& labels,
-                               const std::vector<std::string>& table_columns)
+PredictionFile::PredictionFile(const std::string& path, const Predictor& predictor)
     : file_(path),
       separator_(separator_of(path)),
-      labels_(labels.size()),
-      names_({"input", "label", "probability"}) {
-  for (const std::string& label : labels) names_.push_back("probability of " + label);
+      type_(predictor.problem_type()),
+      names_(answer_columns(predictor)),
+      answers_(names_.size() - 1) {
   names_.emplace_back("error");
-  for (std::string name : table_columns) {
+  for (std::string name : predictor.columns()) {
     while (std::find(names_.begin(), names_.end(), name) != names_.end()) name = "input." + name;
     names_.push_back(std::move(name));
   }
@@ -73,10 +96,8 @@ PredictionFile::PredictionFile(const std::string& path, const std::vector<std::s
 void PredictionFile::write(const Prediction& prediction) {
   const bool answered = prediction.problem.empty();
   std::vector<TableCell> cells = {{prediction.input}};
-  cells.push_back(answered ? TableCell{prediction.label} : no_value());
-  cells.push_back(answered ? number(prediction.probability) : no_value());
-  for (std::size_t i = 0; i < labels_; ++i)
-    cells.push_back(answered ? number(prediction.answers[i].second) : no_value());
+  if (answered) append_answers(cells, prediction, type_);
+  cells.resize(1 + answers_, no_value());
   cells.push_back(answered ? no_value() : TableCell{prediction.problem});
   cells.insert(cells.end(), prediction.cells.begin(), prediction.cells.end());
   write_row(cells);

@@ -50,7 +50,9 @@ struct DataConfig {
   AutoNumber stride = {false, 1.0};
   OnBadSample on_bad_sample = OnBadSample::kStop;
   std::string text_column = "text";    ///< Where a table has its texts,
-  std::string label_column = "label";  ///< and for text_classification their classes.
+  std::string label_column = "label";  ///< and for text_classification their classes;
+  std::string text_pair_column;        ///< the second texts of pairs; empty: there are none.
+  std::string label_separator = ",";   ///< Between several labels of a text.
   int64_t bucket_batches = 0;  ///< Micro-batches made of samples sorted by length; 0: unsorted.
   int64_t min_characters = 0;  ///< masked_lm: shorter lines are left out.
   double mask_share = 0.15;    ///< masked_lm: share of a line's tokens that are hidden.

@@ -41,6 +41,12 @@ struct ClassWeights {
 enum class BertFamily { kBert, kRoberta, kDistilbert };
 inline Names names_of(BertFamily) { return {"bert", "roberta", "distilbert"}; }
 
+/// What the labels of a text classifier are; named as in config.json of transformers.
+enum class ProblemType { kSingleLabel, kMultiLabel, kRegression };
+inline Names names_of(ProblemType) {
+  return {"single_label_classification", "multi_label_classification", "regression"};
+}
+
 struct BertConfig {
   BertFamily family = BertFamily::kBert;
   std::string model_type;  ///< Preset name, empty when the sizes are given instead.
@@ -54,7 +60,8 @@ struct BertConfig {
   double hidden_pdrop = 0.1;
   double attn_pdrop = 0.1;
   std::string init_from;  ///< Folder or snapshot of a BERT to start from. Absolute after loading.
-  ClassWeights class_weights;  ///< For text_classification.
+  ProblemType problem_type = ProblemType::kSingleLabel;  ///< For text_classification.
+  ClassWeights class_weights;                            ///< Likewise.
 };
 
 enum class ImageNetworkKind { kDense, kConv };

@@ -81,7 +81,7 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
     config["id2label"][std::to_string(i)] = model.labels[i];
     config["label2id"][model.labels[i]] = i;
   }
-  config["problem_type"] = "single_label_classification";
+  config["problem_type"] = std::string(name_of(bert.problem_type));
   return config;
 }
 

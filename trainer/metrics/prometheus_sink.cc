@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/files/atomic_file.h"
@@ -42,9 +43,12 @@ void PrometheusSink::write(const MetricRecord& record) {
 std::string prometheus_text(const std::map<std::string, MetricRecord>& newest) {
   std::map<std::string, std::string> families;  // the samples of one name stand together
   for (const auto& [split, record] : newest) {
-    const auto add = [&families, &name_of_split = split](const std::string& name, double value) {
-      families[metric_name(name)] += fmt::format("{}{{split=\"{}\"}} {}\n", metric_name(name),
-                                                 name_of_split, sample_value(value));
+    std::set<std::string> names;  // those of labels may differ in other characters alone
+    const auto add = [&, &name_of_split = split](const std::string& name, double value) {
+      const std::string legal = metric_name(name);
+      if (!names.insert(legal).second) return;
+      families[legal] +=
+          fmt::format("{}{{split=\"{}\"}} {}\n", legal, name_of_split, sample_value(value));
     };
     add("step", static_cast<double>(record.step));
     add("epoch", record.epoch);

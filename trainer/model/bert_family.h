@@ -37,6 +37,7 @@ struct BertTraits {
   const char* model_class;  ///< "Bert", of BertForMaskedLM.
   int64_t type_vocab_size;
   int64_t position_offset;
+  int64_t separators;  ///< Between two texts, of the token that ends a text.
 };
 
 const BertTraits& traits_of(BertFamily family);

@@ -68,7 +68,6 @@ std::vector<std::string> unsupported_in_bert(const Json& config) {
                                          {"is_decoder", false},
                                          {"add_cross_attention", false},
                                          {"is_encoder_decoder", false},
-                                         {"problem_type", "single_label_classification"},
                                          {"quantization_config", nullptr}});
 }
 
@@ -96,11 +95,12 @@ BertConfig bert_shape(const Values& values, BertFamily family) {
   return shape;
 }
 
-std::optional<BertFamily> family_named(const std::string& type) {
-  const Names names = names_of(BertFamily{});
-  const auto found = std::find(names.begin(), names.end(), type);
+template <class Enum>
+std::optional<Enum> value_named(const std::string& name) {
+  const Names names = names_of(Enum{});
+  const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) return std::nullopt;
-  return static_cast<BertFamily>(found - names.begin());
+  return static_cast<Enum>(found - names.begin());
 }
 
 /// id2label of a ...ForSequenceClassification; transformers leaves it out where the classes are
@@ -120,6 +120,23 @@ std::vector<std::string> labels_in(const Json& config, const std::string& path, 
     labels.push_back(*name);
   }
   return labels;
+}
+
+/// Where it is null, a single label makes a regression, as in transformers.
+void take_problem_type(PretrainedBert& bert, const Values& values) {
+  ProblemType& type = bert.shape.problem_type;
+  type = bert.labels.size() == 1 ? ProblemType::kRegression : ProblemType::kSingleLabel;
+  const std::string given = values.text("problem_type", std::string(name_of(type)));
+  const auto named = value_named<ProblemType>(given);
+  if (!named) {
+    bert.unsupported.push_back(fmt::format("problem_type is {}, not one of {}", given,
+                                           fmt::join(names_of(ProblemType{}), ", ")));
+    return;
+  }
+  type = *named;
+  if (type == ProblemType::kRegression && bert.labels.size() > 1)
+    bert.unsupported.push_back(
+        fmt::format("problem_type is regression of {} numbers, not of 1", bert.labels.size()));
 }
 
 void take_sizes(PretrainedSizes& sizes, const Json& model, const Json& config) {
@@ -143,7 +160,9 @@ PretrainedBert bert_of_snapshot(const std::string& path) {
         shape.intermediate = bert.at("intermediate");
         // Older snapshots lack these.
         const std::string family = bert.value("family", "bert");
-        shape.family = family_named(family).value_or(BertFamily::kBert);
+        shape.family = value_named<BertFamily>(family).value_or(BertFamily::kBert);
+        shape.problem_type = value_named<ProblemType>(bert.value("problem_type", ""))
+                                 .value_or(ProblemType::kSingleLabel);
         shape.type_vocab_size = bert.value("type_vocab_size", shape.type_vocab_size);
         shape.position_offset = bert.value("position_offset", shape.position_offset);
         shape.layer_norm_eps = bert.value("layer_norm_eps", shape.layer_norm_eps);
@@ -184,7 +203,7 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
   const Json config = parse_pretrained_config(file);
   const Values values(config, file);
   const std::string type = values.text("model_type", "");
-  const auto family = family_named(type);
+  const auto family = value_named<BertFamily>(type);
   if (!family) {
     throw UserError(fmt::format("{}: model_type is '{}', not {}; give the folder of a BERT", file,
                                 type, fmt::join(names_of(BertFamily{}), ", ")));
@@ -198,6 +217,7 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
       values.number("max_position_embeddings", 512, kMostPositions) - result.shape.position_offset;
   result.labels = labels_in(config, file, *family);
   result.unsupported = unsupported_in_bert(config);
+  take_problem_type(result, values);
   return result;
 }
 

@@ -29,7 +29,7 @@ struct PretrainedGpt : PretrainedSizes {
 };
 
 struct PretrainedBert : PretrainedSizes {
-  BertConfig shape;                 ///< Family and sizes; the rest has no meaning.
+  BertConfig shape;                 ///< Family, sizes, problem_type; the rest has no meaning.
   std::vector<std::string> labels;  ///< Its classifier's labels, by number; empty: no classifier.
   std::string tokenizer_state;      ///< A snapshot's; a folder has files.
 };

@@ -81,8 +81,11 @@ std::unique_ptr<Tokenizer> trained_vocabulary(const std::vector<TableRow>& rows,
   constexpr std::size_t kMostCharacters = 3000;
   WordCounts words;
   for (const int64_t row : training) {
-    for_each_bert_word(rows[static_cast<std::size_t>(row)].text, BertWordOptions{},
-                       [&words](std::string_view word) { words.add_word(word); });
+    const TableRow& texts = rows[static_cast<std::size_t>(row)];
+    for (const std::string* text : {&texts.text, &texts.text_pair}) {
+      for_each_bert_word(*text, BertWordOptions{},
+                         [&words](std::string_view word) { words.add_word(word); });
+    }
   }
   return std::make_unique<WordpieceTokenizer>(train_wordpiece(words, kSize, kMostCharacters));
 }
@@ -102,10 +105,11 @@ int32_t required_token(const Tokenizer& tokenizer, const char* token) {
                   tokenizer.kind(), tokenizer.size(), token));
 }
 
-BertTokens bert_tokens(const Tokenizer& tokenizer) {
+BertTokens bert_tokens(const Tokenizer& tokenizer, const BertConfig& bert) {
   const BertTokenNames& names = token_names_of(tokenizer);
   return {required_token(tokenizer, names.pad), required_token(tokenizer, names.first),
-          required_token(tokenizer, names.last)};
+          required_token(tokenizer, names.last), traits_of(bert.family).separators,
+          bert.family == BertFamily::kBert && bert.type_vocab_size > 1};
 }
 
 BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size) {
@@ -176,6 +180,7 @@ std::vector<std::string> BertTask::shape_keys() const {
           "bert_config.n_embd",
           "bert_config.intermediate",
           "bert_config.type_vocab_size",
+          "bert_config.problem_type",
           "data_config.block_size",
           "bert_config.position_offset",
           "lora.rank",

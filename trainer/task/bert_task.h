@@ -43,8 +43,9 @@ std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::st
 
 /// The id of a token that the vocabulary must have. Throws UserError.
 int32_t required_token(const Tokenizer& tokenizer, const char* token);
-/// [PAD], [CLS] and [SEP], by their names there. Throws UserError listing what is missing.
-BertTokens bert_tokens(const Tokenizer& tokenizer);
+/// [PAD], [CLS] and [SEP], by their names there, as the model takes them. Throws UserError listing
+/// what is missing.
+BertTokens bert_tokens(const Tokenizer& tokenizer, const BertConfig& bert = {});
 
 /// Returns the sizes for cost estimates of a training on these lines, in rows of at most
 /// `block_size`.

@@ -57,6 +57,13 @@ std::unordered_map<std::string, int64_t> numbers_of(const Labels& labels) {
   return numbers;
 }
 
+bool are_generic(const Labels& labels) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] != fmt::format("LABEL_{}", i)) return false;
+  }
+  return true;
+}
+
 std::string describe_labels(const Labels& labels) {
   constexpr std::size_t kMostShown = 20;
   const Labels shown_ones(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(std::min(

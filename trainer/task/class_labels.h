@@ -27,6 +27,9 @@ Labels sorted_labels(const Labels& names);
 /// The class of each name; where no name is a number, also by its key, as in id2label: "0", "1".
 std::unordered_map<std::string, int64_t> numbers_of(const Labels& labels);
 
+/// LABEL_0, LABEL_1: what transformers calls classes without names.
+bool are_generic(const Labels& labels);
+
 /// "Labels: 2: ham, spam"; of many the first ones.
 std::string describe_labels(const Labels& labels);
 

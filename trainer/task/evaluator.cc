@@ -26,6 +26,12 @@ std::vector<double> added_up(const torch::Tensor& sums) {
   return total;
 }
 
+std::vector<double> one_after_another(const torch::Tensor& numbers) {
+  const auto flat = numbers.contiguous();
+  const auto* const first = flat.const_data_ptr<double>();
+  return {first, first + flat.numel()};
+}
+
 ConfusionMatrix confusion_of(std::vector<std::string> classes, const torch::Tensor& counts_KK) {
   const auto* const first = counts_KK.const_data_ptr<int64_t>();
   return {std::move(classes), {first, first + counts_KK.numel()}};
@@ -47,7 +53,9 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
   const int64_t rows = samples.size();
   const int64_t full = (rows + batch_size - 1) / batch_size;
   const int64_t batches = std::min(full, most_batches.value_or(full));
-  auto sums = torch::zeros({batches, task.sums()}, torch::kFloat64);
+  const bool keeps = task.keeps_samples();
+  auto sums = torch::zeros({batches, keeps ? batch_size : 1, task.sums()}, torch::kFloat64);
+  const auto first_of = [&](int64_t batch) { return batch * full / batches * batch_size; };
   std::vector<std::string> classes = task.classes();
   const auto count = static_cast<int64_t>(classes.size());
   auto confusion_KK = torch::zeros({count, count}, torch::kInt64);
@@ -56,13 +64,14 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
     auto wish = all.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
     const int64_t i = round * group.size() + group.rank();
     if (i < batches || idle == IdleRanks::kJoin) {
-      const int64_t first = i < batches ? i * full / batches * batch_size : 0;
+      const int64_t first = i < batches ? first_of(i) : 0;
       const Batch batch =
           batch_of(samples, first, std::min(batch_size, rows - first), device.is_cuda());
       const Autocast autocast(device.type(), amp_dtype);
       const BatchSums of_batch = task.evaluate(batch.to(device));
       if (i < batches) {
-        sums[i] = to_host(of_batch.sums.to(torch::kFloat64));
+        const auto numbers = to_host(of_batch.sums.to(torch::kFloat64)).view({-1, task.sums()});
+        sums[i].slice(0, 0, numbers.size(0)).copy_(numbers);
         if (of_batch.confusion.defined()) confusion_KK += to_host(of_batch.confusion);
       }
     }
@@ -73,7 +82,13 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
   if (stopped) return std::nullopt;
   all.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
   if (count > 0) all.all_reduce_sum(confusion_KK);
-  return Evaluation{task.metrics(added_up(sums)), confusion_of(std::move(classes), confusion_KK)};
+  sums = sums.flatten(0, 1);
+  if (keeps && batches > 0) {  // only the last batch may be short
+    const int64_t last = std::min(batch_size, rows - first_of(batches - 1));
+    sums = sums.slice(0, 0, (batches - 1) * batch_size + last);
+  }
+  const auto values = keeps ? one_after_another(sums) : added_up(sums);
+  return Evaluation{task.metrics(values), confusion_of(std::move(classes), confusion_KK)};
 }
 
 std::string name_in_set(const std::string& set, const std::string& metric) {
@@ -106,8 +121,9 @@ double score_of(const Metrics& metrics, const std::string& name) {
   const auto found = std::find_if(metrics.begin(), metrics.end(),
                                   [&](const auto& metric) { return metric.first == name; });
   TORCH_CHECK(found != metrics.end(), "no metric ", name);
-  const bool less_is_better = name.ends_with("loss") || name.ends_with("perplexity") ||
-                              name.find("bits_per") != std::string::npos;
+  const bool less_is_better = !name.starts_with("f1/") &&  // of a label, whatever its name is
+                              (name.ends_with("loss") || name.ends_with("perplexity") ||
+                               name.ends_with("mse") || name.find("bits_per") != std::string::npos);
   return less_is_better ? found->second : -found->second;
 }
 

@@ -33,7 +33,9 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 
 /// Sums over a batch of evaluation samples.
 struct BatchSums {
-  torch::Tensor sums;  ///< float32 [Task::sums()], each a sum over the samples.
+  /// float32 [Task::sums()], each a sum over the samples; or [samples, Task::sums()], see
+  /// Task::keeps_samples().
+  torch::Tensor sums;
   /// int64 [K, K], samples by true and by predicted class; not defined without classes().
   torch::Tensor confusion;
 };
@@ -111,6 +113,9 @@ class Task : public TaskCost, public TaskReport {
   /// Evaluates a batch of samples, in eval mode.
   virtual BatchSums evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
+  /// Whether metrics() needs the numbers of each sample, as a rank correlation does: they are then
+  /// given one sample after the other instead of their sums.
+  virtual bool keeps_samples() const { return false; }
   /// The classes that evaluate() counts confusions of, by name; empty: it counts none.
   virtual std::vector<std::string> classes() const { return {}; }
   /// Computes the metrics from the sums over all evaluation samples.

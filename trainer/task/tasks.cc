@@ -73,6 +73,8 @@ std::unique_ptr<Task> make_task(const Config& config,
 }
 
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request) {
+  if (!request.text_pair.empty() && request.model.config.task != TaskKind::kTextClassification)
+    throw UserError("--text_pair: is for a model of task text_classification; remove it");
   return row_of(request.model.config.task).predictor(request);
 }
 

@@ -1,4 +1,5 @@
-// Text classification: BERT's encoder, pooler and classifier on the texts of a table.
+// Text classification: BERT's encoder, pooler and classifier on the texts of a table, or pairs of
+// them; what is learned of each follows from bert_config.problem_type.
 #pragma once
 
 #include <map>
@@ -10,10 +11,10 @@
 #include "trainer/data/text/table_file.h"
 #include "trainer/data/text/text_lines.h"
 #include "trainer/data/text/text_samples.h"
-#include "trainer/metrics/class_scores.h"
 #include "trainer/model/bert/bert_classifier.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/class_labels.h"
+#include "trainer/task/label_kind.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -26,10 +27,10 @@ std::unique_ptr<Task> make_text_classification(const Config& config,
 /// Metadata key of the seed that divides a table's rows into training and evaluation.
 inline constexpr const char* kSplitSeed = "split_seed";
 
-/// The texts of a table, encoded, with the numbers of their labels.
+/// The texts of a table, encoded, with their labels.
 struct LabelledTexts {
   TextLines texts;
-  std::vector<int64_t> labels;
+  TextTargets targets;
 };
 
 class TextClassification : public BertTask {
@@ -43,16 +44,17 @@ class TextClassification : public BertTask {
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
-  /// Weighted by bert_config.class_weights.
   torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
-  /// Negative log-likelihood in nats, without class weights; then of each class ClassCounts.
   BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override;
-  std::vector<std::string> classes() const override { return confusable(labels_); }
-  /// loss (nats per text), accuracy, precision, recall, f1, f1_macro, f1_micro, texts. The third to
-  /// fifth are of two classes those of the second one, of more the means over the classes.
-  Metrics metrics(const std::vector<double>& sums) const override;
+  bool keeps_samples() const override { return kind_.keeps_samples; }
+  std::vector<std::string> classes() const override {
+    return has_classes() ? confusable(labels_) : Labels();
+  }
+  Metrics metrics(const std::vector<double>& sums) const override {
+    return kind_.metrics(sums, labels_);
+  }
   std::vector<std::string> metric_names() const override;
 
   std::string_view unit() const override { return "texts"; }
@@ -63,7 +65,8 @@ class TextClassification : public BertTask {
   LengthCounts lengths() const override { return texts_->texts.lengths(); }
   std::vector<std::string> take_warnings() override;
   std::string next_command(const std::string& snapshot) const override {
-    return "trainer predict --snapshot " + snapshot + " --text TEXT";
+    return "trainer predict --snapshot " + snapshot + " --text TEXT" +
+           (has_pairs() ? " --text_pair TEXT" : "");
   }
 
  protected:
@@ -76,11 +79,16 @@ class TextClassification : public BertTask {
   bool next_usable(TableReader& reader, const std::string& path, TableRow& row);
   /// Returns the usable rows of a table. Throws UserError.
   std::vector<TableRow> usable_rows(const char* key, const std::string& path);
+  bool has_classes() const { return config_.bert.problem_type == ProblemType::kSingleLabel; }
+  bool has_pairs() const { return !config_.data.text_pair_column.empty(); }
+  std::string problem_of(const TableRow& row) const;
+  Labels labels_of_row(const TableRow& row) const;
   void take_tokens();
-  std::vector<int64_t> label_numbers(const char* key, const std::string& path,
-                                     const std::vector<TableRow>& rows) const;
-  LabelledTexts encode(std::vector<TableRow> rows, std::vector<int64_t> labels) const;
+  TextTargets targets(const char* key, const std::string& path,
+                      const std::vector<TableRow>& rows) const;
+  LabelledTexts encode(std::vector<TableRow> rows, TextTargets targets) const;
   void take_labels(const std::vector<TableRow>& rows);
+  SampleSplit split(const std::vector<TableRow>& rows, const TextTargets& targets) const;
   void open_training();
   std::unique_ptr<TextSamples> open_part(const char* key, const std::string& path,
                                          std::unique_ptr<LabelledTexts>& texts);
@@ -88,8 +96,11 @@ class TextClassification : public BertTask {
   std::vector<double> class_weights() const;
   bool is_last_layer(const std::string& parameter) const;
   void take_pretrained();
+  torch::Tensor logits(const Batch& batch);
+  std::string describe_targets() const;
   double share_of_most_frequent() const;
 
+  const LabelKind& kind_;
   const uint64_t split_seed_;    // that of the run's beginning, whatever a resume is given
   bool own_vocabulary_ = false;  // trained here, on the training texts
   BertTokens tokens_;
@@ -103,7 +114,7 @@ class TextClassification : public BertTask {
   std::unique_ptr<TextSamples> training_;
   std::unique_ptr<TextSamples> evaluation_;  // null: none
   std::unique_ptr<TextSamples> test_;
-  torch::Tensor class_weights_;  // not defined: all 1
+  LossOptions loss_options_;
   BertForSequenceClassification model_{nullptr};
 };
 

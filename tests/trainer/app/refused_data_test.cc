@@ -255,6 +255,40 @@ TEST_CASE("tables that do not fit are refused in one line") {
                 {"bert_config.init_from", "is neither a snapshot"});
 }
 
+TEST_CASE("labels of another kind than the problem's are refused in one line") {
+  const ReviewWorkspace place;
+  place.write("kinds.csv",
+              "text,second,stars,tags\nthe film,so long,4.5,a|b\nthe cast,,many,\"['a', 'b']\"\n");
+  const auto refused = [&](const Words& how) {
+    return in_process(alone(place, joined({"data_config.path=kinds.csv"}, how)));
+  };
+  const std::string regression = "bert_config.problem_type=regression";
+  const std::string several = "bert_config.problem_type=multi_label_classification";
+  check_refused(refused({regression, "data_config.label_column=stars"}),
+                {"kinds.csv:3: the label many is not a number", "data_config.on_bad_sample=skip"});
+  check_refused(refused({several, "data_config.label_column=tags"}),
+                {"kinds.csv:3: the labels ['a', 'b'] are not a JSON list"});
+  check_refused(refused({"data_config.label_column=stars", "data_config.text_pair_column=second"}),
+                {"kinds.csv:3: its second text is empty"});
+  check_refused(refused({"data_config.label_column=stars", "data_config.text_pair_column=third"}),
+                {"has no column third", "data_config.text_pair_column"});
+  check_refused(refused({several, "data_config.label_separator="}),
+                {"data_config.label_separator: is empty"});
+  check_refused(refused({regression, "bert_config.class_weights=balanced"}),
+                {"bert_config.class_weights: is for bert_config.problem_type=single_label_"});
+  check_refused(refused({several, "trainer_config.label_smoothing=0.1"}),
+                {"trainer_config.label_smoothing: is for bert_config.problem_type=single_label_"});
+  check_refused(refused({"data_config.text_pair_column=second", "data_config.block_size=5"}),
+                {"data_config.block_size: 5 holds no pair of texts; set at least 6"});
+  check_refused(refused({"bert_config.problem_type=ranking"}), {"multi_label_classification"});
+  place.write("bare.jsonl", "{\"text\": \"the film\", \"label\": []}\n");
+  check_refused(refused({several, "data_config.path=bare.jsonl"}), {"no row has a label"});
+  place.write("unknown.csv", "text,label\nthe film,\"good, awful\"\n");
+  check_refused(
+      refused({several, "data_config.path=reviews.csv", "data_config.eval_path=unknown.csv"}),
+      {"data_config.eval_path", "unknown.csv:2: the label awful is not one"});
+}
+
 TEST_CASE("a vocabulary without a mask, lines that are too short and another shape are refused") {
   const MaskedWorkspace place;
   place.write("other.txt", std::string("[PAD]\n[UNK]\n[CLS]\n[SEP]\n") + kVocabularyWords);

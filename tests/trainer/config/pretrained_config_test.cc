@@ -186,17 +186,26 @@ TEST_CASE("a size above the range of its configuration key is refused in one lin
              Contains("n_embd is 1000000000, above 1000000"));
 }
 
-TEST_CASE("a BERT for regression or several labels at once is refused by its problem_type") {
+TEST_CASE("a BERT's problem_type is read, and follows from its labels where it is null") {
   const test::TestFolder folder;
-  for (const char* type : {"regression", "multi_label_classification"}) {
-    test::write_file("config.json",
-                     fmt::format(R"({{"model_type": "bert", "problem_type": "{}"}})", type));
-    CHECK(read_pretrained_bert(folder.str()).unsupported ==
-          std::vector<std::string>{
-              fmt::format("problem_type is {}, not single_label_classification", type)});
-  }
-  test::write_file("config.json", R"({"model_type": "bert", "problem_type": null})");
-  CHECK(read_pretrained_bert(folder.str()).unsupported.empty());
+  const auto read = [&](const std::string& type, const std::string& labels) {
+    test::write_file("config.json", R"({"model_type": "bert", "problem_type": )" + type +
+                                        R"(, "architectures": ["BertForSequenceClassification"],)" +
+                                        R"( "id2label": )" + labels + "}");
+    return read_pretrained_bert(folder.str());
+  };
+  const std::string one = R"({"0": "LABEL_0"})", two = R"({"0": "a", "1": "b"})";
+  CHECK(read("null", one).shape.problem_type == ProblemType::kRegression);
+  CHECK(read("null", two).shape.problem_type == ProblemType::kSingleLabel);
+  CHECK(read(R"("regression")", one).unsupported.empty());
+  const PretrainedBert several = read(R"("multi_label_classification")", two);
+  CHECK(several.shape.problem_type == ProblemType::kMultiLabel);
+  CHECK(several.unsupported.empty());
+  CHECK(read(R"("regression")", two).unsupported ==
+        std::vector<std::string>{"problem_type is regression of 2 numbers, not of 1"});
+  CHECK(read(R"("ranking")", two).unsupported ==
+        std::vector<std::string>{"problem_type is ranking, not one of single_label_classification, "
+                                 "multi_label_classification, regression"});
 }
 
 }  // namespace ddp::train

@@ -121,7 +121,7 @@ TEST_CASE("every position of a training window is a target, the end of the last 
 
 TEST_CASE("a batch of labelled texts is as wide as its longest text") {
   const TextLines lines = letter_lines({3, 9, 0, 5});
-  const Numbers labels = {1, 0, 2, 1};
+  const TextTargets labels = {{1, 0, 2, 1}};
   const TextSamples samples(lines, labels, {3, 2, 0, 1}, {special_tokens()});
   const Numbers chosen = {0, 2, 1};
   const Batch batch = samples.collate({chosen});
@@ -135,6 +135,37 @@ TEST_CASE("a batch of labelled texts is as wide as its longest text") {
   CHECK(torch::equal(batch[kAttentionMask], batch[kInputs].ne(kTestPad)));
   CHECK(whole_numbers(batch[kTargets]) == Numbers{1, 1, 2});
   CHECK(batch.target_count == 3);
+}
+
+TEST_CASE("a pair is cut in its longer text, has separators, and types where the model has them") {
+  const std::vector<std::string> firsts = {"abcdefgh", "ab", "abcdef", "abcd"};
+  const std::vector<std::string> seconds = {"xyz", "uvwxyz", "uvwxyz", "xyz"};
+  BertTokens tokens = special_tokens();
+  tokens.typed_pairs = true;
+  const TextLines lines(letter_tokenizer(), firsts, seconds, between_texts(tokens), 8);
+  const auto text = [](const std::string& letters) {
+    Numbers numbers;
+    for (const char c : letters) numbers.push_back(c == '|' ? kTestLast : 1 + c - 'a');
+    return numbers;
+  };
+  const char* const expected[] = {"abcd|xyz", "ab|uvwxy", "abc|uvwx", "abcd|xyz"};
+  for (int64_t i = 0; i < 4; ++i) {
+    const auto line = lines[i];
+    CHECK(Numbers(line.begin(), line.end()) == text(expected[i]));
+  }
+  CHECK(lines.lengths().longest() == 13);
+  const TextTargets targets = {{}, {0.5F, 1, 2, 3}, 1};
+  const TextSamples samples(lines, targets, {1, 3}, {tokens});
+  const Numbers chosen = {1, 0};
+  const Batch batch = samples.collate({chosen});
+  CHECK(whole_numbers(batch[kTokenTypes]) ==
+        Numbers{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1});
+  CHECK(torch::equal(batch[kTargets], torch::tensor({{3.0F}, {1.0F}})));
+  tokens.typed_pairs = false;
+  CHECK(!TextSamples(lines, targets, {1}, {tokens})
+             .collate({Numbers{0}})
+             .find(kTokenTypes)
+             .defined());
 }
 
 TEST_CASE("a batch of masked lines names each hidden token and its place, and hides no other") {

@@ -26,5 +26,12 @@ TEST_CASE("the newest numbers of each split stand in one file, samples of one na
         "trainer_step{split=\"train\"} 20\n");
 }
 
+TEST_CASE("of names that differ in other characters alone the first is kept") {
+  const std::string text =
+      prometheus_text({{"eval", {1, 1.0, "eval", {{"f1/a b", 0.5}, {"f1/a-b", 0.25}}, 0.0}}});
+  CHECK_THAT(text, Catch::Contains("trainer_f1_a_b{split=\"eval\"} 0.5\n"));
+  CHECK(text.find("0.25") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace ddp::train

@@ -124,6 +124,8 @@ TrainerArgs parse_predict(const Parsed& parsed) {
     throw UserError("--input: conflicts with --text; keep one");
   if (parsed.has("text") && parsed.text("text").empty())
     throw UserError("--text: is empty; give a text");
+  if (parsed.has("text_pair") && (!parsed.has("text") || parsed.text("text_pair").empty()))
+    throw UserError("--text_pair: is the second text of a pair; give both, and --text");
   if (parsed.has("input") && parsed.text("input").empty())
     throw UserError("--input: is empty; give a file or a folder");
   if (parsed.has("output") && parsed.has("json"))
@@ -133,6 +135,7 @@ TrainerArgs parse_predict(const Parsed& parsed) {
   PredictArgs& options = args.predict;
   options.snapshot = parsed.text("snapshot");
   if (parsed.has("text")) options.text = parsed.text("text");
+  if (parsed.has("text_pair")) options.text_pair = parsed.text("text_pair");
   if (parsed.has("input")) options.input = parsed.text("input");
   if (parsed.has("output")) options.output = parsed.text("output");
   if (parsed.has("top")) options.top = parsed.whole_number("top", 1);

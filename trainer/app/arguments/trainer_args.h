@@ -71,9 +71,10 @@ struct EvalArgs {
 struct PredictArgs {
   std::string snapshot;
   std::string text;
-  std::string input;   ///< Instead of text: a file or a folder.
-  std::string output;  ///< A .csv file for the answers; empty: standard output.
-  int64_t top = 5;     ///< Answers shown of an input.
+  std::string text_pair;  ///< With text, of a model of pairs.
+  std::string input;      ///< Instead of text: a file or a folder.
+  std::string output;     ///< A .csv file for the answers; empty: standard output.
+  int64_t top = 5;        ///< Answers shown of an input.
   DeviceChoice device = DeviceChoice::kAuto;
   bool json = false;
 };

@@ -170,13 +170,14 @@ Examples:
 Options:
       --snapshot FILE         Snapshot, or folder, of a run, or the folder of a transformers model (required)
       --text TEXT             One text; or
+      --text_pair TEXT        The second text of a pair, with --text
       --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
                               .tsv or .jsonl file with the run's data_config.text_column; texts with
                               masks: a text file, a text per line. With neither, each line of
-                              standard input is a text
-      --output FILE.csv       Write one row per input, in order: input, label, all probabilities,
-                              the error if it could not be read, and a table's own columns; as
-                              tabs or JSON lines to FILE.tsv or FILE.jsonl
+                              standard input is a text, or two with a tab between them
+      --output FILE.csv       Write one row per input, in order: input, label (labels, value), all
+                              probabilities, the error if it could not be read, and a table's own
+                              columns; as tabs or JSON lines to FILE.tsv or FILE.jsonl
       --top N                 Most likely answers to show for each mask (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object; one per line of standard input

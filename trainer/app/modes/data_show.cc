@@ -1,5 +1,6 @@
 // trainer data show: what training reads, before it trains.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "trainer/runtime/log/message.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/causal_lm.h"
+#include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -138,6 +140,22 @@ std::string counted_in_loss(const SampleTokens& tokens) {
   return fmt::format("{} tokens, {} in the loss", tokens.size(), count);
 }
 
+/// The label of a text, as a classifier is to answer it.
+std::string label_text(const torch::Tensor& target, const Labels& labels, const Config& config) {
+  if (config.bert.problem_type == ProblemType::kRegression)
+    return fmt::format("label: {}", target.const_data_ptr<float>()[0]);
+  if (config.bert.problem_type == ProblemType::kSingleLabel) {
+    const int64_t label = target.const_data_ptr<int64_t>()[0];
+    return fmt::format("label: {} ({})", without_controls(labels[static_cast<std::size_t>(label)]),
+                       label);
+  }
+  Labels chosen;
+  for (std::size_t k = 0; k < labels.size(); ++k)
+    if (target.const_data_ptr<float>()[k] == 1.0F) chosen.push_back(without_controls(labels[k]));
+  return fmt::format("labels: {}",
+                     chosen.empty() ? "none" : fmt::format("{}", fmt::join(chosen, ", ")));
+}
+
 std::string sample_text(const Task& task, const Config& config, int64_t sample,
                         const MarkedText& marked) {
   std::string text = fmt::format("--- Sample {} of {}", sample + 1, task.training().size());
@@ -159,14 +177,11 @@ std::string sample_text(const Task& task, const Config& config, int64_t sample,
     return text;
   }
   const SampleTokens tokens = bert_text(batch);
-  const auto classes = task.classes();
-  if (classes.empty()) {
+  if (config.task == TaskKind::kTextClassification)
+    text += fmt::format(": {} tokens; {}", tokens.size(),
+                        label_text(batch[kTargets], labels_of(task.metadata()), config));
+  else
     text += fmt::format(": {}", counted_in_loss(tokens));
-  } else {
-    const int64_t label = batch[kTargets].const_data_ptr<int64_t>()[0];
-    text += fmt::format(": {} tokens; label: {} ({})", tokens.size(),
-                        without_controls(classes[static_cast<std::size_t>(label)]), label);
-  }
   return text + "\n" + marked.of(tokens);
 }
 

@@ -1,5 +1,6 @@
 // trainer predict: what a trained model makes of a text, or of the inputs in a file or folder.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -35,6 +36,7 @@ PredictRequest request_of(const ModelBundle& model, torch::Device device,
                           const PredictArgs& options) {
   PredictRequest request{model, device};
   request.text = options.text;
+  request.text_pair = options.text_pair;
   request.input = options.input;
   if (from_standard_input(options)) request.next_line = line_of_standard_input;
   request.most_answers = options.top;
@@ -46,12 +48,18 @@ const std::string& place_of(const Prediction& prediction) {
   return prediction.place.empty() ? prediction.input : prediction.place;
 }
 
-nlohmann::ordered_json prediction_json(const Prediction& prediction) {
+nlohmann::ordered_json prediction_json(const Prediction& prediction, ProblemType type) {
   if (!prediction.problem.empty())
     return {{"input", place_of(prediction)}, {"problem", prediction.problem}};
+  if (type == ProblemType::kRegression)
+    return {{"input", prediction.input}, {"value", prediction.answers.front().second}};
   auto answers = nlohmann::ordered_json::array();
   for (const auto& [answer, probability] : prediction.answers)
     answers.push_back({{"answer", answer}, {"probability", probability}});
+  if (type == ProblemType::kMultiLabel)
+    return {{"input", prediction.input},
+            {"labels", prediction.labels},
+            {"answers", std::move(answers)}};
   return {{"input", prediction.input},
           {"label", prediction.label},
           {"probability", prediction.probability},
@@ -64,7 +72,14 @@ std::string as_text(const nlohmann::ordered_json& json, int indent) {
 }
 
 /// The `top` most likely answers, or of a classifier the most likely one alone.
-std::string prediction_table(const Prediction& prediction, bool classes) {
+std::string prediction_table(const Prediction& prediction, bool classes, ProblemType type) {
+  if (type == ProblemType::kRegression)
+    return fmt::format("{}  {:.4f}\n", prediction.input, prediction.answers.front().second);
+  if (type == ProblemType::kMultiLabel)
+    return fmt::format("{}  {}\n", prediction.input,
+                       prediction.labels.empty()
+                           ? "no label"
+                           : fmt::format("{}", fmt::join(prediction.labels, ", ")));
   if (classes && prediction.problem.empty())
     return fmt::format("{}  {}  {:.4f}\n", prediction.input, prediction.label,
                        prediction.probability);
@@ -80,13 +95,13 @@ class PredictionWriter {
   PredictionWriter(const PredictArgs& options, const ModelBundle& model, const Predictor& predictor)
       : options_(options),
         classes_(!predictor.labels().empty()),
+        type_(predictor.problem_type()),
         report_(
             {{"snapshot", model.path},
              {"step", model.step ? nlohmann::ordered_json(*model.step) : nlohmann::ordered_json()},
              {"predictions", nlohmann::ordered_json::array()}}) {
     if (options.output.empty()) return;
-    file_ =
-        std::make_unique<PredictionFile>(options.output, predictor.labels(), predictor.columns());
+    file_ = std::make_unique<PredictionFile>(options.output, predictor);
   }
 
   /// An input without an answer is named on standard error, too.
@@ -96,10 +111,10 @@ class PredictionWriter {
       fmt::print(stderr, "warning: {}: no prediction: {}\n", place_of(prediction),
                  prediction.problem);
     }
-    if (json_lines()) return print(as_text(prediction_json(prediction), -1));
-    if (options_.json) return report_["predictions"].push_back(prediction_json(prediction));
+    if (json_lines()) return print(as_text(prediction_json(prediction, type_), -1));
+    if (options_.json) return report_["predictions"].push_back(prediction_json(prediction, type_));
     if (file_) return file_->write(prediction);
-    if (prediction.problem.empty()) print(prediction_table(prediction, classes_));
+    if (prediction.problem.empty()) print(prediction_table(prediction, classes_, type_));
   }
 
   /// Returns how many inputs had no answer.
@@ -115,6 +130,7 @@ class PredictionWriter {
 
   const PredictArgs& options_;
   const bool classes_;
+  const ProblemType type_;
   nlohmann::ordered_json report_;
   std::unique_ptr<PredictionFile> file_;
   int64_t problems_ = 0;

@@ -57,7 +57,16 @@ std::vector<Field> data_fields() {
        .tasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the texts."},
       {DDP_KEY(data, label_column), .tasks = {TaskKind::kTextClassification},
-       .meaning = "Column of a table, or field of JSON objects, with the labels."},
+       .meaning = "Column of a table, or field of JSON objects, with the labels; for "
+                  "bert_config.problem_type=regression with numbers."},
+      {DDP_KEY(data, text_pair_column), .null_means = NullMeans::kNotGiven, .default_text = "none",
+       .tasks = {TaskKind::kTextClassification},
+       .meaning = "Column with the second text of each row, for pairs of texts such as a premise "
+                  "and a hypothesis."},
+      {DDP_KEY(data, label_separator), .tasks = {TaskKind::kTextClassification},
+       .meaning = "What separates the labels of a row with "
+                  "bert_config.problem_type=multi_label_classification, unless they are a JSON "
+                  "list."},
       {DDP_KEY(data, bucket_batches), .range = Range{0, 1e4}, .unit = "micro-batches",
        .null_means = NullMeans::kOff, .tasks = {TaskKind::kTextClassification},
        .meaning = "Sort the samples of this many micro-batches by length before batching them, to "

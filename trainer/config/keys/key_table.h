@@ -24,7 +24,7 @@ using FieldPointer =
                  DeviceChoice*, IfBusy*, AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*,
                  GradientCompression*, PipelineSchedule*, OptimizerName*, LrSchedule*,
                  ProgressStyle*, std::vector<ParamGroup>*, std::vector<WeightedSource>*,
-                 std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*>;
+                 std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*, ProblemType*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

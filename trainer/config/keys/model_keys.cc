@@ -84,6 +84,12 @@ std::vector<Field> bert_fields() {
            "language modelling or, for text_classification, for sequence classification "
            "(config.json, model.safetensors), or a snapshot of such a model; sizes and "
            "data_config.tokenizer default to its own."},
+      {DDP_KEY(bert, problem_type),
+       .default_text = "that of init_from, else "
+                       "single_label_classification",
+       .tasks = {TaskKind::kTextClassification},
+       .meaning = "What a row's label is: one of several labels; multi_label_classification: any "
+                  "number of them; regression: a number."},
       {DDP_KEY(bert, class_weights), .range = kAbove0, .null_means = NullMeans::kOff,
        .tasks = {TaskKind::kTextClassification},
        .meaning = "Weight of each class in the training loss: balanced (samples / (classes x "

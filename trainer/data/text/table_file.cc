@@ -22,6 +22,7 @@ using TableJson = nlohmann::ordered_json;
 using ColumnNames = std::vector<std::string>;
 
 constexpr const char* kLabelColumn = "data_config.label_column";
+constexpr const char* kTextPairColumn = "data_config.text_pair_column";
 // More than any text or table of a classifier has: a quote that is never closed, or no table.
 constexpr std::size_t kMostFieldBytes = std::size_t{4} << 20U;
 constexpr std::size_t kMostFields = 10'000;
@@ -159,21 +160,21 @@ const TableJson& member(const TableJson& object, const char* key, const std::str
 }
 
 /// A text: that of null is empty.
-std::string text_at(const TableJson& object, const TableColumns& columns) {
-  const std::string& name = columns.text;
-  const TableJson& value = member(object, columns.text_key, name);
+std::string text_at(const TableJson& object, const char* key, const std::string& name) {
+  const TableJson& value = member(object, key, name);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "";
   throw RowError(fmt::format("{} is of type {}, not a text{}", shown(name), value.type_name(),
-                             names_note(object, columns.text_key)));
+                             names_note(object, key)));
 }
 
 /// A label: a string, or a number, true or false as written.
-std::string label_at(const TableJson& object, const std::string& name) {
+std::string label_at(const TableJson& object, const TableColumns& columns) {
+  const std::string& name = columns.label;
   const TableJson& value = member(object, kLabelColumn, name);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "";
-  if (value.is_structured())
+  if (value.is_structured() && !(columns.label_lists && value.is_array()))
     throw RowError(fmt::format("{} is a list or an object; expected a label", shown(name)));
   return value.dump();
 }
@@ -212,6 +213,8 @@ void TableReader::read_header() {
     if (std::find(header_.begin(), header_.end(), columns_.text) == header_.end())
       refuse_other_separator(header_, file_.separator());
     text_at_ = column_of(header_, columns_.text_key, columns_.text);
+    if (!columns_.text_pair.empty())
+      text_pair_at_ = column_of(header_, kTextPairColumn, columns_.text_pair);
     if (!columns_.label.empty()) label_at_ = column_of(header_, kLabelColumn, columns_.label);
   } catch (const RowError& error) {
     refuse(error.what());
@@ -244,6 +247,7 @@ bool TableReader::next_separated(TableRow& row) {
   const bool labelled = !columns_.label.empty();
   if (labelled) std::for_each(fields.begin(), fields.end(), check_field);
   if (labelled) row.label = fields[label_at_];
+  if (!columns_.text_pair.empty()) row.text_pair = fields[text_pair_at_];
   row.text = std::move(fields[text_at_]);
   return true;
 }
@@ -257,12 +261,15 @@ bool TableReader::next_json(TableRow& row) {
                           : TableJson::parse(record_.text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
     throw RowError("is not a JSON object; write one per line, or an array of objects");
-  row.text = text_at(object, columns_);
+  row.text = text_at(object, columns_.text_key, columns_.text);
+  if (!columns_.text_pair.empty())
+    row.text_pair = text_at(object, kTextPairColumn, columns_.text_pair);
   if (with_cells_) row.cells = cells_of(object, header_);
   if (with_cells_) check_field_count(header_.size());
   if (columns_.label.empty()) return true;
   check_field(row.text);
-  row.label = label_at(object, columns_.label);
+  check_field(row.text_pair);
+  row.label = label_at(object, columns_);
   return true;
 }
 

@@ -16,6 +16,8 @@ struct TableColumns {
   std::string label;  ///< Empty: labels are not read.
   /// The setting of `text`, as messages name it.
   const char* text_key = "data_config.text_column";
+  std::string text_pair = {};  ///< Empty: there are no second texts.
+  bool label_lists = false;    ///< A label may also be a list in JSON, and is then read as JSON.
 };
 
 /// A field as in the file.
@@ -27,6 +29,7 @@ struct TableCell {
 struct TableRow {
   int64_t line = 0;  ///< Where it begins in the file, from 1.
   std::string text;
+  std::string text_pair;         ///< The second text.
   std::string label;             ///< In JSON: a string, or a number, true or false as written.
   std::vector<TableCell> cells;  ///< All columns, if requested.
 };
@@ -67,6 +70,7 @@ class TableReader {
   bool with_cells_;
   std::vector<std::string> header_;
   std::size_t text_at_ = 0;
+  std::size_t text_pair_at_ = 0;
   std::size_t label_at_ = 0;
   Record record_;
 };

@@ -55,6 +55,43 @@ TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> te
   finish();
 }
 
+JoinedPair joined_pair(std::span<const int32_t> first, std::span<const int32_t> second,
+                       std::span<const int32_t> between, int64_t most_tokens) {
+  const auto room =
+      static_cast<std::size_t>(std::max<int64_t>(0, most_tokens - std::ssize(between)));
+  std::size_t shorter = std::min(first.size(), second.size());
+  std::size_t longer = std::max(first.size(), second.size());
+  if (shorter + longer > room) {
+    longer = std::max(shorter, room - std::min(room, shorter));
+    if (shorter + longer > room) {
+      shorter = room / 2;
+      longer = room - shorter;
+    }
+  }
+  const bool first_is_longer = first.size() > second.size();
+  first = first.first(first_is_longer ? longer : shorter);
+  second = second.first(first_is_longer ? shorter : longer);
+  JoinedPair pair{{first.begin(), first.end()}, std::ssize(first) + std::ssize(between)};
+  pair.tokens.insert(pair.tokens.end(), between.begin(), between.end());
+  pair.tokens.insert(pair.tokens.end(), second.begin(), second.end());
+  return pair;
+}
+
+TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
+                     std::span<const std::string> pairs, std::span<const int32_t> between,
+                     int64_t most_tokens)
+    : lines_in_text_(static_cast<int64_t>(texts.size())) {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto first = tokenizer.encode(texts[i]), second = tokenizer.encode(pairs[i]);
+    lengths_.add(std::ssize(first) + std::ssize(between) + std::ssize(second));
+    const JoinedPair pair = joined_pair(first, second, between, most_tokens);
+    tokens_.insert(tokens_.end(), pair.tokens.begin(), pair.tokens.end());
+    ends_.push_back(tokens_.size());
+    seconds_.push_back(pair.second);
+  }
+  finish();
+}
+
 void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
   lengths_.add(std::ssize(tokens));
   const auto used = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
@@ -63,7 +100,14 @@ void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
 }
 
 void TextLines::finish() {
-  fingerprint_ = sha256_hex(sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_)));
+  std::string parts = sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_));
+  if (!seconds_.empty()) parts += sha256_hex(bytes_of(seconds_));
+  fingerprint_ = sha256_hex(parts);
+}
+
+std::optional<int64_t> TextLines::second(int64_t line) const {
+  if (seconds_.empty()) return std::nullopt;
+  return seconds_[static_cast<std::size_t>(line)];
 }
 
 int64_t TextLines::longest() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,16 @@
 
 namespace ddp::train {
 
+/// The tokens of a pair of texts, with what is between them.
+struct JoinedPair {
+  std::vector<int32_t> tokens;
+  int64_t second = 0;  ///< Where the second text begins.
+};
+/// Cuts the longer text, of equal ones both in turn, until the whole has `most_tokens` tokens:
+/// truncation "longest_first" of transformers.
+JoinedPair joined_pair(std::span<const int32_t> first, std::span<const int32_t> second,
+                       std::span<const int32_t> between, int64_t most_tokens);
+
 /// Immutable; every member may be called by several threads at a time.
 class TextLines {
  public:
@@ -23,12 +34,19 @@ class TextLines {
   /// Each of `texts`, whatever its content, is a line; one without any token stays empty.
   TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts, int64_t most_tokens);
 
+  /// Each of `texts` joined to the one of `pairs` at its place.
+  TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
+            std::span<const std::string> pairs, std::span<const int32_t> between,
+            int64_t most_tokens);
+
   /// As the first, of `documents`, each of which is a line.
   TextLines(const Tokenizer& tokenizer, Documents& documents, int64_t min_characters,
             int64_t most_tokens);
 
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   std::span<const int32_t> operator[](int64_t line) const;
+  /// Where the second text of a pair begins among its tokens; empty without pairs.
+  std::optional<int64_t> second(int64_t line) const;
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
   int64_t longest() const;                                  ///< Tokens of a line.
   const LengthCounts& lengths() const { return lengths_; }  ///< For lines before they are cut.
@@ -44,6 +62,7 @@ class TextLines {
 
   std::vector<int32_t> tokens_;
   std::vector<std::size_t> ends_;
+  std::vector<int64_t> seconds_;
   int64_t lines_in_text_ = 0;
   LengthCounts lengths_;
   std::string fingerprint_;

@@ -12,7 +12,14 @@
 
 namespace ddp::train {
 
-/// As bert_batch(); targets int64 [B], the labels.
+/// What a model is to answer to each of some texts.
+struct TextTargets {
+  std::vector<int64_t> classes = {};  ///< The class of each; empty: there are values.
+  std::vector<float> values = {};     ///< `width` numbers of each, one text after the other.
+  int64_t width = 0;
+};
+
+/// As bert_batch(); targets int64 [B], the classes, or float32 [B, width].
 class TextSamples : public SampleSource {
  public:
   struct Options {
@@ -20,9 +27,9 @@ class TextSamples : public SampleSource {
     int64_t bucket_batches = 0;
     int64_t batch_size = 1;  ///< With buckets, it determines the order.
   };
-  /// Texts `indices`, in that order; `labels` of all texts. Both must outlive it.
-  TextSamples(const TextLines& texts, const std::vector<int64_t>& labels,
-              std::vector<int64_t> indices, const Options& options);
+  /// Texts `indices`, in that order; `targets` of all texts. Both must outlive it.
+  TextSamples(const TextLines& texts, const TextTargets& targets, std::vector<int64_t> indices,
+              const Options& options);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Batch collate(const BatchRequest& request) const override;
@@ -31,13 +38,15 @@ class TextSamples : public SampleSource {
   int64_t bucket_batches() const override { return options_.bucket_batches; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
+  /// The class of a sample, where there are classes.
   int64_t label(int64_t index) const;
 
  private:
   std::span<const int32_t> text(int64_t index) const;
+  torch::Tensor targets_of(const BatchRequest& request) const;
 
   const TextLines& texts_;
-  const std::vector<int64_t>& labels_;
+  const TextTargets& targets_;
   std::vector<int64_t> indices_;
   Options options_;
   std::string fingerprint_;

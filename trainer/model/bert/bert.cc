@@ -38,11 +38,15 @@ BertEmbeddingsImpl::BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_s
   norm = register_module("LayerNorm", bert_norm(config));
 }
 
-torch::Tensor BertEmbeddingsImpl::forward(const torch::Tensor& idx_BT) {
+torch::Tensor BertEmbeddingsImpl::forward(const torch::Tensor& idx_BT,
+                                          const torch::Tensor& types_BT) {
   const auto positions = torch::arange(position_offset_, position_offset_ + idx_BT.size(1),
                                        torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
   auto x_BTC = word_embeddings(idx_BT);
-  if (token_type_embeddings) x_BTC = x_BTC + token_type_embeddings->weight.select(0, 0);
+  if (types_BT.defined())
+    x_BTC = x_BTC + token_type_embeddings(types_BT);
+  else if (token_type_embeddings)
+    x_BTC = x_BTC + token_type_embeddings->weight.select(0, 0);
   return at::dropout(norm(x_BTC + position_embeddings(positions)), hidden_pdrop_, is_training());
 }
 
@@ -95,9 +99,10 @@ BertImpl::BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positio
   register_at(*this, traits_of(config.family).layers, layer);
 }
 
-torch::Tensor BertImpl::forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT) {
+torch::Tensor BertImpl::forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT,
+                                const torch::Tensor& types_BT) {
   const auto seen_B11T = seen_BT.defined() ? seen_BT.unsqueeze(1).unsqueeze(1) : torch::Tensor();
-  auto x_BTC = embeddings(idx_BT);
+  auto x_BTC = embeddings(idx_BT, types_BT);
   for (const auto& each : *layer) x_BTC = each->as<BertLayer>()->forward(x_BTC, seen_B11T);
   return x_BTC;
 }

@@ -26,8 +26,8 @@ namespace ddp::train {
 class BertEmbeddingsImpl : public torch::nn::Module {
  public:
   BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
-  /// int64 [B, T] -> [B, T, C]; every token is of the first of two sentences.
-  torch::Tensor forward(const torch::Tensor& idx_BT);
+  /// int64 [B, T], and the tokens' types; undefined: all 0 -> [B, T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& types_BT = {});
 
   torch::nn::Embedding word_embeddings{nullptr};
 
@@ -69,9 +69,10 @@ TORCH_MODULE(BertLayer);
 class BertImpl : public torch::nn::Module {
  public:
   BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
-  /// int64 [B, T], T <= positions; bool [B, T], false for padding, not defined: there is none ->
-  /// [B, T, C].
-  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {});
+  /// int64 [B, T], T <= positions; bool [B, T], false for padding, not defined: there is none; the
+  /// types as the embeddings' -> [B, T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {},
+                        const torch::Tensor& types_BT = {});
 
   BertEmbeddings embeddings{nullptr};
 

@@ -18,13 +18,14 @@ BertForSequenceClassificationImpl::BertForSequenceClassificationImpl(const BertC
 }
 
 torch::Tensor BertForSequenceClassificationImpl::forward(const torch::Tensor& idx_BT,
-                                                         const torch::Tensor& seen_BT) {
+                                                         const torch::Tensor& seen_BT,
+                                                         const torch::Tensor& types_BT) {
   TORCH_CHECK(idx_BT.size(1) <= positions_, "a sequence of ", idx_BT.size(1),
               " tokens is longer than the ", positions_, " positions");
   const auto drop = [this](const torch::Tensor& x) {
     return at::dropout(x, hidden_pdrop_, is_training());
   };
-  const auto first_BC = bert(idx_BT, seen_BT).select(1, 0);
+  const auto first_BC = bert(idx_BT, seen_BT, types_BT).select(1, 0);
   const auto y_BC = pooler(traits_.drops_before_pooler ? drop(first_BC) : first_BC);
   return classifier(drop(traits_.relu_pooler ? y_BC.relu() : y_BC.tanh()));
 }

@@ -22,7 +22,8 @@ class BertForSequenceClassificationImpl : public torch::nn::Module {
   BertForSequenceClassificationImpl(const BertConfig& config, int64_t vocab_size, int64_t positions,
                                     int64_t classes, uint64_t seed);
   /// Logits, [B, K].
-  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {});
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {},
+                        const torch::Tensor& types_BT = {});
 
   int64_t positions() const { return positions_; }
   int64_t vocab_size() const { return vocab_size_; }

@@ -65,6 +65,25 @@ void check_family(const BertConfig& bert, const Given& given) {
   }
 }
 
+/// The rest is for labels that are classes.
+void check_problem_type(const Config& config, const Given& given) {
+  if (config.data.label_separator.empty())
+    given.refuse("data_config.label_separator", "is empty; set one or more characters");
+  constexpr int64_t kShortestPair = 6;  // [CLS], a token, two times [SEP], a token, [SEP]
+  if (!config.data.text_pair_column.empty() && config.data.block_size < kShortestPair)
+    given.refuse("data_config.block_size", fmt::format("{} holds no pair of texts; set at least {}",
+                                                       config.data.block_size, kShortestPair));
+  const ProblemType type = config.bert.problem_type;
+  if (type == ProblemType::kSingleLabel) return;
+  const auto refuse = [&](const char* key) {
+    given.refuse(key, fmt::format("is for bert_config.problem_type={}, not for {}; remove it",
+                                  name_of(ProblemType::kSingleLabel), name_of(type)));
+  };
+  const ClassWeights& weights = config.bert.class_weights;
+  if (weights.balanced || !weights.values.empty()) refuse("bert_config.class_weights");
+  if (config.trainer.label_smoothing > 0.0) refuse("trainer_config.label_smoothing");
+}
+
 void complete_bert(Config& config, const Given& given) {
   constexpr int64_t kWidenedBy = 4;  // intermediate by n_embd, in every BERT of the authors
   constexpr int64_t kShortest = 3;   // [CLS], a token, [SEP]
@@ -90,6 +109,7 @@ void complete_bert(Config& config, const Given& given) {
         if (bert.intermediate == 0) bert.intermediate = there.shape.intermediate;
       }
       if (!given.has("bert_config.family")) bert.family = there.shape.family;
+      if (!given.has("bert_config.problem_type")) bert.problem_type = there.shape.problem_type;
       take_family(bert, there.shape, given);
       widen();
       return differences_from(there, bert, config);
@@ -98,6 +118,7 @@ void complete_bert(Config& config, const Given& given) {
   widen();
   keys.check_heads();
   check_family(bert, given);
+  if (config.task == TaskKind::kTextClassification) check_problem_type(config, given);
   if (config.data.block_size >= kShortest) return complete_lora(config, given);
   given.refuse("data_config.block_size",
                fmt::format("{} holds no token between [CLS] and [SEP]; set at least {}",
