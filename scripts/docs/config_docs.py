@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Generates everything derived from the table of configuration keys: the reference in docs/config.md,
-configs/schema.json, the lines of configs/gpt2_train_cfg.yaml, tests/trainer/config/keys.golden.
+configs/schema.json and the lines of configs/gpt2_train_cfg.yaml.
 
   config_docs.py [--check] [PROGRAM]     PROGRAM: trainer or ddp_config_show (default: build/release/bin/ddp_config_show)
 
@@ -65,14 +65,6 @@ def yaml_file(text, schema):
     return head + "\n".join(sections)
 
 
-def paths(schema, path=""):
-    for name, value in schema["properties"].items():
-        if "properties" in value:
-            yield from paths(value, f"{path}{name}.")
-        elif "description" in value:
-            yield path + name
-
-
 def main():
     words = [word for word in sys.argv[1:] if word != "--check"]
     program = words[0] if words else str(ROOT / "build/release/bin/ddp_config_show")
@@ -81,7 +73,6 @@ def main():
         "docs/config.md": lambda old: reference(old, described(program, "markdown")),
         "configs/schema.json": lambda _: text,
         "configs/gpt2_train_cfg.yaml": lambda old: yaml_file(old, schema),
-        "tests/trainer/config/keys.golden": lambda _: "".join(path + "\n" for path in paths(schema)),
     }
     stale = []
     for name, make in made.items():

@@ -5,8 +5,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/conversations.h"
+#include "tests/e2e/exact_runs.h"
 #include "tests/e2e/logged_losses.h"
-#include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
 namespace {
@@ -36,22 +36,6 @@ std::string chat_refusal(const ChildOptions& command) {
   return errors_of(run.err).front();
 }
 
-void check_chat_exact(const std::string& model, const Words& keys) {
-  INFO(model);
-  const ChatPlace whole(model), killed(model), two(model);
-  const Words accumulated = joined(keys, {"trainer_config.grad_accumulation_steps=2"});
-  succeed(alone(whole, accumulated));
-  const auto job = succeed(
-      launched(killed, 1,
-               joined(accumulated,
-                      {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
-               {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  succeed(launched(two, 2, keys));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  CHECK(differences(whole.snapshot(), two.snapshot()) == Words{});
-}
-
 void check_later_turns(const std::string& model) {
   INFO(model);
   const ChatPlace place(model);
@@ -75,12 +59,14 @@ void check_later_turns(const std::string& model) {
 }  // namespace
 
 TEST_CASE("conversations resume bit for bit after a kill, and two ranks are one process") {
-  check_chat_exact(kChatModels.front(), {});
+  check_exact<ChatPlace>({}, 13, {}, kChatModels.front());
 }
 
-TEST_CASE("conversations of every model, with a loss on all tokens, resume bit for bit", "[long]") {
-  check_chat_exact(kChatModels.back(), {});
-  check_chat_exact(kChatLlama, {"data_config.loss_on=all", "data_config.eval_path=null"});
+TEST_CASE("conversations of every model, under zero too, and with a loss on all tokens, resume",
+          "[long]") {
+  for (const std::string& model : kChatModels)
+    check_exact<ChatPlace>({}, 13, {"zero1", "zero3"}, model);
+  check_exact<ChatPlace>({"data_config.loss_on=all", "data_config.eval_path=null"}, 13);
 }
 
 TEST_CASE("a resumed run's chat template writes the time at which the run began") {
@@ -102,26 +88,12 @@ TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks a
   const Words sources = {
       "~data_config.path", "data_config.eval_path=null",
       "data_config.sources=[{path: chats/train.jsonl}, {path: chats/eval.jsonl, weight: 3}]"};
-  check_chat_exact(kChatLlama, sources);
+  check_exact<ChatPlace>(sources, 13);
   const ChatPlace place;
   const auto run = succeed(alone(place, joined(sources, {"trainer_config.max_steps=2"})));
   CHECK_THAT(run.out, Contains("Data: 2 sources, ") &&
                           Contains("eval.jsonl: 36 conversations in ") &&
                           Contains("; weight 3: ") && Contains("the last of each source: 24 conv"));
-}
-
-TEST_CASE("zero1 and zero3 learn conversations bit for bit as ddp does", "[long]") {
-  for (const std::string& model : kChatModels) {
-    const ChatPlace ddp(model);
-    const auto by_ddp = succeed(launched(ddp, 2));
-    for (const std::string name : {"zero1", "zero3"}) {
-      INFO(model << name);
-      const ChatPlace sharded(model);
-      const auto by_name = succeed(launched(sharded, 2, {"distributed_config.strategy=" + name}));
-      CHECK(differences(ddp.snapshot(), sharded.snapshot()) == Words{});
-      CHECK(evaluations_of(by_name.out) == evaluations_of(by_ddp.out));
-    }
-  }
 }
 
 TEST_CASE("ranks that have some layers, or share each, learn conversations as one process does") {
@@ -219,13 +191,6 @@ TEST_CASE("conversations that cannot be used stop the run, or are left out and n
   const auto run = succeed(alone(place, joined(one_step, {"data_config.on_bad_sample=skip"})));
   CHECK_THAT(run.out, Contains("Left out: 2 unusable conversations left out; the first: ") &&
                           Contains("train.jsonl:2: ") && Contains(": 41 conversations in "));
-}
-
-TEST_CASE("conversations are not read as plain text") {
-  const ChatPlace place;
-  CHECK_THAT(chat_refusal(alone(place, {"data_config.format=text", "trainer_config.max_steps=1"})),
-             Contains("train.jsonl:1: has no text; its names are messages; set ") &&
-                 Contains("data_config.format=chat for conversations"));
 }
 
 TEST_CASE("a chat remembers what was said until it is reset or its context is full") {

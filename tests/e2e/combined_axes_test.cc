@@ -20,12 +20,6 @@ const Words kFloat16 = {"trainer_config.use_amp=true", "trainer_config.amp_on_cp
                         "trainer_config.amp_dtype=fp16"};
 const Words kTied = kUntied + Words{"gpt_config.tie_weights=true"};
 
-Words shared_by(int ranks, bool by_sequence = false) {
-  Words words = {"distributed_config.tensor=" + std::to_string(ranks)};
-  if (by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
-  return words;
-}
-
 const Words kEvaluated = {"trainer_config.eval_every_steps=2",
                           "trainer_config.sample_every_steps=4", "trainer_config.sample_tokens=8"};
 
@@ -106,37 +100,6 @@ TEST_CASE("under zero, gradients of norms that ranks have parts of are summed, a
   check_same({8, four + under("zero1")}, {8, four}, kTied + one_each + kFloat16);
 }
 
-TEST_CASE("a run that is saved under any of them goes on under any other", "[long]") {
-  const std::vector<Divided> ways = {{1, {}},
-                                     {4, stages(2) + shared_by(2)},
-                                     {2, stages(2)},
-                                     {8, stages(2) + shared_by(2) + under("zero1")},
-                                     {4, stages(2) + under("zero1")},
-                                     {8, stages(2) + shared_by(2)},
-                                     {4, shared_by(2) + under("zero3")},
-                                     {2, shared_by(2, true)},
-                                     {3, under("zero3")}};
-  const Workspace place;
-  succeed(alone(place, kTied));
-  const std::string first = place / "first.pt";
-  copy_snapshot(place.snapshot(), first);
-  int step = 4;
-  for (const Divided& way : ways) {
-    INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump());
-    // A step without an update leaves the state as it was loaded, and saves it in this way.
-    nlohmann::json faults;
-    ++step;
-    for (int rank = 0; rank < way.ranks; ++rank)
-      faults.push_back("rank=" + std::to_string(rank) + " step=" + std::to_string(step) +
-                       " kind=nan");
-    succeed(launched(place, way.ranks,
-                     kTied + way.words +
-                         Words{"trainer_config.max_steps=" + std::to_string(step),
-                               "trainer_config.fault_plan=" + faults.dump()}));
-    CHECK(changed_tensors(place.snapshot(), first) == Words{});
-  }
-}
-
 TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared layers", "[long]") {
   const Workspace trained;
   succeed(alone(trained, kTied));
@@ -155,24 +118,6 @@ TEST_CASE("weights of a snapshot or a folder are loaded into stages and shared l
       succeed(launched(divided, way.ranks, options + way.words));
       CHECK(largest_parameter_distance(divided.snapshot(), one.snapshot()) < 1e-4);
     }
-  }
-}
-
-TEST_CASE("a killed rank of stages whose layers are shared costs nothing, under zero1 neither",
-          "[long]") {
-  for (const auto& [ranks, more] : {std::pair<int, Words>{4, {}}, {8, under("zero1")}}) {
-    const Words options = kTied + stages(2) + shared_by(2) + more +
-                          Words{"trainer_config.max_steps=6", "trainer_config.snapshot_every=2"};
-    const Workspace unbroken, killed;
-    succeed(launched(unbroken, ranks, options));
-    const nlohmann::json faults = {"rank=3 step=3 phase=forward kind=kill attempt=0",
-                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
-    succeed(launched(killed, ranks, options + Words{"trainer_config.fault_plan=" + faults.dump()},
-                     {"--max_restarts=20", "--healthy-after=0.01"}));
-    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-    CHECK(content_sha256(killed) == content_sha256(unbroken));
   }
 }
 
@@ -236,27 +181,6 @@ TEST_CASE("auto chooses among the strategies that the division allows, and the r
   CHECK_THAT(chosen(again.out), Catch::Contains("auto: zero1: as the run has used so far"));
   const auto alone = succeed(launched(one_copy, 2, kUntied + shared_by(2) + under("auto")));
   CHECK_THAT(chosen(alone.out), Catch::Contains("auto: ddp: there is one copy of the model"));
-}
-
-TEST_CASE("what does not work together is refused in one line") {
-  struct Refusal {
-    int ranks;
-    Words words;
-    std::string says;
-  };
-  const std::vector<Refusal> refusals = {
-      {4, stages(2) + shared_by(2) + under("zero3"),
-       "strategy=zero3 communicates in every micro-batch, and each would stop the stages after it; "
-       "use strategy=zero1"},
-      {4, stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
-      {6, stages(2) + shared_by(2), "pipeline=2 x tensor=2 is 4 ranks for each copy of the model"}};
-  for (const Refusal& refusal : refusals) {
-    INFO(refusal.says);
-    const Workspace place;
-    const auto run = finish(launched(place, refusal.ranks, kUntied + refusal.words));
-    CHECK(run.exit != 0);
-    CHECK_THAT(run.err, Catch::Contains(refusal.says));
-  }
 }
 
 }  // namespace ddp::test

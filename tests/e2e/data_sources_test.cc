@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/exact_runs.h"
 
 namespace ddp::test {
 namespace {
@@ -20,11 +20,12 @@ std::string many_words(const std::string& pattern, int count) {
 
 /// Three texts, and folders of tokens in which short documents end with the end-of-text token.
 struct SourcesPlace : Workspace {
-  SourcesPlace() {
+  explicit SourcesPlace(bool in_tokens = false) {
     write("web.txt", many_words("the web ", 400));
     write("code.txt", many_words("int x = ", 120));
     write("wiki.txt", many_words("a fact: ", 90));
     for (int i = 0; i < kDocuments; ++i) write(document(i), many_words("doc ", 3 + i % 11));
+    if (in_tokens) tokenize();
   }
 
   void tokenize() const {
@@ -42,27 +43,10 @@ const Words kMixedSources = {
     "~data_config.path",
     "data_config.sources=[{path: web.txt, weight: 1}, {path: code.txt, weight: 3}]",
     "data_config.tokenizer=byte"};
+const Words kFortySteps = {"trainer_config.max_steps=40"};
 const Words kNamedSets = {"data_config.eval_sets={wiki: wiki.txt, code: code.txt}",
                           "data_config.path=web.txt", "data_config.tokenizer=byte",
                           "trainer_config.eval_every_steps=5"};
-
-void check_exact(const Words& keys, bool tokens) {
-  const SourcesPlace whole, killed, two;
-  for (const SourcesPlace* place : {&whole, &killed, &two})
-    if (tokens) place->tokenize();
-  const Words steps = joined(keys, {"trainer_config.max_steps=40"});
-  const Words accumulated = joined(steps, {"trainer_config.grad_accumulation_steps=2"});
-  succeed(alone(whole, accumulated));
-  const auto job = succeed(
-      launched(killed, 1,
-               joined(accumulated,
-                      {R"(trainer_config.fault_plan=["rank=0 step=33 phase=backward kind=kill"])"}),
-               {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  succeed(launched(two, 2, steps));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  CHECK(differences(whole.snapshot(), two.snapshot()) == Words{});
-}
 
 std::vector<Json> evaluations_in(const std::string& file) {
   std::vector<Json> found;
@@ -77,14 +61,13 @@ std::vector<Json> evaluations_in(const std::string& file) {
 }  // namespace
 
 TEST_CASE("weighted sources resume bit for bit after a kill, and two ranks are one process") {
-  check_exact(kMixedSources, false);
+  check_exact<SourcesPlace>(joined(kMixedSources, kFortySteps), 33);
 }
 
 TEST_CASE("documents that do not see each other resume bit for bit, on any number of ranks") {
   const Words masked = {"data_config.path=tokens", "data_config.mask_documents=true"};
-  check_exact(masked, true);
-  const SourcesPlace with, without;
-  for (const SourcesPlace* place : {&with, &without}) place->tokenize();
+  check_exact<SourcesPlace>(joined(masked, kFortySteps), 33, {}, true);
+  const SourcesPlace with(true), without(true);
   succeed(alone(with, masked));
   succeed(alone(without, {"data_config.path=tokens"}));
   CHECK(largest_parameter_distance(with.snapshot(), without.snapshot()) > 0.0);

@@ -1,6 +1,4 @@
 // optimizer_config.state_bits=8: averages in 8 bits, under every strategy and through kills.
-#include <signal.h>
-
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -10,12 +8,9 @@
 #include "tests/e2e/logged_losses.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/sharded_runs.h"
-#include "tests/e2e/workers.h"
 
 namespace ddp::test {
 namespace {
-
-const Words kEightBits = kWideModel + Words{"optimizer_config.state_bits=8"};
 
 Words steps_to(int step) { return {"trainer_config.max_steps=" + std::to_string(step)}; }
 
@@ -52,29 +47,6 @@ TEST_CASE("a pipeline keeps the 8-bit averages that one process keeps") {
   const Words options = kEightBits + micro_batches_each(2);
   check_same({2, stages(2), "Pipeline: "}, {1, {}},
              options + Words{"gpt_config.n_layer=4", "gpt_config.tie_weights=false"});
-}
-
-TEST_CASE("a run with 8-bit averages resumes from shards under another strategy") {
-  const Workspace broken, unbroken;
-  const auto whole = succeed(launched(unbroken, 2, kEightBits));
-  succeed(launched(broken, 2, kEightBits + under("zero1") + steps_to(3)));
-  CHECK(shards_of(broken.snapshot()).size() == 2);
-  const auto rest = succeed(launched(broken, 2, kEightBits + under("zero3") + steps_to(5)));
-  CHECK(order_of_steps(rest.out) == range_of(4, 5));
-  succeed(launched(broken, 2, kEightBits));
-  CHECK(differences(broken.snapshot(), unbroken.snapshot()) == Words{});
-  CHECK(content_sha256(broken) == content_sha256(unbroken));
-}
-
-TEST_CASE("a killed rank with 8-bit averages resumes bit for bit") {
-  const Words often = kEightBits + under("zero3") +
-                      Words{"trainer_config.max_steps=20", "trainer_config.save_every_steps=2"};
-  const Workspace unbroken, killed;
-  succeed(launched(unbroken, 2, often));
-  const Words fault = {"trainer_config.fault_plan=[\"rank=1 step=9 phase=backward kind=kill\"]"};
-  const auto run = succeed(launched(killed, 2, often + fault, {"--max_restarts=1"}));
-  CHECK_THAT(run.out, Catch::Contains("Resuming training from snapshot"));
-  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
 }
 
 TEST_CASE("a snapshot with averages of other bits is refused in one line") {

@@ -56,18 +56,23 @@ TEST_CASE("a rank that hangs in its loader is the one that is named, not those t
   CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("step=12 phase=data"));
 }
 
+// Evaluations and samples are slow as a whole: 1.6 s a batch, 60 ms a token.
 TEST_CASE("work between steps that takes longer than any step is not taken for a hang") {
   const Workspace place;
-  const auto run =
-      succeed(launched(place, 2,
-                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=2600",
-                                 "rank=1 step=5 phase=comparing kind=slow value=2600",
-                                 "rank=0 step=5 phase=staging kind=slow value=2600"}),
-                        "logging_config.tensorboard=true", "logging_config.histogram_every_steps=5",
-                        "trainer_config.check_replicas_every_steps=5", "trainer_config.max_steps=7",
-                        "distributed_config.hang_timeout_s=2"},
-                       kTwentyRestarts));
+  const auto run = succeed(launched(
+      place, 2,
+      {plan_of({"rank=0 step=5 phase=histograms kind=slow value=2600",
+                "rank=1 step=5 phase=comparing kind=slow value=2600",
+                "rank=0 step=5 phase=staging kind=slow value=2600",
+                "rank=0 step=5 phase=evaluation kind=slow value=1600",
+                "rank=0 step=5 phase=sampling kind=slow value=60"}),
+       "trainer_config.eval_every_steps=5", "trainer_config.sample_every_steps=5",
+       "trainer_config.sample_tokens=60", "logging_config.tensorboard=true",
+       "logging_config.histogram_every_steps=5", "trainer_config.check_replicas_every_steps=5",
+       "trainer_config.max_steps=7", "distributed_config.hang_timeout_s=2"},
+      {"--max_restarts=0"}));
   CHECK_THAT(run.err, !Contains("hung"));
+  CHECK(lines_of(read_bytes(place / "samples.jsonl")).size() == 1);
 }
 
 /// A start may then take 30 s, the minimum.
@@ -114,16 +119,6 @@ TEST_CASE("a rank that stands still in its first step is found after a minute", 
   options.set["PATH"] = place.path();
   const auto run = succeed(options);
   CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hung: silent for 6"));
-}
-
-TEST_CASE("a rank that has evaluated its part waits for the slower one and is not taken for hung") {
-  const Workspace place;
-  const auto run =
-      succeed(launched(place, 2,
-                       {plan_of({"rank=0 step=5 phase=evaluation kind=slow value=1600"}),
-                        "trainer_config.max_steps=5", "distributed_config.hang_timeout_s=3"},
-                       kTwentyRestarts));
-  CHECK_THAT(run.err, !Contains("hung"));
 }
 
 }  // namespace

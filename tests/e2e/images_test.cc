@@ -1,7 +1,6 @@
 // Image classification from files to predictions: the invariants of every task, and the mistakes
 // that only images have.
 #include <png.h>
-#include <signal.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -10,8 +9,8 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/exact_runs.h"
 #include "tests/e2e/pictures.h"
-#include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
 namespace {
@@ -47,7 +46,6 @@ Words also(Words words, const Words& more) {
   return words;
 }
 
-const std::string kTwoMicroBatches = "trainer_config.grad_accumulation_steps=2";
 const std::string kLocalNorm = "image_config.batch_norm=local";
 
 /// A run that has trained, to be used.
@@ -61,33 +59,15 @@ nlohmann::json image_predictions(const Workspace& place, const std::string& inpu
   return nlohmann::json::parse(run.out)["predictions"];
 }
 
-/// Returns the last line of confusion.jsonl.
-nlohmann::json last_confusions(const Workspace& place) {
-  const auto lines = lines_of(read_bytes(place / "confusion.jsonl"));
-  REQUIRE(!lines.empty());
-  return nlohmann::json::parse(lines.back())["counts"];
-}
-
-void check_images_of_ranks(const Words& how) {
-  const ImageWorkspace two, one;
-  const auto by_two = succeed(launched(two, 2, how));
-  const auto by_one = succeed(alone(one, also(how, {kTwoMicroBatches})));
-  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-  CHECK(content_sha256(two) == content_sha256(one));
-  CHECK(steps_of(by_two.out).size() == 24);
-  CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
-  CHECK(last_confusions(two) == last_confusions(one));
-}
-
 }  // namespace
 
-TEST_CASE("two ranks learn images bit for bit as one process with two micro-batches") {
-  check_images_of_ranks({kLocalNorm});
+TEST_CASE("two ranks, one of them killed, learn images bit for bit as one process does") {
+  check_exact<ImageWorkspace>({kLocalNorm}, 13);
 }
 
 TEST_CASE("two ranks learn images as one process does with every kind of network", "[long]") {
   for (const Words& how : {Words{}, Words{"image_config.network=dense"}})
-    check_images_of_ranks(how);
+    check_exact<ImageWorkspace>(how, 13);
 }
 
 TEST_CASE("synchronised normalization of two ranks is that of one process with the whole batch") {
@@ -100,20 +80,6 @@ TEST_CASE("synchronised normalization of two ranks is that of one process with t
   const ImageWorkspace local;
   succeed(launched(local, 2, also(how, {kLocalNorm})));
   CHECK(largest_parameter_distance(two.snapshot(), local.snapshot()) > 1e-5);
-}
-
-TEST_CASE("an image run that is killed and started again ends as the unbroken one") {
-  const ImageWorkspace unbroken, broken;
-  const auto whole = succeed(alone(unbroken, {kLocalNorm}));
-  {
-    ChildProgram victim(alone(broken, {kLocalNorm}));
-    victim.wait_for("Step 13 | Train", 1, kPatience);
-    victim.signal(SIGKILL);
-    victim.wait_all_gone(kPatience);
-  }
-  succeed(alone(broken, {kLocalNorm}));
-  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
-  CHECK(steps_of(log_of(broken)) == steps_of(whole.out));
 }
 
 TEST_CASE("images are augmented, in another way with another seed") {
@@ -141,17 +107,6 @@ TEST_CASE("trainer eval gives the metrics that training ended with, and those of
   CHECK(again["confusion_matrix"] == report["confusion_matrix"]);
   CHECK(again["accuracy"] == report["accuracy"]);
   CHECK(again["loss"] == report["loss"]);
-}
-
-TEST_CASE("an estimate of an image task counts the parameters that are trained") {
-  const ImageWorkspace place;
-  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
-  const auto report = nlohmann::json::parse(
-      succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
-  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
-  CHECK(report["images_per_step"] == 6);
-  CHECK(report["steps_per_epoch"] == kImages / 6);
-  CHECK(report["fits"] == true);
 }
 
 TEST_CASE("predictions of PNG files and of an idx file with the same pixels are equal") {
@@ -213,18 +168,17 @@ TEST_CASE("a broken image is named and left out, or ends the run when that is as
              Contains("classes/row0/0.png: left out: ") && Contains("1 so far on this rank"));
 }
 
-TEST_CASE("with broken images two ranks still learn as one process with two micro-batches") {
-  const FolderWorkspace two, one;
-  for (const auto* place : {&two, &one}) {
+/// Nine of its files cannot be read.
+struct BrokenWorkspace : FolderWorkspace {
+  BrokenWorkspace() {
     for (int i = 0; i < 9; ++i)
-      place->write(
-          "classes/row" + std::to_string(2 * (i % kClasses)) + "/" + std::to_string(i) + ".png",
-          "no image");
+      write("classes/row" + std::to_string(2 * (i % kClasses)) + "/" + std::to_string(i) + ".png",
+            "no image");
   }
-  const Words skip = also(kFolders, {"data_config.on_bad_sample=skip"});
-  succeed(launched(two, 2, skip));
-  succeed(alone(one, also(skip, {kTwoMicroBatches})));
-  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+};
+
+TEST_CASE("with broken images two ranks still learn as one process with two micro-batches") {
+  check_exact<BrokenWorkspace>(also(kFolders, {"data_config.on_bad_sample=skip"}), 13);
 }
 
 }  // namespace ddp::test

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/exact_runs.h"
 
 namespace ddp::test {
 namespace {
@@ -37,26 +37,6 @@ struct LlamaPlace : Workspace {
         .out;
   }
 };
-
-void check_llama_kill(const Words& kind) {
-  INFO(kind.front());
-  const LlamaPlace whole, killed;
-  succeed(alone(whole, kind));
-  const auto job = succeed(launched(
-      killed, 1,
-      joined(kind, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-}
-
-void check_llama_ranks(const Words& kind) {
-  INFO(kind.front());
-  const LlamaPlace two, one;
-  succeed(launched(two, 2, kind));
-  succeed(alone(one, joined(kind, {"trainer_config.grad_accumulation_steps=2"})));
-  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-}
 
 void check_llama_export(const Words& kind) {
   INFO(kind.front());
@@ -95,19 +75,8 @@ void check_llama_export(const Words& kind) {
 /// With per-head norms and heads of a width of their own.
 const Words& kQwen3 = kKinds.back();
 
-TEST_CASE("a Llama resumes bit for bit after a kill in the middle of a step") {
-  check_llama_kill(kQwen3);
-}
-
-TEST_CASE("two ranks train a Llama bit for bit as one process with two micro-batches does") {
-  check_llama_ranks(kQwen3);
-}
-
-TEST_CASE("checkpointed blocks of a Llama learn the same bits") {
-  const LlamaPlace plain, checkpointed;
-  succeed(alone(plain));
-  succeed(alone(checkpointed, {"llama_config.activation_checkpointing=true"}));
-  CHECK(differences(plain.snapshot(), checkpointed.snapshot()) == Words{});
+TEST_CASE("two ranks, one of them killed, train a Llama bit for bit as one process does") {
+  check_exact<LlamaPlace>(kQwen3, 13);
 }
 
 TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
@@ -116,8 +85,7 @@ TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
 
 TEST_CASE("Llamas of each kind resume, are trained by two ranks and exported", "[long]") {
   for (const Words& kind : kKinds) {
-    check_llama_kill(kind);
-    check_llama_ranks(kind);
+    check_exact<LlamaPlace>(kind, 13);
     check_llama_export(kind);
   }
 }

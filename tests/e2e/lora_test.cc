@@ -3,8 +3,8 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/exact_runs.h"
 #include "tests/e2e/reviews.h"
-#include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
 namespace {
@@ -54,62 +54,16 @@ Words and_also(Words words, const Words& more) {
   return words;
 }
 
-void check_saved_adapters(const std::string& model, const std::string& adapters = kLora) {
-  INFO(model << adapters);
-  const LoraPlace whole(model, adapters), killed(model, adapters);
-  const auto trained = succeed(alone(whole));
-  CHECK_THAT(trained.out,
-             Contains(adapters == kPrompt ? "Prompt tuning: 5 virtual tokens, from a text"
-                                          : "LoRA: rank 4, alpha 16, dropout 0.1 on " +
-                                                std::string(whole.gpt ? "2" : "4") + " layers"));
-  const auto job = succeed(launched(
-      killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
-      {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  const int64_t adapted = adapters == kPrompt ? 5 * 32
-                          : whole.gpt         ? 2 * (4 * 32 + 96 * 4)
-                                              : 2 * 2 * (4 * 32 + 32 * 4);
-  CHECK(inspect(whole, "snapshot.pt").at("parameters") == adapted);
-  CHECK(std::filesystem::file_size(whole.snapshot()) <
-        std::filesystem::file_size(whole / "base.pt") / 3);
-}
-
-void check_adapters_of_ranks(const std::string& model, const std::string& adapters = kLora,
-                             const std::string& strategy = "zero1") {
-  INFO(model << adapters << strategy);
-  const LoraPlace one(model, adapters), two(model, adapters), sharded(model, adapters);
-  const Words averaged = {"trainer_config.ema_decay=0.9"};
-  succeed(alone(one, and_also(averaged, {"trainer_config.grad_accumulation_steps=2"})));
-  succeed(launched(two, 2, averaged));
-  succeed(launched(sharded, 2, and_also(averaged, {"distributed_config.strategy=" + strategy})));
-  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
-  CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
-}
-
-/// Trains in `whole` as well.
-void check_exact_on_quantized(const LoraPlace& whole, const std::string& model,
-                              const std::string& adapters, const std::string& format) {
-  INFO(model << adapters << format);
-  const LoraPlace killed(model, adapters, format), one(model, adapters, format);
-  const LoraPlace two(model, adapters, format), sharded(model, adapters, format);
-  succeed(alone(whole));
-  const auto job = succeed(launched(
-      killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
-      {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  succeed(alone(one, {"trainer_config.grad_accumulation_steps=2"}));
-  succeed(launched(two, 2));
-  succeed(launched(sharded, 2, {"distributed_config.strategy=zero3"}));
-  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
-  CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
-  CHECK(whole.loss("snapshot.pt") != whole.loss("base.pt"));
+void check_exact_adapters(const std::string& model, const std::string& adapters,
+                          const Words& strategies) {
+  check_exact<LoraPlace>({"trainer_config.ema_decay=0.9"}, 13, strategies, model, adapters);
 }
 
 void check_quantized_base(const std::string& model, const std::string& format) {
+  check_exact<LoraPlace>({}, 13, {"zero3"}, model, kLora, format);
   const LoraPlace whole(model, kLora, format);
-  check_exact_on_quantized(whole, model, kLora, format);
+  succeed(alone(whole));
+  CHECK(whole.loss("snapshot.pt") != whole.loss("base.pt"));
   succeed(trainer(whole, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
                           "--dtype", "fp32"}));
   CHECK(whole.greedy("merged") == whole.greedy("snapshot.pt"));
@@ -146,6 +100,16 @@ void check_exported_adapters(const std::string& model, const std::string& adapte
   INFO(model << adapters);
   const LoraPlace place(model, adapters);
   const auto trained = succeed(alone(place));
+  CHECK_THAT(trained.out,
+             Contains(adapters == kPrompt ? "Prompt tuning: 5 virtual tokens, from a text"
+                                          : "LoRA: rank 4, alpha 16, dropout 0.1 on " +
+                                                std::string(place.gpt ? "2" : "4") + " layers"));
+  const int64_t adapted = adapters == kPrompt ? 5 * 32
+                          : place.gpt         ? 2 * (4 * 32 + 96 * 4)
+                                              : 2 * 2 * (4 * 32 + 32 * 4);
+  CHECK(inspect(place, "snapshot.pt").at("parameters") == adapted);
+  CHECK(std::filesystem::file_size(place.snapshot()) <
+        std::filesystem::file_size(place / "base.pt") / 3);
   CHECK_THAT(evaluations_of(trained.out).back(),
              Contains(std::to_string(place.loss("snapshot.pt"))));
   CHECK(place.loss("snapshot.pt") != place.loss("base.pt"));
@@ -188,16 +152,10 @@ constexpr int64_t kTrainedOfReviews = 2 * 2 * (4 * 32 + 32 * 4) + 32 * 33 + 2 * 
 
 }  // namespace
 
-TEST_CASE("of a classifier adapters and its own layers are saved, and resume bit for bit") {
-  const AdaptedReviews whole, killed;
+TEST_CASE("of a classifier adapters and its own layers are saved, evaluated and merged") {
+  const AdaptedReviews whole;
   const auto trained = succeed(alone(whole, whole.on_base()));
   CHECK_THAT(trained.out, Contains("LoRA: rank 4, alpha 16, dropout 0.1 on 4 layers"));
-  const auto job = succeed(launched(
-      killed, 1,
-      killed.on_base({R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
   CHECK(inspect(whole, "snapshot.pt").at("parameters") == kTrainedOfReviews);
   const auto estimate =
       json_of(whole, joined({"estimate", "--config", "config.yaml", "--json"}, whole.on_base()));
@@ -218,26 +176,12 @@ TEST_CASE("of a classifier adapters and its own layers are saved, and resume bit
   CHECK_THAT(lost.err, Contains("bert_config.init_from") && Contains("--base"));
 }
 
-TEST_CASE("two ranks, and two that shard, train a classifier's adapters as one process does") {
-  const AdaptedReviews one, two;
-  succeed(alone(one, one.on_base({"trainer_config.grad_accumulation_steps=2"})));
-  succeed(launched(two, 2, two.on_base()));
-  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
-  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
-    INFO(strategy);
-    const AdaptedReviews sharded;
-    const std::string how = std::string("distributed_config.strategy=") + strategy;
-    succeed(launched(sharded, 2, sharded.on_base({how})));
-    CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
-  }
+TEST_CASE("ranks, kills and shards change no bit of a classifier's adapters") {
+  check_exact<AdaptedReviews>({"bert_config.init_from=base.pt"}, 13, {"zero1", "zero2", "zero3"});
 }
 
-TEST_CASE("a run with adapters saves these alone, and resumes bit for bit after a kill") {
-  check_saved_adapters(kGptAdapters);
-}
-
-TEST_CASE("two ranks, and two that shard, train adapters bit for bit as one process does") {
-  check_adapters_of_ranks(kLlamaAdapters);
+TEST_CASE("two ranks, one of them killed, and two that shard train adapters as one process does") {
+  check_exact_adapters(kGptAdapters, kLora, {"zero1"});
 }
 
 TEST_CASE("adapters on a base in 4 bits resume bit for bit, alone, replicated and sharded") {
@@ -245,21 +189,14 @@ TEST_CASE("adapters on a base in 4 bits resume bit for bit, alone, replicated an
 }
 
 TEST_CASE("virtual tokens before a base in 4 bits resume bit for bit, and are divided") {
-  const LoraPlace whole(kGptAdapters, kPrompt, "nf4");
-  check_exact_on_quantized(whole, kGptAdapters, kPrompt, "nf4");
+  check_exact<LoraPlace>({}, 13, {"zero3"}, kGptAdapters, kPrompt, "nf4");
 }
 
 TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and are divided") {
-  const AdaptedReviews one, killed, sharded;
-  const Words twice = {"quantize.base=int8", "trainer_config.grad_accumulation_steps=2"};
-  succeed(alone(one, one.on_base(twice)));
-  const std::string kill =
-      R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])";
-  succeed(launched(killed, 1, killed.on_base(joined(twice, {kill})), {"--max_restarts=1"}));
-  succeed(launched(sharded, 2,
-                   sharded.on_base({"quantize.base=int8", "distributed_config.strategy=zero3"})));
-  CHECK(differences(one.snapshot(), killed.snapshot()) == Words{});
-  CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+  const Words quantized = {"bert_config.init_from=base.pt", "quantize.base=int8"};
+  check_exact<AdaptedReviews>(quantized, 13, {"zero3"});
+  const AdaptedReviews one;
+  succeed(alone(one, quantized));
   const auto loss = [&one](const std::string& snapshot) {
     return json_of(one, {"eval", "--snapshot", snapshot, "--data", "others.csv", "--json"})
         .at("loss")
@@ -276,13 +213,13 @@ TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {
   check_tuned_adapters(kGptAdapters);
 }
 
-TEST_CASE("adapters are evaluated, merged and exported with the model that they belong to") {
+TEST_CASE(
+    "adapters are saved alone, evaluated, merged and exported with the model that they belong to") {
   check_exported_adapters(kLlamaAdapters);
 }
 
-TEST_CASE("virtual tokens are saved alone, resume bit for bit, and are divided as adapters are") {
-  check_saved_adapters(kGptAdapters, kPrompt);
-  check_adapters_of_ranks(kGptAdapters, kPrompt, "zero3");
+TEST_CASE("virtual tokens resume bit for bit, and are divided as adapters are") {
+  check_exact_adapters(kGptAdapters, kPrompt, {"zero3"});
 }
 
 TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts from them there") {
@@ -301,15 +238,12 @@ TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts 
 }
 
 TEST_CASE("virtual tokens of the other model are trained, resumed and divided, too", "[long]") {
-  check_saved_adapters(kLlamaAdapters, kPrompt);
-  for (const char* strategy : {"zero1", "zero2", "zero3"})
-    check_adapters_of_ranks(kLlamaAdapters, kPrompt, strategy);
+  check_exact_adapters(kLlamaAdapters, kPrompt, {"zero1", "zero2", "zero3"});
   check_exported_adapters(kGptAdapters, kPrompt);
 }
 
 TEST_CASE("adapters of the other model are trained, resumed and exported, too", "[long]") {
-  check_saved_adapters(kLlamaAdapters);
-  check_adapters_of_ranks(kGptAdapters);
+  check_exact_adapters(kLlamaAdapters, kLora, {"zero1"});
   check_tuned_adapters(kLlamaAdapters);
   check_exported_adapters(kGptAdapters);
   check_quantized_base(kGptAdapters, "int8");

@@ -1,24 +1,18 @@
 // A masked language model from its vocabulary to its predictions: the same invariants as those of a
 // causal one, and the mistakes specific to it.
-#include <signal.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/exact_runs.h"
 #include "tests/e2e/masked_text.h"
-#include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
 namespace {
 
 using Catch::Contains;
 using Catch::StartsWith;
-
-std::string accumulated(int micro_batches) {
-  return "trainer_config.grad_accumulation_steps=" + std::to_string(micro_batches);
-}
 
 Words predicting(const Words& how) {
   Words words = {"predict", "--snapshot", "snapshot.pt"};
@@ -33,15 +27,8 @@ void check_refused(const Finished& run, const Words& said) {
   for (const auto& text : said) CHECK_THAT(run.err, Contains(text));
 }
 
-TEST_CASE("two ranks learn to fill masks bit for bit as one process with two micro-batches") {
-  const MaskedWorkspace two, one;
-  const auto by_two = succeed(launched(two, 2));
-  const auto by_one = succeed(alone(one, {accumulated(2)}));
-  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-  CHECK(content_sha256(two) == content_sha256(one));
-  CHECK(steps_of(by_two.out) == steps_of(by_one.out));
-  CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
-  CHECK_THAT(by_two.out, Contains("masked_accuracy"));
+TEST_CASE("two ranks, one of them killed, learn to fill masks bit for bit as one process does") {
+  check_exact<MaskedWorkspace>({}, 8);
 }
 
 TEST_CASE("the best masked language model is judged anew when its evaluation hides other tokens") {
@@ -53,20 +40,6 @@ TEST_CASE("the best masked language model is judged anew when its evaluation hid
   const auto other =
       succeed(alone(place, {"trainer_config.max_steps=10", "data_config.mask_share=0.3"}));
   CHECK_THAT(other.out, Contains(judged_anew));
-}
-
-TEST_CASE("a masked language model that is killed and started again ends as the unbroken one") {
-  const MaskedWorkspace unbroken, broken;
-  const auto whole = succeed(alone(unbroken));
-  {
-    ChildProgram victim(alone(broken));
-    victim.wait_for("Step 8 | Train", 1, kPatience);
-    victim.signal(SIGKILL);
-    victim.wait_all_gone(kPatience);
-  }
-  succeed(alone(broken));
-  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
-  CHECK(steps_of(log_of(broken)) == steps_of(whole.out));
 }
 
 TEST_CASE(
@@ -85,19 +58,6 @@ TEST_CASE(
   const auto evaluated = nlohmann::json::parse(again.out);
   CHECK(evaluated["masked_accuracy"] == test["masked_accuracy"]);
   CHECK(evaluated["masked_tokens"] == test["masked_tokens"]);
-}
-
-TEST_CASE("an estimate of lines counts the parameters that are trained") {
-  const MaskedWorkspace place;
-  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
-  const Words words = {"estimate", "--config", "config.yaml"};
-  const auto report =
-      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
-  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
-  CHECK(report["lines_per_step"] == 4);
-  CHECK(report["flops_per_step"].get<double>() > 0.0);
-  CHECK_THAT(succeed(trainer(place, words)).out,
-             Contains("token embedding") && Contains("4 lines each") && Contains("activations"));
 }
 
 TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {

@@ -5,7 +5,9 @@
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/masked_text.h"
+#include "tests/e2e/pictures.h"
+#include "tests/e2e/reviews.h"
 #include "tests/e2e/workers.h"
 
 namespace ddp::test {
@@ -82,8 +84,29 @@ TEST_CASE("content_sha256 changes with the state of training, not with names and
   CHECK(content_sha256(place) != sum);
 }
 
+template <class Place>
+void check_estimate(const std::string& unit, int in_a_step) {
+  INFO(unit);
+  const Place place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const Words words = {"estimate", "--config", "config.yaml"};
+  const auto report = nlohmann::json::parse(succeed(trainer(place, joined(words, {"--json"}))).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report[unit + "_per_step"] == in_a_step);
+  CHECK(report["flops_per_step"] > 0.0);
+  CHECK(report["fits"] == true);
+  CHECK_THAT(succeed(trainer(place, words)).out,
+             Contains(std::to_string(in_a_step) + " " + unit + " each") && Contains("activations"));
+}
+
+TEST_CASE("an estimate of every task counts the parameters that are trained") {
+  check_estimate<ImageWorkspace>("images", 6);
+  check_estimate<MaskedWorkspace>("lines", 4);
+  check_estimate<ReviewWorkspace>("texts", 4);
+}
+
 // Name, bytes, time, rate, result.
-void check_doctor(const std::string& report, int ranks = 1) {
+void check_doctor(const std::string& report) {
   static const std::regex line(R"(\s+(\w+)\s+\d+\s+\d+\s+[\d.]+\s+(\w+))");
   std::map<std::string, std::set<std::string>> results;
   for (const auto& text : lines_of(report)) {
@@ -91,17 +114,12 @@ void check_doctor(const std::string& report, int ranks = 1) {
     if (std::regex_match(text, match, line)) results[match[1]].insert(match[2]);
   }
   INFO(report);
-  Words names = {"broadcast",  "scatter",    "gather",         "reduce",
-                 "all_reduce", "all_gather", "reduce_scatter", "all_gather_rows"};
-  if (ranks > 1) names.emplace_back("send_receive");
+  const Words names = {"broadcast",      "scatter",         "gather",
+                       "reduce",         "all_reduce",      "all_gather",
+                       "reduce_scatter", "all_gather_rows", "send_receive"};
   CHECK(results.size() == names.size());
   for (const auto& name : names) CHECK(results[name] == std::set<std::string>{"correct"});
   CHECK_THAT(report, Contains("LibTorch") && Contains("gloo") && Contains("All checks passed."));
-}
-
-TEST_CASE("doctor finds the collectives correct in a process alone") {
-  const Workspace place;
-  check_doctor(succeed(trainer(place, {"doctor"})).out);
 }
 
 TEST_CASE("doctor --json prints one object") {
@@ -125,7 +143,7 @@ TEST_CASE("doctor finds the collectives correct between two ranks") {
   options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2", trainer_program(),
                   "doctor"};
   const auto run = succeed(options);
-  check_doctor(run.out, 2);
+  check_doctor(run.out);
   CHECK_THAT(run.out, Contains("gloo with shared memory, 2 ranks"));
 }
 

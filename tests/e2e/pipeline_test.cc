@@ -108,48 +108,6 @@ TEST_CASE("a tied table is trained by the first and the last of three stages", "
   check_tied_table(3);
 }
 
-TEST_CASE("a run goes on with other numbers of stages and copies, and ends with the same bits",
-          "[long]") {
-  const auto half = [](const Words& words) { return words + Words{"trainer_config.max_steps=3"}; };
-  const Words options =
-      kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.global_batch_size=16"};
-  const Workspace unbroken;
-  succeed(alone(unbroken, options));
-  const std::vector<Divided> places = {
-      {1, {}}, {2, stages(2)}, {4, stages(4)}, {2, stages(2, "interleaved")}};
-  for (const Divided& before : places) {
-    for (const Divided& after : places) {
-      INFO(before.ranks << " ranks, then " << after.ranks);
-      const Workspace place;
-      succeed(launched(place, before.ranks, half(options) + before.words));
-      succeed(launched(place, after.ranks, options + after.words));
-      CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
-    }
-  }
-  const Workspace two;  // two copies add up in another order than one process
-  succeed(launched(two, 2, options));
-  for (const auto& [first, second] : {std::pair<Words, Words>{{}, stages(2)}, {stages(2), {}}}) {
-    const Workspace place;
-    succeed(launched(place, first.empty() ? 2 : 4, half(options) + first));
-    succeed(launched(place, second.empty() ? 2 : 4, options + second));
-    CHECK(differences(place.snapshot(), two.snapshot()) == Words{});
-  }
-}
-
-TEST_CASE("a rank that is killed in any phase of a pipelined run leaves nothing behind", "[long]") {
-  const Words options = kTied + stages(2) + micro_batches(4) +
-                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2"};
-  const Workspace unbroken, killed;
-  succeed(launched(unbroken, 2, options));
-  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
-                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
-  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
-                   {"--max_restarts=20", "--healthy-after=0.01"}));
-  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-}
-
 TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
   for (const char* policy : {"skip", "rollback"}) {
@@ -168,17 +126,10 @@ TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
 
 TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run",
           "[long]") {
-  const Words options = {"trainer_config.sample_every_steps=2",
-                         "logging_config.tensorboard=true",
-                         "logging_config.histogram_every_steps=2",
-                         "trainer_config.check_replicas_every_steps=2",
-                         "trainer_config.spike_factor=50",
-                         "trainer_config.eval_every_steps=2",
-                         "trainer_config.load_best_model_at_end=true"};
   const Words training = kUntied + micro_batches(4) + Words{"trainer_config.ema_decay=0.9"};
   const Workspace plain, busy;
-  const auto by_one = succeed(alone(plain, training + options));
-  const auto run = succeed(launched(busy, 2, training + options + stages(2)));
+  const auto by_one = succeed(alone(plain, training + kBusy));
+  const auto run = succeed(launched(busy, 2, training + kBusy + stages(2)));
   CHECK_THAT(run.out, Catch::Contains("Sample:"));
   CHECK(content_sha256(busy) == content_sha256(plain));
   const auto sample_of = [](const std::string& out) { return out.substr(out.find("Sample:"), 60); };
@@ -191,39 +142,6 @@ TEST_CASE("a snapshot of a pipelined run generates text in one process") {
   const auto text = succeed(trainer(place, {"generate", "--snapshot", place.snapshot(), "--prompt",
                                             "a", "--max_new_tokens", "5"}));
   CHECK_FALSE(text.out.empty());
-}
-
-TEST_CASE("a pipeline that cannot be is refused in one line that names one that can") {
-  struct Refusal {
-    int ranks;
-    Words words;
-    std::string says;
-  };
-  const std::vector<Refusal> refusals = {
-      {4, kUntied + stages(4) + Words{"gpt_config.n_layer=3"},
-       "distributed_config.pipeline=4: 4 stages need a layer each, and the model has 3 layers; "
-       "use pipeline=3 or less"},
-      {3, kUntied + stages(2), "3 ranks are not a multiple of it"},
-      {2, kUntied + stages(2, "interleaved") + micro_batches(3),
-       "needs a multiple of pipeline=2 micro-batches for each copy of the model, and there are 3; "
-       "set trainer_config.grad_accumulation_steps=4 or pipeline_schedule=1f1b"},
-      {2, kUntied + stages(2, "zero_bubble"),
-       "'zero_bubble' is not one of gpipe | 1f1b | interleaved"},
-      {2, kUntied + stages(2) + under("zero2"), "strategy=zero2 communicates in every micro-batch"},
-      {2, kUntied + stages(2) + Words{"distributed_config.pipeline_chunks=2"},
-       "1f1b has one stage on each rank"},
-      {2,
-       kUntied + stages(2) +
-           Words{"trainer_config.freeze=[\"transformer.wte.*\","
-                 "\"transformer.wpe.*\",\"transformer.h.[012].*\"]"},
-       "leaves a stage nothing to train"}};
-  for (const Refusal& refusal : refusals) {
-    INFO(refusal.says);
-    const Workspace place;
-    const auto run = finish(launched(place, refusal.ranks, refusal.words));
-    CHECK(run.exit != 0);
-    CHECK_THAT(run.err, Catch::Contains(refusal.says));
-  }
 }
 
 }  // namespace ddp::test

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/exact_runs.h"
 
 namespace ddp::test {
 namespace {
@@ -60,24 +60,7 @@ void check_as_trl(const std::string& name, const Words& keys) {
 const Words kOrpo = {"preference_config.loss_type=orpo"};  // without a reference
 
 void check_exact_pairs(const Words& keys) {
-  INFO(Json(keys).dump());
-  const PreferencePlace whole, killed, two, zero;
-  const Words all = joined(kWithEvaluation, keys);
-  const auto one = succeed(alone(whole, joined(all, {"trainer_config.grad_accumulation_steps=2"})));
-  const auto job = succeed(launched(
-      killed, 1,
-      joined(all, {"trainer_config.grad_accumulation_steps=2",
-                   R"(trainer_config.fault_plan=["rank=0 step=8 phase=backward kind=kill"])"}),
-      {"--max_restarts=1"}));
-  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
-  if (keys != kOrpo) CHECK_THAT(log_of(killed), Contains("reference: as the snapshot has it"));
-  const auto ranks = succeed(launched(two, 2, all));
-  succeed(launched(zero, 2, joined(all, {"distributed_config.strategy=zero2"})));
-  CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
-  CHECK(differences(whole.snapshot(), two.snapshot()) == Words{});
-  CHECK(differences(whole.snapshot(), zero.snapshot()) == Words{});
-  CHECK(steps_of(one.out) == steps_of(ranks.out));
-  CHECK(evaluations_of(one.out) == evaluations_of(ranks.out));
+  check_exact<PreferencePlace>(joined(kWithEvaluation, keys), 8, {"zero2"});
 }
 
 std::string pair_refusal(const ChildOptions& command) {
@@ -151,6 +134,8 @@ TEST_CASE("a model learned from pairs is evaluated, exported and starts another 
   CHECK_THAT(evaluations_of(run.out).back(),
              Contains(std::to_string(report.at("loss").get<double>())));
   CHECK(report.contains("rewards/margins"));
+  succeed(alone(place, joined(kWithEvaluation, {"trainer_config.max_steps=11"})));
+  CHECK_THAT(log_of(place), Contains("reference: as the snapshot has it"));
   const Words talk = {"--prompt", "What is 2 + 3?", "--chat", "--greedy", "--max_new_tokens", "8"};
   succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "tuned"}));
   CHECK(succeed(trainer(place, joined({"generate", "--snapshot", "tuned"}, talk))).out ==

@@ -90,21 +90,4 @@ TEST_CASE("a trace that cannot be written does not end a training") {
   CHECK_THAT(run.out, Contains("Profile: not written to ") && Contains("Training finished"));
 }
 
-TEST_CASE("steps that are never trained cannot be profiled, and the place is named") {
-  const Workspace place;
-  const std::pair<Words, std::string> cases[] = {
-      {{"profile.start=41"}, "beyond the end of the run, trainer_config.max_steps=40"},
-      {{"profile.start=35", "trainer_config.max_steps=null", "trainer_config.max_epochs=1"},
-       "profile.start: 35 is beyond the end of the run, step 17"},
-      {{"profile.steps=2"}, "set profile.start"},
-      {{"profile.start=0"}, "profile.start"}};
-  for (const auto& [options, message] : cases) {
-    const auto run = finish(launched(place, 2, options));
-    INFO(run.err);
-    CHECK(run.exit == 2);
-    REQUIRE(errors_of(run.err).size() == 1);
-    CHECK_THAT(errors_of(run.err).front(), Contains(message));
-  }
-}
-
 }  // namespace ddp::test

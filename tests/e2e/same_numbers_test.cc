@@ -4,7 +4,6 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
-#include "tests/e2e/unbroken.h"
 
 namespace ddp::test {
 namespace {
@@ -152,18 +151,6 @@ TEST_CASE("a float16 run whose gradients overflow at every scale ends with one l
   CHECK_THAT(run.err, Catch::StartsWith("error: Step 50: the gradients of 40 steps in a row "
                                         "overflowed float16, whatever the loss scale; set "
                                         "trainer_config.amp_dtype=bfloat16"));
-}
-
-TEST_CASE("a snapshot of two ranks goes on as one process with two micro-batches, and back") {
-  const Workspace moved;
-  const Unbroken unbroken(2);
-  succeed(launched(moved, 2, {"trainer_config.max_steps=13"}));
-  const auto by_one = succeed(alone(moved, {"trainer_config.max_steps=27", accumulate(2)}));
-  succeed(launched(moved, 2));
-  CHECK_THAT(by_one.out, Catch::Contains("Resuming training from snapshot"));
-  CHECK(order_of_steps(by_one.out) == range_of(14, 27));
-  CHECK(differences(unbroken.snapshot(), moved.snapshot()) == Words{});
-  CHECK(content_sha256(unbroken) == content_sha256(moved));
 }
 
 // The number of ranks changes the training step, so the same model is evaluated by a step that

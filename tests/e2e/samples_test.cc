@@ -74,19 +74,6 @@ TEST_CASE("without a prompt a sample goes on from the beginning of the evaluatio
   CHECK(at != std::string::npos);
 }
 
-TEST_CASE("a sample that takes longer than a rank may be silent is no hang") {
-  const Workspace place;
-  // 60 tokens of 40 ms each, while the other rank waits for one second at most.
-  const auto run = succeed(
-      launched(place, 2,
-               {"trainer_config.sample_every_steps=4", "trainer_config.sample_tokens=60",
-                "trainer_config.max_steps=6", "distributed_config.hang_timeout_s=1",
-                R"(trainer_config.fault_plan=["rank=0 step=4 phase=sampling kind=slow value=40"])"},
-               {"--max_restarts=0"}));
-  CHECK(samples_of(place).size() == 1);
-  CHECK_THAT(run.err, !Contains("hung"));
-}
-
 TEST_CASE("a prompt with other characters than the text's is refused before training") {
   const Workspace place;
   const auto run = finish(launched(

@@ -17,6 +17,9 @@ inline const Words kWideModel = {"gpt_config.n_embd=144", "trainer_config.max_st
 
 inline Words operator+(Words words, const Words& more) { return joined(std::move(words), more); }
 
+/// Averages in 8 bits, in blocks of which some are unequal.
+inline const Words kEightBits = kWideModel + Words{"optimizer_config.state_bits=8"};
+
 /// Two runs end with the same snapshot, and have said the same of each step and evaluation.
 inline void check_same_run(const Workspace& some, const std::string& said_by_some,
                            const Workspace& other, const std::string& said_by_other) {
@@ -37,12 +40,28 @@ data_config: {path: text.txt, block_size: 32, train_split: 0.9}
   }
 };
 
+/// All that looks at a training, and must change nothing.
+inline const Words kBusy = {"trainer_config.sample_every_steps=2",
+                            "logging_config.tensorboard=true",
+                            "logging_config.histogram_every_steps=2",
+                            "trainer_config.check_replicas_every_steps=2",
+                            "trainer_config.spike_factor=50",
+                            "trainer_config.eval_every_steps=2",
+                            "trainer_config.load_best_model_at_end=true"};
+
 inline Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
 
 inline Words stages(int count, const std::string& schedule = "1f1b") {
   Words words = {"distributed_config.pipeline=" + std::to_string(count),
                  "distributed_config.pipeline_schedule=" + schedule};
   if (schedule == "interleaved") words.emplace_back("distributed_config.pipeline_chunks=2");
+  return words;
+}
+
+/// `ranks` share each layer.
+inline Words shared_by(int ranks, bool by_sequence = false) {
+  Words words = {"distributed_config.tensor=" + std::to_string(ranks)};
+  if (by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
   return words;
 }
 

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <random>
 #include <set>
 #include "tests/support/catch.h"
 
 #include <nlohmann/json.hpp>
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/faults.h"
 #include "tests/e2e/sharded_runs.h"
 #include "tests/e2e/workers.h"
 
@@ -23,9 +22,7 @@ using Catch::Contains;
 const Words kSavedModel = kWideModel + Words{"trainer_config.ema_decay=0.9"};
 
 Words shards(const std::string& value) { return {"trainer_config.snapshot_shards=" + value}; }
-Words faults_of(const Words& faults) {
-  return {"trainer_config.fault_plan=" + nlohmann::json(faults).dump()};
-}
+Words faults_of(const Words& faults) { return {plan_of(faults)}; }
 
 /// Files of shards in the folder.
 std::set<std::string> shard_files(const Workspace& place) {
@@ -51,54 +48,12 @@ std::set<std::string> needed_shards(const Workspace& place) {
   return names;
 }
 
-struct Way {
-  int ranks;
-  Words words;
-};
-
-std::string text_of(const Way& way) {
-  return nlohmann::json(way.words).dump() + " on " + std::to_string(way.ranks);
-}
-
-Finished run_until(const Workspace& place, const Way& way, int steps, const Words& more = {}) {
+Finished run_until(const Workspace& place, const Divided& way, int steps, const Words& more = {}) {
   // One global batch for all.
   return succeed(launched(place, way.ranks,
                           kSavedModel + way.words + more +
                               Words{"trainer_config.global_batch_size=16",
                                     "trainer_config.max_steps=" + std::to_string(steps)}));
-}
-
-/// A run is saved under each way, in shards and in one file, and resumes from both under the next
-/// way and on one rank. The shards are read by one process, which needs all of them, and by other
-/// ranks than wrote them.
-void check_ways(const std::vector<Way>& ways) {
-  const Way one{1, {}};
-  std::map<std::string, std::string> ends;  // of runs from one file, by its content and their way
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const Way& before = ways[i];
-    const Workspace sharded, single;
-    run_until(sharded, before, 3, shards("true"));
-    run_until(single, before, 3, shards("false"));
-    const auto content = content_sha256(single);
-    CHECK(shards_of(sharded.snapshot()).size() ==
-          static_cast<std::size_t>(before.ranks == 1 ? 0 : before.ranks));
-    CHECK(content_sha256(sharded) == content);
-    for (const Way& after : {one, ways[(i + 1) % ways.size()]}) {
-      INFO(text_of(before) << ", then " << text_of(after));
-      std::string& end = ends[content + text_of(after)];
-      if (end.empty()) {
-        const Workspace from_file;
-        copy_snapshot(single.snapshot(), from_file.snapshot());
-        run_until(from_file, after, 5);
-        end = content_sha256(from_file);
-      }
-      const Workspace from_shards;
-      copy_snapshot(sharded.snapshot(), from_shards.snapshot());
-      const auto run = run_until(from_shards, after, 5);
-      CHECK(order_of_steps(run.out) == range_of(4, 5));
-      CHECK(content_sha256(from_shards) == end);
-    }
-  }
 }
 
 }  // namespace
@@ -126,29 +81,6 @@ TEST_CASE("ranks that hold shards save them, and each file has an equal part of 
   CHECK(differences(place.snapshot(), one.snapshot()) == Words{});
   CHECK(content_sha256(place) == content_sha256(one));
   CHECK(inspect(one, one.snapshot()).at("tensors") == report.at("tensors"));
-}
-
-TEST_CASE("a run that is saved under a strategy goes on under another as from one file") {
-  check_ways({{2, under("zero1")}, {3, under("zero3")}});
-}
-
-const Words kTensorOfTwo = {"distributed_config.tensor=2"};
-
-TEST_CASE("a model that is divided is saved in parts, and resumes from them under a division") {
-  check_ways({{4, kTensorOfTwo + stages(2)}, {4, kTensorOfTwo + under("zero3")}});
-}
-
-TEST_CASE("a run that is saved in parts under any strategy or division goes on under any other",
-          "[long]") {
-  SECTION("strategies") {
-    check_ways({{1, {}}, {2, {}}, {2, under("zero1")}, {3, under("zero2")}, {4, under("zero3")}});
-  }
-  SECTION("divisions") {
-    check_ways({{2, kTensorOfTwo},
-                {2, stages(2)},
-                {4, kTensorOfTwo + stages(2)},
-                {4, kTensorOfTwo + under("zero3")}});
-  }
 }
 
 TEST_CASE("under ddp every rank writes a part if that is wanted, without any rank's whole copy") {
@@ -238,25 +170,18 @@ TEST_CASE("a full disk on one rank costs one snapshot and is named, and nothing 
   CHECK(shard_files(place) == needed_shards(place));
 }
 
-TEST_CASE("a shard that is damaged or missing is named, and the run resumes from the one before") {
-  for (const bool missing : {true, false}) {
-    const Workspace place;
-    run_until(place, {2, under("zero1")}, 6);
-    const std::string shard = place / "snapshot.pt.step-6.1-of-2";
-    if (missing)
-      fs::remove(shard);
-    else
-      fs::resize_file(shard, fs::file_size(shard) - 100);
-    const auto refused = finish(trainer(place, {"inspect", "snapshot.pt"}));
-    CHECK(refused.exit != 0);
-    CHECK(errors_of(refused.err).size() == 1);
-    CHECK_THAT(refused.err, Contains("snapshot.pt.step-6.1-of-2") &&
-                                Contains(missing ? "is missing" : "truncated"));
-    const auto run = run_until(place, {2, under("zero1")}, 6);
-    CHECK_THAT(run.err, Contains("damaged snapshot: ") && Contains("falling back to the previous"));
-    CHECK_THAT(run.out, Contains("at epoch 1, step 3"));
-    CHECK(shards_of(place.snapshot()).size() == 2);
-  }
+TEST_CASE("a shard that is missing is named, and the run resumes from the snapshot before") {
+  const Workspace place;
+  run_until(place, {2, under("zero1")}, 6);
+  fs::remove(place / "snapshot.pt.step-6.1-of-2");
+  const auto refused = finish(trainer(place, {"inspect", "snapshot.pt"}));
+  CHECK(refused.exit != 0);
+  CHECK(errors_of(refused.err).size() == 1);
+  CHECK_THAT(refused.err, Contains("snapshot.pt.step-6.1-of-2") && Contains("is missing"));
+  const auto run = run_until(place, {2, under("zero1")}, 6);
+  CHECK_THAT(run.err, Contains("damaged snapshot: ") && Contains("falling back to the previous"));
+  CHECK_THAT(run.out, Contains("at epoch 1, step 3"));
+  CHECK(shards_of(place.snapshot()).size() == 2);
 }
 
 TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay", "[long]") {
@@ -310,7 +235,7 @@ TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at
 TEST_CASE(
     "copies in memory of ranks that share layers are a snapshot: a kill costs at most one step",
     "[long]") {
-  check_copies_in_memory(kTensorOfTwo);
+  check_copies_in_memory(shared_by(2));
 }
 
 TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any other") {

@@ -191,34 +191,6 @@ TEST_CASE("zero2 and zero3 learn what one process learns where ranks have a micr
   }
 }
 
-namespace {
-
-void check_kills_under(const std::string& name) {
-  const Words options = kWideModel + under(name) +
-                        Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2",
-                              micro_batches_of_each(2)};
-  const Workspace unbroken, killed;
-  succeed(launched(unbroken, 2, options));
-  const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
-                                 "rank=0 step=4 phase=backward kind=kill attempt=1",
-                                 "rank=1 step=5 phase=optimizer kind=kill attempt=2",
-                                 "rank=0 step=4 phase=writing kind=kill attempt=3"};
-  succeed(launched(killed, 2, options + Words{"trainer_config.fault_plan=" + faults.dump()},
-                   {"--max_restarts=20", "--healthy-after=0.01"}));
-  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-}
-
-}  // namespace
-
-TEST_CASE("a rank that is killed in any phase of a zero3 run leaves nothing behind") {
-  check_kills_under("zero3");
-}
-
-TEST_CASE("a rank that is killed in any phase of a zero1 or zero2 run leaves nothing behind",
-          "[long]") {
-  for (const char* name : {"zero1", "zero2"}) check_kills_under(name);
-}
-
 TEST_CASE(
     "NaN in the shard of one rank is a bad step for all, and a rollback restores the shards") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
@@ -231,18 +203,10 @@ TEST_CASE(
 }
 
 TEST_CASE("samples, histograms, replica checks and spikes change nothing in a zero run") {
-  const Words options = {"trainer_config.ema_decay=0.9",
-                         "trainer_config.sample_every_steps=2",
-                         "logging_config.tensorboard=true",
-                         "logging_config.histogram_every_steps=2",
-                         "trainer_config.check_replicas_every_steps=2",
-                         "trainer_config.spike_factor=50",
-                         "trainer_config.eval_every_steps=2",
-                         "trainer_config.load_best_model_at_end=true"};
   const Workspace plain, busy;
   const Words zero = kWideModel + under("zero3") + Words{"trainer_config.ema_decay=0.9"};
   succeed(launched(plain, 3, zero));
-  const auto run = succeed(launched(busy, 3, zero + options));
+  const auto run = succeed(launched(busy, 3, zero + kBusy));
   CHECK_THAT(run.out, Catch::Contains("Sample:"));
   CHECK(content_sha256(busy) == content_sha256(plain));
 }

@@ -33,16 +33,6 @@ TEST_CASE("two ranks learn through shared memory bit for bit what they learn thr
   CHECK(steps_of(by_memory.out) == steps_of(by_sockets.out));
 }
 
-TEST_CASE("a run goes on through shared memory where it left off through sockets, and back") {
-  const Workspace unbroken, moved;
-  succeed(launched(unbroken, 2, to_step(15)));
-  succeed(launched(moved, 2, to_step(5)));
-  const auto run = succeed(launched(moved, 2, to_step(10, kSockets)));
-  CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
-  succeed(launched(moved, 2, to_step(15)));
-  CHECK(differences(unbroken.snapshot(), moved.snapshot()) == Words{});
-}
-
 TEST_CASE("four ranks learn bit for bit what one process learns from four micro-batches") {
   const Workspace four, one;
   const auto by_four = succeed(launched(four, 4, to_step(10)));

@@ -1,7 +1,6 @@
 // distributed_config.tensor: ranks that share the layers of a model learn what one process learns.
 #include "tests/support/catch.h"
 
-#include <cmath>
 #include <filesystem>
 
 #include "tests/e2e/logged_losses.h"
@@ -39,11 +38,7 @@ std::string text_of(const Way& way) {
          (way.by_sequence ? ", by sequence" : "");
 }
 
-Words words_of(const Way& way) {
-  Words words = {"distributed_config.tensor=" + std::to_string(way.tensor)};
-  if (way.by_sequence) words.emplace_back("distributed_config.sequence_parallel=true");
-  return words;
-}
+Words words_of(const Way& way) { return shared_by(way.tensor, way.by_sequence); }
 
 Finished run(const Workspace& place, const Way& way, const Words& overrides) {
   return succeed(launched(place, way.ranks, overrides + words_of(way)));
@@ -119,37 +114,6 @@ TEST_CASE("in 16 bits ranks that share layers learn about what one process learn
   check_like_one({{2, 2}, {2, 2, true}}, kModel + autocast_to("fp16"), 0.05);
 }
 
-// A snapshot is the same whatever divided the model: if one process and another division
-// read what is saved under each, any division reads it.
-TEST_CASE("a run that is saved under any division of the model goes on under any other", "[long]") {
-  const std::vector<Way> ways = {{1, 1}, {2, 1}, {2, 2}, {4, 2}, {4, 4}, {4, 2, true}};
-  const Words options =
-      kModel + Words{"optimizer_config.name=adamw", "trainer_config.ema_decay=0.9",
-                     "optimizer_config.momentum=auto", "optimizer_config.learning_rate=0.001"};
-  std::vector<double> next_loss;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const Way& before = ways[i];
-    const Workspace saved;
-    run(saved, before, options + Words{"trainer_config.max_steps=3"});
-    for (const Way& after : {ways.front(), ways[(i + 1) % ways.size()]}) {
-      INFO(text_of(before) << ", then " << text_of(after));
-      const Workspace place;
-      copy_snapshot(saved.snapshot(), place.snapshot());
-      // A step without an update leaves the state as it was loaded.
-      const auto same = run(place, after,
-                            options + Words{"trainer_config.max_steps=4",
-                                            R"(trainer_config.fault_plan=["step=4 kind=nan"])"});
-      CHECK(order_of_steps(same.out) == std::vector<int>{4});
-      CHECK(changed_tensors(place.snapshot(), saved.snapshot()) == Words{});
-      const auto learned = run(place, after, options + Words{"trainer_config.max_steps=5"});
-      const auto losses = logged_losses(learned.out);
-      REQUIRE(!losses.empty());
-      next_loss.push_back(losses.front());
-    }
-  }
-  for (const double loss : next_loss) CHECK(std::abs(loss - next_loss.front()) < 1e-3);
-}
-
 TEST_CASE("zero1 divides the optimizer's state of ranks that share layers, and learns the same") {
   const Words adamw =
       kModel + Words{"optimizer_config.name=adamw", "optimizer_config.momentum=auto",
@@ -160,24 +124,6 @@ TEST_CASE("zero1 divides the optimizer's state of ranks that share layers, and l
   CHECK(differences(zero.snapshot(), ddp.snapshot()) == Words{});
   CHECK(content_sha256(zero) == content_sha256(ddp));
   CHECK(steps_of(by_zero.out) == steps_of(by_ddp.out));
-}
-
-TEST_CASE("a killed rank of those that share layers costs nothing: the run ends as without",
-          "[long]") {
-  const Words options =
-      kModel + Words{"optimizer_config.name=adamw", "optimizer_config.momentum=auto"};
-  const Workspace unbroken;
-  run(unbroken, {4, 2}, options);
-  const Workspace killed;
-  succeed(launched(killed, 4,
-                   options + words_of({4, 2}) +
-                       Words{"trainer_config.fault_plan=["
-                             "\"rank=1 step=5 phase=forward kind=kill attempt=0\","
-                             "\"rank=1 step=6 phase=backward kind=kill attempt=1\","
-                             "\"rank=1 step=7 phase=optimizer kind=kill attempt=2\"]"},
-                   {"--max_restarts=3", "--healthy-after=0.01"}));
-  CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
-  CHECK(content_sha256(killed) == content_sha256(unbroken));
 }
 
 TEST_CASE("what ranks that share layers have learned is evaluated, sampled and exported by one") {
@@ -208,25 +154,6 @@ TEST_CASE("what ranks that share layers both hold is compared between them") {
   CHECK(failed.exit == 1);
   CHECK_THAT(failed.err,
              Contains("step 5: the replicas differ: model.transformer.ln_f.bias of rank 1 is not"));
-}
-
-TEST_CASE("what ranks cannot share is refused in one line that names the way out") {
-  const auto refused = [](int ranks, const Words& overrides, const std::string& what) {
-    const Workspace place;
-    const auto run = finish(launched(place, ranks, overrides));
-    CHECK(run.exit != 0);
-    CHECK_THAT(run.err, Contains(what));
-  };
-  refused(3, {"distributed_config.tensor=3"},
-          "distributed_config.tensor=3: gpt has 2 heads, which 3 ranks cannot share evenly; use a "
-          "divisor of 2");
-  refused(3, {"distributed_config.tensor=2"}, "3 ranks are not a multiple of it");
-  refused(2, {"distributed_config.tensor=2", "optimizer_config.name=muon"}, "use name=adamw");
-  refused(2, {"distributed_config.sequence_parallel=true"}, "set distributed_config.tensor");
-  refused(2,
-          {"distributed_config.tensor=2", "distributed_config.sequence_parallel=true",
-           "data_config.block_size=31"},
-          "make data_config.block_size a multiple of 2");
 }
 
 }  // namespace ddp::test

@@ -1,58 +1,21 @@
 // Text classification from tables to snapshots: the invariants of every task, and the mistakes
 // that only tables know.
-#include <signal.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <regex>
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/exact_runs.h"
 #include "tests/e2e/reviews.h"
 
 namespace ddp::test {
 
 using Catch::Contains;
 
-TEST_CASE("two ranks learn labels bit for bit as one process with two micro-batches") {
-  for (const Words& how : {Words{}, kBucketsAndWeights}) {
-    const ReviewWorkspace two, one;
-    const auto by_two = succeed(launched(two, 2, how));
-    const auto by_one =
-        succeed(alone(one, joined(how, {"trainer_config.grad_accumulation_steps=2"})));
-    CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
-    CHECK(content_sha256(two) == content_sha256(one));
-    CHECK(steps_of(by_two.out) == steps_of(by_one.out));
-    REQUIRE(!evaluations_of(by_two.out).empty());
-    CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
-  }
-}
-
-TEST_CASE("an estimate of texts counts the parameters that are trained") {
-  const ReviewWorkspace place;
-  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
-  const Words words = {"estimate", "--config", "config.yaml"};
-  const auto report =
-      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
-  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
-  CHECK(report["texts_per_step"] == 4);
-  CHECK(report["flops_per_step"].get<double>() > 0.0);
-  CHECK_THAT(succeed(trainer(place, words)).out,
-             Contains("token embedding") && Contains("4 texts each") && Contains("activations"));
-}
-
-TEST_CASE("a classifier that is killed and started again ends as the unbroken one") {
-  const ReviewWorkspace unbroken, broken;
-  const auto whole = succeed(alone(unbroken, kBucketsAndWeights));
-  {
-    ChildProgram victim(alone(broken, kBucketsAndWeights));
-    victim.wait_for("Step 8 | Train", 1, kPatience);
-    victim.signal(SIGKILL);
-    victim.wait_all_gone(kPatience);
-  }
-  succeed(alone(broken, kBucketsAndWeights));
-  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
-  CHECK(steps_of(log_of(broken)) == steps_of(whole.out));
+TEST_CASE("two ranks, one of them killed, learn labels bit for bit as one process does") {
+  check_exact<ReviewWorkspace>({}, 8);
+  check_exact<ReviewWorkspace>(kBucketsAndWeights, 8);
 }
 
 TEST_CASE("buckets and weights of classes change what is learned") {
@@ -123,32 +86,15 @@ TEST_CASE("the recipe and a table are enough to train a classifier") {
              Contains("Vocabulary: WordPiece, ") && Contains("trained on the training texts"));
 }
 
-TEST_CASE("a vocabulary of its own texts stays with a run that is killed and started again") {
+TEST_CASE("a vocabulary of its own texts is the same on two ranks, after a kill and in all modes") {
   const Words own = {"data_config.tokenizer=null"};
-  const ReviewWorkspace unbroken, broken;
-  succeed(alone(unbroken, own));
-  {
-    ChildProgram victim(alone(broken, own));
-    victim.wait_for("Step 5 | Train", 1, kPatience);
-    victim.signal(SIGKILL);
-    victim.wait_all_gone(kPatience);
-  }
-  succeed(alone(broken, own));
-  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
-
-  const auto answers = answers_of(unbroken, {"--input", "others.csv"});
-  CHECK(answers.size() == 40);
-  CHECK(json_of(unbroken, {"eval", "--snapshot", "snapshot.pt", "--json"})["texts"] == 18);
-  succeed(trainer(unbroken, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
-  CHECK_THAT(read_bytes(unbroken / "exported/tokenizer.json"), Contains("\"film\""));
-}
-
-TEST_CASE("two ranks train the same vocabulary as one process") {
-  const ReviewWorkspace two, one;
-  const Words own = {"data_config.tokenizer=null", "trainer_config.max_steps=4"};
-  succeed(launched(two, 2, own));
-  succeed(alone(one, joined(own, {"trainer_config.grad_accumulation_steps=2"})));
-  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  check_exact<ReviewWorkspace>(own, 8);
+  const ReviewWorkspace place;
+  succeed(alone(place, own));
+  CHECK(answers_of(place, {"--input", "others.csv"}).size() == 40);
+  CHECK(json_of(place, {"eval", "--snapshot", "snapshot.pt", "--json"})["texts"] == 18);
+  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  CHECK_THAT(read_bytes(place / "exported/tokenizer.json"), Contains("\"film\""));
 }
 
 /// With the keys of the labels bad and good in a folder's id2label.

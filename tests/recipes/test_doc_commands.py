@@ -1,5 +1,6 @@
 """What the documentation tells people to type: options and keys exist, and what a small machine can run in seconds runs."""
 
+import json
 import re
 import string
 import unittest
@@ -8,7 +9,16 @@ from functools import cache
 from doc_commands import PAGES, all_commands, code_lines, programs_of
 from support import BIN, CORPUS, ROOT, RecipeTest
 
-KEYS = (ROOT / "tests/trainer/config/keys.golden").read_text().split()
+
+def paths(schema, path=""):
+    for name, value in schema["properties"].items():
+        if "properties" in value:
+            yield from paths(value, f"{path}{name}.")
+        elif "description" in value:
+            yield path + name
+
+
+KEYS = list(paths(json.loads((ROOT / "configs/schema.json").read_text())))
 # Not hydra's: pages also name those that are refused here.
 ROOMS = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key} - {"hydra"}))
 MODES = ["generate", "eval", "predict", "export", "estimate", "plan", "inspect", "report", "doctor", "tokenize", "data"]
