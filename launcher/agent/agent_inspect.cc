@@ -38,7 +38,7 @@ JobStatus LocalElasticAgent::status() const {
                    .restarts = restarts_,
                    .max_restarts = plan_.job.max_restarts,
                    .seconds = seconds(since_start()),
-                   .round_seconds = seconds(processes_.now() - group_.began)};
+                   .round_seconds = ever_started_ ? seconds(processes_.now() - group_.began) : 0.0};
   status.workers = worker_statuses(group_, processes_);
   if (phase_ == Phase::kRunning) status.straggler = rendezvous_.straggler();
   return status;

@@ -32,7 +32,7 @@ void LocalElasticAgent::begin_check() {
 
 void LocalElasticAgent::absorb_check(const Event& event) {
   if (phase_ != Phase::kChecking || verdict_ || !unfit_.empty()) return;
-  processes_.sweep();  // what it has left behind
+  processes_.sweep(/*at_end=*/false);  // what it has left behind
   if (event.exit.ok()) return join();
   const std::string what = event.exit.signal != 0 ? describe_exit(event.exit)
                                                   : fmt::format("exited with {}", event.exit.code);
@@ -46,7 +46,7 @@ void LocalElasticAgent::watch_check() {
     verdict_ = failed_end(unfit_);
     return;
   }
-  processes_.sweep();
+  processes_.sweep(/*at_end=*/false);
   fail_check(fmt::format(
       "did not end within {}",
       seconds_text(ever_started_ ? std::chrono::milliseconds(kLaterLimit) : kFirstLimit)));

@@ -10,6 +10,7 @@
 
 #include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/etcd_options.h"
 #include "launcher/cli/hosts_options.h"
@@ -62,11 +63,22 @@ void take_single_node(const OptionValues& values, NodeRange nodes) {
   }
 }
 
+// Whoever forgets --nnodes on each of several nodes would start as many jobs.
+bool names_other_nodes(const OptionValues& values) {
+  const std::string& text = values.text("rdzv-endpoint");
+  if (text.empty() || rdzv_backend(values) != "c10d" || values.given("nnodes") ||
+      values.flag("standalone"))
+    return false;
+  const auto endpoint = parse_endpoint(text);
+  return !endpoint || !(is_loopback(endpoint->host) || is_localhost(endpoint->host));
+}
+
 void hint_at_group_options(LaunchConfig& config, const OptionValues& values) {
   const bool by_etcd = rdzv_backend(values) == "etcd" && !values.text("rdzv-endpoint").empty();
   for (const auto& [given, option] :
        {std::pair(values.given("rdzv-token-file"), "--rdzv-token-file"),
-        std::pair(by_etcd, "--rdzv-backend=etcd")}) {
+        std::pair(by_etcd, "--rdzv-backend=etcd"),
+        std::pair(names_other_nodes(values), "--rdzv-endpoint without --nnodes")}) {
     if (given) config.hints.push_back(fmt::format("{} has no effect on a single node", option));
   }
 }

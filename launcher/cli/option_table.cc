@@ -99,9 +99,9 @@ constexpr std::array kOptions{
         "ddp-run in the job's script; it starts itself on the other hosts, as with --hosts."),
     own("hosts", 0, "HOST[:N],...|@FILE", "", kRendezvous,
         "Start the job on these hosts over ssh (or the command in DDP_SSH), with N workers "
-        "each; ranges such as a[1-4]:8 work too. @FILE: one host per line, HOST:N or HOST "
-        "slots=N, gpus=0,2 for some of its GPUs. The first host is node 0. The working directory "
-        "and the program must exist on all of them."),
+        "each; ranges such as a[1-4]:8 work too, and gpu1:0,2,3 for some of a host's GPUs. @FILE: "
+        "one host per line, HOST:N or HOST slots=N or gpus=0,2. The first host is node 0. The "
+        "working directory and the program must exist on all of them."),
     own("export", 0, "NAME[=VALUE],...", "", kRendezvous,
         "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."),
 

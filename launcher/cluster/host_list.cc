@@ -82,27 +82,65 @@ bool is_numeric_v6(std::string_view entry) {
          entry.find(']') != std::string_view::npos;
 }
 
+std::size_t end_of_entry(std::string_view text, std::size_t begin) {
+  int depth = 0;
+  for (std::size_t i = begin; i < text.size(); ++i) {
+    depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
+    if (text[i] == ',' && depth <= 0) return i;
+  }
+  return text.size();
+}
+
+// "0,2,3" of "gpu1:0,2,3": moves `next` past the numbers, as no host is called 2, and removes ":0".
+std::string take_gpus(std::string& entry, std::string_view text, std::size_t& next) {
+  const std::size_t colon = entry.rfind(':');
+  const bool has_number = colon != std::string::npos && colon > 0 &&
+                          whole_number(entry.substr(colon + 1)) &&
+                          (entry.find(':') == colon || entry[colon - 1] == ']');
+  std::string gpus = has_number ? entry.substr(colon + 1) : "";
+  const std::size_t first = next;
+  while (has_number && next <= text.size()) {
+    const std::size_t end = std::min(text.find(',', next), text.size());
+    const std::string number = trimmed(std::string(text.substr(next, end - next)));
+    if (!whole_number(number)) break;
+    gpus += ',' + number;
+    next = end + 1;
+  }
+  if (next == first) return "";
+  entry.resize(colon);
+  return gpus;
+}
+
+void choose_gpus(Host& host, const std::string& gpus) {
+  host.gpus = gpus;
+  if (host.slots == 0 && !gpus.empty())
+    host.slots = 1 + static_cast<int>(std::count(gpus.begin(), gpus.end(), ','));
+}
+
+void add_hosts(std::vector<Host>& hosts, const std::string& origin, const std::string& entry,
+               const std::string& gpus) {
+  if (entry.empty()) fail(origin, "has an empty host name");
+  if (entry.find("gpus=") != std::string::npos) {
+    fail(origin, fmt::format("'{}' is not a host; GPUs are given as gpu1:0,2 or, in the lines of "
+                             "--hosts=@FILE, as gpu1 gpus=0,2",
+                             printable(entry)));
+  }
+  const auto names = is_numeric_v6(entry) ? std::vector{entry} : expand_node_list(origin, entry);
+  for (const auto& name : names) {
+    hosts.push_back(one_host(origin, name));
+    choose_gpus(hosts.back(), gpus);
+  }
+}
+
 // Splits at commas outside brackets, and writes out ranges.
 std::vector<Host> hosts_in(const std::string& origin, std::string_view text) {
   std::vector<Host> hosts;
-  int depth = 0;
-  for (std::size_t i = 0, begin = 0; i <= text.size(); ++i) {
-    if (i < text.size()) depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
-    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
-    const std::string entry = trimmed(std::string(text.substr(begin, i - begin)));
-    begin = i + 1;
-    if (entry.empty()) fail(origin, "has an empty host name");
-    if (entry.find("gpus=") != std::string::npos) {
-      fail(origin, fmt::format("'{}' is not a host; GPUs are for the lines of --hosts=@FILE: "
-                               "gpu1 gpus=0,2",
-                               printable(entry)));
-    }
-    if (is_numeric_v6(entry)) {
-      hosts.push_back(one_host(origin, entry));
-      continue;
-    }
-    for (const auto& name : expand_node_list(origin, entry))
-      hosts.push_back(one_host(origin, name));
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = end_of_entry(text, begin);
+    std::string entry = trimmed(std::string(text.substr(begin, end - begin)));
+    begin = end + 1;
+    const std::string gpus = take_gpus(entry, text, begin);
+    add_hosts(hosts, origin, entry, gpus);
   }
   return hosts;
 }
@@ -132,11 +170,9 @@ std::vector<Host> hosts_of_line(const std::string& origin, const std::vector<std
       fail(origin, fmt::format("'{}' is not known here", printable(word)));
     }
   }
-  if (slots == 0 && !gpus.empty())
-    slots = 1 + static_cast<int>(std::count(gpus.begin(), gpus.end(), ','));
   for (Host& host : hosts) {
     if (slots > 0) host.slots = slots;
-    host.gpus = gpus;
+    if (!gpus.empty()) choose_gpus(host, gpus);
   }
   return hosts;
 }

@@ -15,8 +15,8 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-/// Parses "a,user@b:4,n[1-3]:8,[fe80::1]:2" into hosts in the order of node ranks. Throws
-/// LaunchError (2).
+/// Parses "a,user@b:4,n[1-3]:8,[fe80::1]:2,c:0,2,3" into hosts in the order of node ranks; several
+/// numbers are GPUs, one is slots. Throws LaunchError (2).
 std::vector<Host> parse_hosts(std::string_view text);
 
 /// Parses one host per line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host

@@ -16,6 +16,7 @@ constexpr auto kGroup = std::chrono::seconds(1);
 // torch_shm_manager, which has left the group, removes what it manages 2 s after its last client.
 constexpr auto kOthers = std::chrono::milliseconds(2500);
 constexpr auto kAfterSigterm = std::chrono::seconds(1);
+constexpr auto kAfterSigkill = std::chrono::seconds(5);
 
 bool children_are_listed() {
   const std::string self = std::to_string(::getpid());
@@ -51,9 +52,10 @@ bool LeftBehind::look() {
     auto& [group, next] = *entry;
     bool over = is_empty(group);
     if (!over && Clock::now() >= next.due) {
-      over = group == kAll && next.signal == SIGKILL;
+      over = next.signal == kNone;
       if (!over) signal(group, next.signal);
-      next = {Clock::now() + kAfterSigterm, SIGKILL};
+      next = next.signal == SIGTERM ? Next{Clock::now() + kAfterSigterm, SIGKILL}
+                                    : Next{Clock::now() + kAfterSigkill, kNone};
     }
     entry = over ? groups_.erase(entry) : std::next(entry);
   }

@@ -1,6 +1,6 @@
 // Processes that outlive their worker: Python's resource_tracker and torch's shared memory manager,
 // which clean up after the worker, an upload, a hung child. Each gets time to end on its
-// own, then SIGTERM, then SIGKILL. Never blocks.
+// own, then SIGTERM, then SIGKILL, whose effect may take its time. Never blocks.
 #pragma once
 
 #include <signal.h>
@@ -28,8 +28,7 @@ class LeftBehind {
   /// become false.
   bool look();
   std::optional<Clock::time_point> deadline() const;
-  /// Whether the round's workers have ended and their leftover processes still have time. The
-  /// caller kills those that are alive afterwards.
+  /// Whether the round's workers have ended and their leftover processes still have time.
   bool lingers() const { return groups_.count(kAll) > 0; }
   void forget() { groups_.clear(); }
 
@@ -39,6 +38,7 @@ class LeftBehind {
     int signal = SIGTERM;
   };
   static constexpr pid_t kAll = 0;
+  static constexpr int kNone = 0;  // SIGKILL was sent
 
   bool is_empty(pid_t group) const;
   void signal(pid_t group, int signal) const;

@@ -110,8 +110,9 @@ class ProcessRunner {
   /// LeftoversEnded follows.
   virtual bool lingering() const = 0;
   /// Kills all remaining descendants, including setsid grandchildren, except standby workers and
-  /// the store's process. Returns those that survived.
-  virtual std::vector<std::string> sweep() = 0;
+  /// the store's process. Waits half a second for them, 5 s `at_end`, as the job waits meanwhile.
+  /// Returns those that survived.
+  virtual std::vector<std::string> sweep(bool at_end) = 0;
 
   /// Returns what the OOM killer did in this cgroup since the start of the round; empty: nothing
   /// known.

@@ -31,18 +31,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSweepPatience = std::chrono::seconds(5);
-// How long the exit of a worker waits for the disk of its error file.
-constexpr auto kDiskPatience = std::chrono::seconds(3);
 // Exiting after an inotify watch takes some 10 ms: short jobs go without.
 constexpr auto kFirstWatch = std::chrono::milliseconds(200);
-
-ExitStatus to_exit_status(const siginfo_t& info) {
-  return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
-}
-
-double cpu_seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-}
 
 // For the thread of the log files. The end of a round may have removed the folder by then.
 FileWriter::Write append_stacks_to(const std::string& file) {
@@ -113,7 +103,7 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
     }
   } catch (...) {
     for (auto& spawn : pending) finish_spawn(spawn);
-    sweep();
+    sweep(/*at_end=*/false);
     throw;
   }
   int first_error = 0;
@@ -126,7 +116,7 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
     }
   }
   if (first_error != 0) {
-    sweep();
+    sweep(/*at_end=*/false);
     throw exec_error(specs[failed], first_error);
   }
   held_signals_.round_began(pids);
@@ -253,45 +243,6 @@ void WorkerProcesses::take_signals(std::vector<Event>& events) {
   if (child_changed) reap(events);
 }
 
-void WorkerProcesses::reap(std::vector<Event>& events) {
-  for (;;) {
-    siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-    if (info.si_pid == store_.pid()) {
-      note_loss(store_.take_exit(), events);
-      continue;
-    }
-    if (standby_.take_exit(info.si_pid)) continue;
-    if (auto end = check_.take_exit(info.si_pid, to_exit_status(info))) {
-      ::wait4(info.si_pid, nullptr, WNOHANG, nullptr);
-      events.push_back(
-          {.kind = Event::Kind::kCheckEnded, .exit = end->exit, .cause = std::move(end->said)});
-      continue;
-    }
-    const auto worker = running_.find(info.si_pid);
-    const bool is_worker = worker != running_.end();
-    const int local_rank = is_worker ? worker->second : 0;
-    if (is_worker) running_.erase(worker);
-    held_signals_.worker_ended(info.si_pid);
-    std::string cause = cpu_limit_verdict(info.si_pid, to_exit_status(info).signal);
-    rusage usage{};
-    ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
-    if (is_worker) leftovers_.worker_ended(info.si_pid, running_.empty());
-    if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
-      events.push_back({.kind = Event::Kind::kStacksDumped, .without_stacks = *failed});
-    if (!is_worker) continue;
-    Event event{
-        .kind = Event::Kind::kWorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
-    event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
-    if (event.exit.signal == SIGKILL && cause.empty())
-      cause = oom_verdict(oom_before_, OomCounts::read());
-    event.cause = std::move(cause);
-    if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
-      event.cause = timer->second;
-    hold_back(std::move(event), local_rank);
-  }
-}
-
 void WorkerProcesses::signal_workers(int signal) {
   // A worker under a debugger would not receive the signal.
   stack_dumper_.cancel();
@@ -313,34 +264,6 @@ void WorkerProcesses::forward(int signal, bool next_too) {
 void WorkerProcesses::resize_terminals() {
   pump_.resize_terminals();
   for (const auto& [pid, local_rank] : running_) ::kill(-pid, SIGWINCH);
-}
-
-void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
-  if (!loss) return;
-  Event event{.kind = Event::Kind::kStoreLost, .exit = loss->exit, .cause = loss->what};
-  if (exits_.empty())
-    events.push_back(std::move(event));
-  else
-    exits_.push_back({std::move(event), exits_.back().until});
-}
-
-// Until the thread of the log files has read what a report needs of them: this one might have to
-// wait for the disk.
-void WorkerProcesses::hold_back(Event exit, int local_rank) {
-  exit.time = unix_time();
-  exit.error_file = ErrorFile::to_be_read(error_files_[local_rank]);
-  pump_.worker_ended(local_rank);
-  if (const ErrorFile& file = exit.error_file; !file.is_read())
-    pump_.open_file(file.path, [file](std::string_view) { return file.read(), 0; })("");
-  exits_.push_back({std::move(exit), Clock::now() + kDiskPatience});
-}
-
-void WorkerProcesses::report_exits(std::vector<Event>& events) {
-  while (!exits_.empty() &&
-         (exits_.front().event.error_file.is_read() || turn_began_ >= exits_.front().until)) {
-    events.push_back(std::move(exits_.front().event));
-    exits_.pop_front();
-  }
 }
 
 pid_t WorkerProcesses::pid_of(int local_rank) const {
@@ -412,11 +335,6 @@ std::string WorkerProcesses::oom_kills() const {
 
 double WorkerProcesses::unix_time() const { return unix_seconds(); }
 
-// The agent has already waited for SIGKILL to take effect; do not wait as long again.
-Clock::duration WorkerProcesses::patience() const {
-  return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
-}
-
 // Children that outlive a round.
 std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
   auto pids = standby_.pids();
@@ -424,15 +342,17 @@ std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
   return pids;
 }
 
-std::vector<std::string> WorkerProcesses::sweep() {
-  const auto limit = patience();
+std::vector<std::string> WorkerProcesses::sweep(bool at_end) {
+  // The agent may have waited already for SIGKILL to take effect.
+  const bool briefly = !at_end || (killed_ && !running_.empty());
   for (const auto& [pid, local_rank] : running_) held_signals_.worker_ended(pid);
   running_.clear();
   exits_.clear();
   leftovers_.forget();
   stack_dumper_.forget_all();
   check_.forget();
-  auto survivors = kill_descendants(limit, not_the_rounds());
+  auto survivors = kill_descendants(briefly ? Clock::duration(kShortPatience) : kSweepPatience,
+                                    not_the_rounds());
   left_behind_ = !survivors.empty();
   store_.take_exit();  // the sweep consumed SIGCHLD; the round is over, so nothing is lost
   standby_.take_exits();

@@ -55,7 +55,7 @@ class WorkerProcesses : public ProcessRunner {
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::string take_stacks(int local_rank, const std::string& file) override;
   bool lingering() const override { return leftovers_.lingers(); }
-  std::vector<std::string> sweep() override;
+  std::vector<std::string> sweep(bool at_end) override;
   std::string oom_kills() const override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
@@ -90,7 +90,6 @@ class WorkerProcesses : public ProcessRunner {
   void take_signals(std::vector<Event>& events);
   void resize_terminals();
   void reap(std::vector<Event>& events);
-  Clock::duration patience() const;
   void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
   void hold_back(Event exit, int local_rank);
   void report_exits(std::vector<Event>& events);

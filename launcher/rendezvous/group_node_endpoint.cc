@@ -172,7 +172,8 @@ void GroupNode::note_standing(const std::string& unknown) {
 void GroupNode::host_at_endpoint() {
   end_candidacy();
   note_missing_token();
-  host({.epoch = state_.round.epoch}, {}, sight_.own_places.front());
+  const Place& place = sight_.own_places.front();
+  host({.epoch = state_.round.epoch}, is_loopback(place.address) ? Place{} : place, place);
 }
 
 void GroupNode::note_missing_token() {
@@ -209,7 +210,9 @@ void GroupNode::judge_wait() {
 
 bool GroupNode::watches_endpoints(const Sight& sight) const {
   if (settings_.rules.fixed_ranks || authority_leads_) return false;
-  const bool elsewhere = !state_.quest.at_endpoint || has_more_endpoints(sight);
+  // Until the first round a name server may learn of further machines.
+  const bool may_gain = !state_.round.last && !parse_address(settings_.host, settings_.port);
+  const bool elsewhere = !state_.quest.at_endpoint || may_gain || has_more_endpoints(sight);
   return state_.stage == GroupStage::kStanding ||
          (elsewhere && (state_.hosting.active || state_.quest.sought == Sought::kNextHost));
 }

@@ -105,8 +105,8 @@ class Manifests(unittest.TestCase):
         self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
         environment = {entry["name"]: entry.get("value") for entry in containers(workload)[0]["env"]}
         endpoint = environment.get("PET_RDZV_ENDPOINT") or "{PET_MASTER_ADDR}:{PET_MASTER_PORT}".format(**environment)
-        for i, one in enumerate(endpoint.split(",")):
-            self.assertEqual(one, f"{workload['metadata']['name']}-{i}.{name}:{service['spec']['ports'][0]['port']}")
+        host = name if "PET_RDZV_ENDPOINT" in environment else f"{workload['metadata']['name']}-0.{name}"
+        self.assertEqual(endpoint, f"{host}:{service['spec']['ports'][0]['port']}")
         nodes = environment["PET_NNODES"].split(":")[-1]
         self.assertEqual(int(nodes), spec.get("completions", spec.get("replicas")))
 

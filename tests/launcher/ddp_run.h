@@ -62,6 +62,12 @@ inline pid_t store_of(pid_t agent) {
   return 0;
 }
 
+/// The number after `words` in the line that contains them, for which it waits.
+inline pid_t pid_after(ChildProgram& job, const std::string& words) {
+  const std::string line = job.wait_for(words + " ");
+  return std::stoi(line.substr(line.find(words + " ") + words.size() + 1));
+}
+
 /// Nothing of ddp-run's is left in its TMPDIR (ThreadSanitizer leaves files of its own there).
 inline bool nothing_left(const TempFolder& tmp) {
   for (const auto& entry : std::filesystem::directory_iterator(tmp.path())) {

@@ -296,6 +296,30 @@ TEST_CASE("a hang whose log folder is on a frozen disk is reported at once, its 
   CHECK_THAT(text_of(file), Catch::StartsWith("pid ") && Contains("thread "));
 }
 
+TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed", "[waits]") {
+  FrozenDisk disk;
+  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--max-restarts=1", "--no-python"}, {});
+  options.argv.back() = "/bin/sh";
+  options.argv.insert(options.argv.end(),
+                      {"-c",
+                       "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec echo next round;"
+                       "setsid sh -c 'echo $$ >&2; echo x > \"$0\"' " +
+                           disk.path() + "/file & sleep 0.1; exit 3"});
+  const auto frozen = disk.freeze();
+  ChildProgram job(options);
+  while (job.out().find("next round") == std::string::npos) {
+    const auto asked = std::chrono::steady_clock::now();
+    ChildOptions status;
+    status.argv = {kDdpRun, "--status=" + std::to_string(job.pid())};
+    run_to_end(status);
+    REQUIRE(std::chrono::steady_clock::now() - asked < std::chrono::seconds(3));
+  }
+  disk.thaw();
+  CHECK(job.wait_exit() == 0);
+}
+
 TEST_CASE("a debugger that cannot be killed, as its file is on a frozen disk, is named",
           "[waits]") {
   FrozenDisk disk;

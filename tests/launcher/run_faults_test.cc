@@ -94,15 +94,15 @@ class Relay {
   pid_t pid_ = -1;
 };
 
-void check_resets(const std::string& range) {
+TEST_CASE("a connection that is reset is no death: the workers of all nodes go on", "[nodes]") {
   Cluster job;
   const Relay relay(std::stoi(job.port));
   const Lines actions{"env=TORCHELASTIC_RESTART_COUNT", "env=WORLD_SIZE", "hold=USR1", "exit=0"};
   // Nobody begins alone, however late the second node is.
   const std::string conf = "--rdzv-conf=last_call_timeout=60,is_host=";
-  job.elastic(range, {conf + "1"}, actions);
+  job.elastic("1:2", {conf + "1"}, actions);
   job.port = std::to_string(relay.port());
-  job.elastic(range, {conf + "0"}, actions);
+  job.elastic("1:2", {conf + "0"}, actions);
   std::vector<pid_t> workers;
   for (const auto& node : job.nodes) {
     node->wait_for("WORLD_SIZE=2");
@@ -117,15 +117,6 @@ void check_resets(const std::string& range) {
     CHECK(node->err().find("in its place") == std::string::npos);
     CHECK_FALSE(ever(*node, "COUNT=1"));
   }
-}
-
-TEST_CASE("a connection that is reset is no death: the workers of all nodes go on", "[nodes]") {
-  check_resets("1:2");
-}
-
-TEST_CASE("a connection that is reset is no death in a job of a fixed number of nodes",
-          "[nodes][long]") {
-  check_resets("2");
 }
 
 TEST_CASE("the host is killed while its successor sleeps: there is one job, with the successor",

@@ -43,26 +43,6 @@ TEST_CASE("nodes wait for a late master and say for what", "[nodes]") {
   CHECK_THAT(late.out(), Contains("GROUP_RANK=1\nGROUP_WORLD_SIZE=2\nWORLD_SIZE=2\n"));
 }
 
-TEST_CASE("workers meet at the address and port that the user gave", "[nodes]") {
-  Cluster job;
-  ChildProgram& a = job.fixed(0, 2, {}, {"env=MASTER_ADDR", "env=MASTER_PORT"});
-  ChildProgram& b = job.fixed(1, 2, {}, {"env=MASTER_ADDR", "env=MASTER_PORT"});
-  CHECK(job.exit_codes() == Codes{0, 0});
-  for (ChildProgram* node : {&a, &b})
-    CHECK(node->out() == "MASTER_ADDR=127.0.0.1\nMASTER_PORT=" + job.port + "\n");
-}
-
-TEST_CASE("three elastic nodes agree on ranks of their own", "[nodes]") {
-  Cluster job;
-  for (int i = 0; i < 3; ++i) job.elastic("3", {}, {"env=RANK", "env=WORLD_SIZE"});
-  CHECK(job.exit_codes() == Codes{0, 0, 0});
-  std::string all;
-  for (const auto& node : job.nodes) all += node->out();
-  for (const char* rank : {"\nRANK=0\n", "\nRANK=1\n", "\nRANK=2\n"})
-    CHECK_THAT("\n" + all, Contains(rank));
-  CHECK(nothing_left(job.tmp));
-}
-
 TEST_CASE("nodes meet at an IPv6 address", "[nodes]") {
   Cluster job;
   job.host = "[::1]";
@@ -160,21 +140,6 @@ TEST_CASE("a store that is killed fails the round on all nodes", "[nodes]") {
                                            ") ended: killed by SIGKILL"));
 }
 
-TEST_CASE("PET_ variables name the rendezvous", "[nodes]") {
-  Cluster job;
-  for (int i = 0; i < 2; ++i) {
-    auto child = stub_job(job.tmp, {}, {"env=RANK", "env=TORCHELASTIC_RUN_ID"});
-    child.set.insert({{"PET_NNODES", "2"},
-                      {"PET_NODE_RANK", std::to_string(i)},
-                      {"PET_MASTER_ADDR", job.host},
-                      {"PET_MASTER_PORT", job.port},
-                      {"PET_RDZV_ID", "pet"}});
-    job.start(child);
-  }
-  CHECK(job.exit_codes() == Codes{0, 0});
-  CHECK(job.nodes[1]->out() == "RANK=1\nTORCHELASTIC_RUN_ID=pet\n");
-}
-
 // ---- failures ---------------------------------------------------------------------------------
 
 TEST_CASE("a worker that fails on any node ends the job on all with one report", "[nodes]") {
@@ -199,13 +164,6 @@ TEST_CASE("a worker that fails on any node ends the job on all with one report",
       CHECK(result["failures"][0]["rank"] == at[1] - '0');
     }
   }
-}
-
-TEST_CASE("a worker killed by a signal gives all nodes its exit code", "[nodes]") {
-  Cluster job;
-  for (int i = 0; i < 2; ++i) job.elastic("2", {}, {"@1kill-self=SEGV", "wait"});
-  CHECK(job.exit_codes() == Codes{128 + SIGSEGV, 128 + SIGSEGV});
-  for (const auto& node : job.nodes) CHECK_THAT(node->err(), Contains("SIGSEGV"));
 }
 
 TEST_CASE("a job of several nodes starts again with one count and one budget", "[nodes]") {

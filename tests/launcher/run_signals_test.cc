@@ -117,12 +117,6 @@ TEST_CASE("SIGUSR1 is passed on and the job goes on") {
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
-// The number at the end of the line that begins with `words`.
-pid_t pid_after(ChildProgram& job, const std::string& words) {
-  const std::string line = job.wait_for(words + " ");
-  return std::stoi(line.substr(line.find(words + " ") + words.size() + 1));
-}
-
 TEST_CASE(
     "a worker that catches a signal gets it alone, its group only one that it does not catch") {
   const TempFolder tmp;

@@ -144,7 +144,8 @@ void RunAccount::add_restart(int64_t resumed_step) {
     if (const auto seen = seconds_at(said, "time")) {
       // Rank 0 may still finish a step while ddp-run sees another rank die.
       if (totals_.last_step_at > 0) restart.to_detect = std::max(0.0, *seen - totals_.last_step_at);
-      restart.to_restart = began_ - *seen;
+      // The kernel counts a process's start in hundredths of a second.
+      restart.to_restart = std::max(0.0, began_ - *seen);
     }
   } else {
     restart.cause = "nodes joined or left";

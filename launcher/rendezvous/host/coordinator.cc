@@ -62,9 +62,11 @@ Status Coordinator::status() const {
 void Coordinator::hear(const Status& status) {
   if (epochs_are_granted_) return;
   const long long known = membership_.epoch();
-  if (status.run_id != run_id_ || status.id == id_ || status.epoch <= known ||
-      !can_follow(status.epoch, known))
-    return;
+  if (status.run_id != run_id_ || status.id == id_) return;
+  // Neither has begun a round: at first the endpoint's name has led each to itself only.
+  const bool yields = known < 0 && status.epoch < 0 && status.hosts && !place_.address.empty() &&
+                      Place{status.address, status.port} < place_;
+  if (!yields && (status.epoch <= known || !can_follow(status.epoch, known))) return;
   superseded_by_ = status;
   membership_.retire();  // it has not stepped down yet
 }

@@ -104,7 +104,7 @@ class FakeRunner : public ProcessRunner {
   std::string take_stacks(int local_rank, const std::string&) override {
     return "stacks of " + std::to_string(local_rank) + "\n";
   }
-  std::vector<std::string> sweep() override {
+  std::vector<std::string> sweep(bool) override {
     calls.emplace_back("sweep");
     return survivors;
   }

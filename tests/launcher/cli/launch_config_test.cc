@@ -215,6 +215,17 @@ TEST_CASE("options of several nodes are reported as without effect on a single o
         std::vector<std::string>{"--rdzv-token-file has no effect on a single node"});
   CHECK(parse({"--rdzv-backend=etcd", "--rdzv-endpoint=n1", "x"}, {}).hints ==
         std::vector<std::string>{"--rdzv-backend=etcd has no effect on a single node"});
+  const auto hints_at = [](const char* endpoint, const char* more) {
+    return parse({"--rdzv-backend=c10d", endpoint, more, "x"}, {}).hints;
+  };
+  for (const char* endpoint : {"--rdzv-endpoint=n1", "--rdzv-endpoint=n1:29400,n2:29400"}) {
+    CHECK(hints_at(endpoint, "--max-restarts=0") ==
+          std::vector<std::string>{
+              "--rdzv-endpoint without --nnodes has no effect on a single node"});
+    CHECK(hints_at(endpoint, "--nnodes=1").empty());
+    CHECK(hints_at(endpoint, "--standalone").empty());
+  }
+  CHECK(hints_at("--rdzv-endpoint=localhost:0", "--max-restarts=0").empty());
 }
 
 TEST_CASE("etcd takes its endpoints, and torchrun's keys of both of its clients") {

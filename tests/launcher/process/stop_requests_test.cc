@@ -79,17 +79,13 @@ TEST_CASE("what was pending already when a request was handled is that request, 
 namespace ddp::test {
 namespace {
 
-pid_t pid_after(ChildProgram& job, const std::string& word) {
-  return std::stoi(job.wait_for(word).substr(word.size()));
-}
-
 const std::vector<std::string> kSaves{"parent", "note=TERM", "note=CONT", "note=USR1", "wait"};
 
 TEST_CASE(
     "SIGTERM to guardian and agent is one request, though the guardian gets no CPU for long") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--shutdown-timeout=60"}, kSaves));
-  const pid_t agent = pid_after(job, "parent ");
+  const pid_t agent = pid_after(job, "parent");
   job.wait_for("waiting ");
   job.signal(SIGSTOP);
   job.signal(SIGTERM);
@@ -111,7 +107,7 @@ TEST_CASE("both signals that timeout sends are one request") {
   options.argv.insert(options.argv.begin(), {"timeout", "60"});
   options.own_group = true;
   ChildProgram job(options);
-  const pid_t agent = pid_after(job, "parent ");
+  const pid_t agent = pid_after(job, "parent");
   job.wait_for("waiting ");
   job.signal(SIGTERM);
   job.wait_for("got SIGTERM");
@@ -154,7 +150,7 @@ TEST_CASE("an agent that reacts to nothing is killed with its workers at the thi
   const TempFolder tmp;
   ChildProgram job(
       stub_job(tmp, {"--nproc_per_node=2"}, {"ignore=TERM", "child", "daemon", "parent", "wait"}));
-  const pid_t agent = pid_after(job, "parent ");
+  const pid_t agent = pid_after(job, "parent");
   job.wait_for("waiting ", 2);
   const Paused paused(agent);  // as one that waits for a dead file server
   for (int times = 0; times < 3; ++times) {

@@ -68,6 +68,17 @@ TEST_CASE("a host that hears of a later round proposes none of its own any more"
   CHECK(host.coordinator.has_lost_mandate() == superseded);
 }
 
+TEST_CASE("of two hosts without a round the one at the lower address stays") {
+  Host host;
+  host.coordinator.set_place({"10.0.0.2", 29400});
+  const std::string other = GENERATE("10.0.0.1", "10.0.0.3");
+  const bool has_begun = GENERATE(false, true);
+  if (has_begun) host.join();
+  host.coordinator.hear(
+      {.id = "other", .run_id = "job", .hosts = true, .address = other, .port = 29400});
+  CHECK(host.coordinator.has_lost_mandate() == (other == "10.0.0.1" && !has_begun));
+}
+
 TEST_CASE("a host with an authority for its epochs heeds no other agent's") {
   Host host({.rounds = 1, .epoch = 7, .nodes = 1}, /*epochs_are_granted=*/true);
   host.hear(8);
