@@ -169,4 +169,24 @@ TEST_CASE("layers of a preference run are not divided, in one line") {
   CHECK_THAT(run.err, Contains("distributed_config.tensor divides a causal language model"));
 }
 
+TEST_CASE("plan and estimate of a preference run need no pairs") {
+  const PreferencePlace place;
+  const auto estimated = [&place](const Words& more) {
+    return Json::parse(
+        succeed(trainer(place, joined({"estimate", "--config", "config.yaml", "--json"}, more)))
+            .out);
+  };
+  const Json with_pairs = estimated({});
+  std::filesystem::remove(place / "explicit.jsonl");
+  const Json without = estimated({});
+  CHECK(without["parameters"] == with_pairs["parameters"]);
+  for (const char* kind : {"activations", "logits"})
+    CHECK(without["memory_per_rank_bytes"][kind] == with_pairs["memory_per_rank_bytes"][kind]);
+  CHECK(without["tokens_per_step"] == 4 * 2 * 78);  // at most
+  CHECK(estimated({"--vocab_size", "1000"})["parameters"]["token_embedding"] == 1000 * 16);
+  const Words plan = {"plan", "--config", "config.yaml", "--gpus", "2", "--memory", "80", "--json"};
+  for (const auto& each : Json::parse(succeed(trainer(place, plan)).out)["plans"])
+    CHECK((each["tensor"] == 1 && each["pipeline"] == 1));
+}
+
 }  // namespace ddp::test

@@ -4,6 +4,7 @@ has {% generation %}, and otherwise what follows the generation prompt up to and
 import json
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -272,6 +273,13 @@ class Targets(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"{self.path}{says}", done.stderr.decode())
                 self.assertEqual(done.stderr.count(b"\n"), 1)
+
+    def test_a_conversation_of_too_many_messages_is_refused_at_once(self):
+        begin = time.monotonic()
+        done = self.in_folder(json.dumps({"messages": [user("a"), answer("b")] * 50000}).encode())
+        self.assertIn(f"{self.path}:1: has 100000 messages, more than 2000; ", done.stderr.decode())
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (1, 1))
+        self.assertLess(time.monotonic() - begin, 60)
 
     def test_other_formats_are_named(self):
         for data, says in ((b'[{"messages": []}]', ":1: has no messages"), (b"[\n {}\n]", ":2: has neither"), (b"PAR1\0\0", ": is a Parquet file; ")):

@@ -92,7 +92,7 @@ struct LoraConfig {
   bool use_rslora = false;           ///< By alpha / sqrt(rank) instead.
   double dropout = 0.0;              ///< On the adapters' inputs.
   std::vector<std::string> targets;  ///< Shell patterns of linear layers; the model's default.
-  std::string init_from;             ///< Folder of peft to continue from. Absolute after loading.
+  std::string init_from{};           ///< Folder of peft to continue from. Absolute after loading.
 
   bool enabled() const { return rank > 0; }
 };

@@ -60,7 +60,7 @@ bool is_byte_token(const std::string& text) {
          std::isxdigit(static_cast<unsigned char>(text[4])) != 0;
 }
 
-/// llama.cpp's converter takes these for control tokens whatever their file says.
+/// llama.cpp's converter takes these for control tokens whatever is in their file.
 bool looks_special(const std::string& text) {
   return text == "<pad>" || text == "<mask>" || text == "<2mass>" || text == "[@BOS@]" ||
          (text.starts_with("<|") && text.ends_with("|>")) ||

@@ -11,6 +11,15 @@
 namespace ddp::train {
 namespace {
 
+void check_task(const Config& config) {
+  const DistributedConfig& how = config.distributed;
+  if (config.task != TaskKind::kPreference || ranks_of_copy(how) == 1) return;
+  throw UserError(fmt::format(
+      "distributed_config.{} divides a causal language model that learns texts, not preferences; "
+      "use strategy=zero3, which divides any model",
+      how.pipeline > 1 ? "pipeline" : "tensor"));
+}
+
 void check_layers(const Config& config, const WeightsLayout& layout) {
   const DistributedConfig& how = config.distributed;
   if (how.pipeline == 1) return;
@@ -63,6 +72,7 @@ void check_tensor(const Config& config, const CausalArchitecture& architecture,
 void check_division(const Config& config, const CausalArchitecture& architecture,
                     int64_t vocab_size) {
   const auto layout = architecture.layout(config, vocab_size);
+  check_task(config);
   check_layers(config, layout);
   check_tensor(config, architecture, layout, vocab_size);
 }

@@ -7,8 +7,9 @@
 namespace ddp::train {
 
 std::vector<ParameterPart> CausalCost::parameter_parts() const {
-  auto parts = parts_of(layout());
-  if (config_.adapted()) parts.push_back({"adapters", count_of(adapter_shapes(config_, layout()))});
+  const WeightsLayout weights = architecture_.layout(config_, vocab_size_);
+  auto parts = parts_of(weights);
+  if (config_.adapted()) parts.push_back({"adapters", count_of(adapter_shapes(config_, weights))});
   return parts;
 }
 
@@ -17,7 +18,9 @@ double CausalCost::flops_per_unit() const {
                            : architecture_.flops_per_token(config_, vocab_size_);
 }
 
-WeightsLayout CausalCost::layout() const { return architecture_.layout(config_, vocab_size_); }
+WeightsLayout CausalCost::layout() const {
+  return of_pairs() ? WeightsLayout{} : architecture_.layout(config_, vocab_size_);
+}
 
 void CausalCost::check_division(const Config& config) const {
   train::check_division(config, architecture_, vocab_size_);
@@ -25,7 +28,9 @@ void CausalCost::check_division(const Config& config) const {
 
 std::vector<MemoryItem> CausalCost::memory_items(const Config& config,
                                                  const ComputePlace& place) const {
-  return architecture_.memory_items(config, vocab_size_, place);
+  Config rows = config;
+  rows.trainer.batch_size *= rows_per_sample();
+  return architecture_.memory_items(rows, vocab_size_, place);
 }
 
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
-// Estimates the cost of training a language model from its configuration and the size of its
-// vocabulary.
+// Estimates the cost of training a language model, by texts or by preferences, from its
+// configuration and the size of its vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class CausalCost : public TaskCost {
   CausalCost(const Config& config, int64_t vocab_size)
       : config_(config), architecture_(causal_architecture(config)), vocab_size_(vocab_size) {}
 
-  int64_t units_per_sample() const override { return config_.data.block_size; }
+  /// At most; how long pairs are depends on the data.
+  int64_t units_per_sample() const override { return rows_per_sample() * config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
   std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
@@ -29,6 +30,9 @@ class CausalCost : public TaskCost {
                                        const ComputePlace& place) const override;
 
  private:
+  bool of_pairs() const { return config_.task == TaskKind::kPreference; }
+  int64_t rows_per_sample() const { return of_pairs() ? 2 : 1; }
+
   const Config& config_;
   const CausalArchitecture& architecture_;
   int64_t vocab_size_;

@@ -94,9 +94,6 @@ class PreferenceTask : public CausalLm {
     if (resumed_) check_reference(*metadata);
   }
 
-  WeightsLayout layout() const override { return {}; }
-  void check_division(const Config& config) const override { Task::check_division(config); }
-
   std::vector<NamedTensor> buffers() const override {
     std::vector<NamedTensor> result;
     for (const auto& [name, samples] : referred())
@@ -118,12 +115,6 @@ class PreferenceTask : public CausalLm {
   int64_t units_per_sample() const override {
     const LengthCounts lengths = this->lengths();
     return 2 * lengths.sum() / std::max<int64_t>(1, lengths.count());
-  }
-  std::vector<MemoryItem> memory_items(const Config& config,
-                                       const ComputePlace& place) const override {
-    Config rows = config;
-    rows.trainer.batch_size *= 2;
-    return CausalLm::memory_items(rows, place);
   }
 
   std::map<std::string, std::string> metadata() const override {

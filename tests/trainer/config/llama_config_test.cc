@@ -123,6 +123,15 @@ TEST_CASE("a preset of llama_config gives what is not given, sizes give what fol
   CHECK_FALSE(sizes.tie_weights);
 }
 
+TEST_CASE("a Gemma 3 from scratch has what every Gemma 3 has, and can be exported") {
+  const LlamaConfig gemma = llama_with(sizes_and({"llama_config.family=gemma3_text"}));
+  CHECK(gemma.qk_norm);
+  CHECK(gemma.rope_local_base_freq == 10000.0);
+  CHECK_THAT(llama_config_json(gemma, 65, 16, 0), Contains("\"rope_local_base_freq\": 10000.0"));
+  const Words other = {"llama_config.family=gemma3_text", "llama_config.rope_local_base_freq=500"};
+  CHECK(llama_with(sizes_and(other)).rope_local_base_freq == 500.0);
+}
+
 TEST_CASE("values of llama_config that do not fit each other are refused in one line") {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"llama_config.model_type=llama-9"}, "'llama-9' is not one of llama-2-7b"},

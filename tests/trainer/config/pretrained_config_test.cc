@@ -93,7 +93,8 @@ TEST_CASE("the recipe for fine-tuning takes the folder of any model") {
 
 TEST_CASE("an init_from that cannot be followed is refused in one line") {
   CHECK_THAT(not_followed(""), Contains("init_from=base: ") &&
-                                   Contains("base/config.json: No such file or directory"));
+                                   Contains("base/config.json: No such file or directory") &&
+                                   Contains("give a snapshot of trainer, or a folder that"));
   CHECK_THAT(not_followed(R"({"model_type": "opt"})"),
              Contains("model_type is 'opt'; this trainer reads bert, roberta, distilbert, gpt2, llama, qwen2, qwen3"));
   const std::string gpt = std::string(kGpt2) + "}";
@@ -110,6 +111,18 @@ TEST_CASE("an init_from that cannot be followed is refused in one line") {
              Contains("init_from=base: does not apply to task=image_classification"));
   CHECK_THAT(not_followed(std::string(kBert) + "}", {"task=causal_lm"}),
              Contains("base is a BERT, and task=causal_lm; remove task"));
+}
+
+TEST_CASE("an init_from that is a run's folder is answered with its snapshot") {
+  const test::TestFolder folder;
+  std::filesystem::create_directory("base");
+  for (const char* file : {"base/snapshot.pt.manifest.json", "data.txt"})
+    test::write_file(file, "some text");
+  test::write_file("c.yaml", "data_config:\n  path: data.txt\n");
+  CHECK_THAT(
+      test::error_of<UserError>(
+          [] { load_config(ConfigSource::of_file("c.yaml"), {"init_from=base"}); }),
+      Contains("is the folder of a run; give its snapshot, /") && Contains("/base/snapshot.pt"));
 }
 
 TEST_CASE("virtual tokens need positions, a model and no adapters next to them") {

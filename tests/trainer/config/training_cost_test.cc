@@ -207,4 +207,16 @@ TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory"
   CHECK(bytes_of(config, "logits") < all / 5);
 }
 
+TEST_CASE("virtual tokens take activations, and have no logits") {
+  Config config = gpt2_config();
+  config.gpt.loss_chunk_size = {false, 0.0};
+  const int64_t logits = bytes_of(config, "logits"), activations = bytes_of(config, "activations");
+  config.data.block_size -= 24;
+  const int64_t fewer = bytes_of(config, "logits");
+  CHECK(fewer < logits);
+  config.prompt_tuning.tokens = 24;
+  CHECK(bytes_of(config, "logits") == fewer);
+  CHECK(bytes_of(config, "activations") >= activations);
+}
+
 }  // namespace ddp::train

@@ -44,8 +44,7 @@ std::vector<Case> cases() {
                    {"down_proj", "q_proj", "v_proj"}});
   }
   for (Case& each : all) {
-    each.config.lora = {
-        .rank = 4, .alpha = 10.0, .dropout = 0.1, .targets = each.targets, .init_from = ""};
+    each.config.lora = {.rank = 4, .alpha = 10.0, .dropout = 0.1, .targets = each.targets};
     each.config.optimizer.weight_decay = 0.0;
   }
   return all;
@@ -204,7 +203,7 @@ TEST_CASE("a cache begins with the virtual tokens, behind the padding of shorter
 
 TEST_CASE("adapters of parts of a layer that is one in the base's file are refused") {
   Config config = test::whole_config(test::config_of(test::llama_kind("phi3")), kPeftContext);
-  config.lora = {.rank = 4, .targets = {"q_proj"}, .init_from = ""};
+  config.lora = {.rank = 4, .targets = {"q_proj"}};
   const test::TempDir dir;
   const auto model = adapted_model(config, dir);
   CHECK_THROWS_WITH(export_model({config, model->vocab_size(),

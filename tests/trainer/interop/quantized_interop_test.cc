@@ -26,7 +26,7 @@ std::string golden_file(const std::string& name) {
 Config golden_config(const std::string& folder, BaseFormat format) {
   Config config = test::whole_config({}, 64);
   causal_architecture(config).take_folder(config, golden_file(folder));
-  config.lora = {.rank = 2, .targets = {"*"}, .init_from = ""};
+  config.lora = {.rank = 2, .targets = {"*"}};
   config.quantize.base = format;
   return config;
 }

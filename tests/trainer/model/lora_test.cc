@@ -18,7 +18,7 @@ Config adapted(const std::vector<std::string>& targets) {
   Config config;
   config.gpt = test::tiny_config();
   config.data.block_size = 16;
-  config.lora = {.rank = 3, .alpha = 6.0, .dropout = 0.0, .targets = targets, .init_from = ""};
+  config.lora = {.rank = 3, .alpha = 6.0, .dropout = 0.0, .targets = targets};
   return config;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE(
 TEST_CASE("adapters depend on their seed alone, and have the shapes that an estimate counts") {
   for (Config config :
        {adapted({"*"}), test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16)}) {
-    config.lora = {.rank = 3, .targets = {"*"}, .init_from = ""};
+    config.lora = {.rank = 3, .targets = {"*"}};
     const auto first = make_causal_model(config, 50, 1), second = make_causal_model(config, 50, 2);
     add_adapters(*first, config.lora, 7);
     add_adapters(*second, config.lora, 7);
@@ -96,7 +96,7 @@ TEST_CASE("of a text classifier the adapters and its own layers are trained, the
     bert.n_embd = bert.intermediate = 16;
     bert.type_vocab_size = traits_of(family).type_vocab_size;
     Config config;
-    config.lora = {.rank = 3, .targets = {"*"}, .init_from = ""};
+    config.lora = {.rank = 3, .targets = {"*"}};
     BertForSequenceClassification model(bert, 50, 12, 4, 1);
     add_adapters(*model, config.lora, 7);
     const auto trained = trainable_parameters(model->model_parameters());

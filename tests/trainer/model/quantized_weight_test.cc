@@ -167,10 +167,8 @@ TEST_CASE(
   }
   check_products(pass(), expected, 2e-2);
   const auto before = pass();
-  column->add_adapter({.rank = 2, .targets = {}, .init_from = ""},
-                      at::make_generator<at::CPUGeneratorImpl>(1));
-  row->add_adapter({.rank = 2, .targets = {}, .init_from = ""},
-                   at::make_generator<at::CPUGeneratorImpl>(1));
+  column->add_adapter({.rank = 2, .targets = {}}, at::make_generator<at::CPUGeneratorImpl>(1));
+  row->add_adapter({.rank = 2, .targets = {}}, at::make_generator<at::CPUGeneratorImpl>(1));
   check_products(pass(), before, 1e-6);
 }
 

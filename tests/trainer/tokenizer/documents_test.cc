@@ -157,9 +157,9 @@ TEST_CASE("a row that cannot be used is refused with its file and line, or count
       "a.jsonl", "{\"story\": \"a\"}\n{\"story\"\n[]\n{\"story\": \"\xFF\"}\n{\"story\": \"b\"}\n");
   LeftOut left_out(OnBadSample::kSkip);
   CHECK(all_of({file}, left_out) == Texts{"a", "b"});
-  CHECK(left_out.text() == "3 unusable rows left out; the first: " + file +
-                               ":2: is not a JSON object; write one per line, or an array of "
-                               "objects");
+  CHECK(left_out.text() ==
+        "3 unusable rows left out; the first: " + file +
+            ":2: is incomplete or malformed JSON (at byte 8 of 8); is it truncated?");
   CHECK_THAT(left_out.first().back(), Contains("a.jsonl:4: is not valid UTF-8 at byte 38"));
 }
 

@@ -123,6 +123,15 @@ TEST_CASE("Chinese text in GB18030 is told from text in WINDOWS-1252") {
              Contains("iconv -f WINDOWS-1252 -t UTF-8"));
 }
 
+TEST_CASE("a row of JSON may hold NaN, and half a character is named") {
+  const auto rows =
+      rows_in("a.jsonl", R"({"text": "NaN \" Infinity", "label": 1, "x": NaN, "y": [-Infinity]})");
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].text == "NaN \" Infinity");
+  CHECK_THAT(table_error("a.jsonl", R"({"text": "\ud83d", "label": 1})"),
+             Contains("a.jsonl:1: half a character"));
+}
+
 TEST_CASE("labels are not asked for where none are wanted") {
   CHECK(rows_in("a.csv", "text\none\ntwo\n", {"text", ""}).size() == 2);
   CHECK(rows_in("a.jsonl", R"({"text": "one"})", {"text", ""}).size() == 1);

@@ -51,9 +51,10 @@ void check_data(const TrainerArgs& args, bool causal) {
 CostedTraining costed_training(const TrainerArgs& args) {
   CostedTraining result;
   result.config = load_run(args.config, args.overrides, std::nullopt, DataFiles::kUnchecked).config;
-  const bool causal = result.config.task == TaskKind::kCausalLm;
+  const bool causal = trains_causal_lm(result.config.task);
   if (args.vocab_size && !causal)
-    throw UserError("--vocab_size: is for task=causal_lm; leave it out, and give the data");
+    throw UserError(
+        "--vocab_size: is for task=causal_lm and task=preference; leave it out, and give the data");
   Vocabulary vocabulary;
   if (args.vocab_size || (causal && lacks_data(result.config)))
     vocabulary = vocabulary_of(result.config, args.vocab_size);

@@ -190,6 +190,14 @@ std::string ChatEncoder::prompt_text(const std::vector<ChatMessage>& before,
 std::vector<TextSpan> ChatEncoder::answers(const Conversation& conversation,
                                            const RenderedChat& whole) const {
   const auto& messages = conversation.messages;
+  // The text in front of each answer is rendered anew: the square of their number.
+  constexpr std::size_t kMostMessages = 2000;
+  if (messages.size() > kMostMessages && !chat_.marks_generated()) {
+    throw UserError(fmt::format(
+        "has {} messages, more than {}; divide it into several conversations, or enclose answers "
+        "in {{% generation %}}",
+        messages.size(), kMostMessages));
+  }
   std::vector<TextSpan> spans;
   std::size_t answer = 0;
   for (std::size_t i = 0; i < messages.size(); ++i) {

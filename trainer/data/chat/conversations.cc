@@ -193,30 +193,6 @@ const char* read_form(const OrderedJson& object, Conversation& conversation) {
                   names_of(object)));
 }
 
-/// Python's json.dumps writes NaN and Infinity where JSON has no number: null.
-std::string without_nan(std::string line) {
-  bool quoted = false;
-  for (std::size_t at = 0; at < line.size(); ++at) {
-    if (quoted && line[at] == '\\') {
-      ++at;
-    } else if (line[at] == '"') {
-      quoted = !quoted;
-    } else if (!quoted) {
-      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
-        if (line.compare(at, word.size(), word) == 0) line.replace(at, word.size(), "null");
-      }
-    }
-  }
-  return line;
-}
-
-OrderedJson json_of(const Record& record, const std::string& place) {
-  const std::string& text = record.text;
-  const bool may_hold_nan =
-      text.find("NaN") != std::string::npos || text.find("Infinity") != std::string::npos;
-  return parse_bounded_ordered_json(may_hold_nan ? without_nan(text) : text, place);
-}
-
 Conversation read_row(const OrderedJson& json, const std::string& place, ConversationForms* forms) {
   Conversation conversation;
   const char* form = read_form(json, conversation);
@@ -245,7 +221,7 @@ void read_file(const std::string& path, LeftOut& left_out, const TakeRow& take) 
       more = file.next(record);
       if (!more) break;
       const std::string place = fmt::format("{}:{}", path, record.line);
-      const OrderedJson json = json_of(record, place);
+      const OrderedJson json = parse_bounded_ordered_json(record.text, place);
       try {
         take(json, place);
       } catch (const UserError& error) {

@@ -37,6 +37,22 @@ void refuse_other_content(const std::string& path, std::string_view start) {
   }
 }
 
+/// Python's json.dumps writes NaN and Infinity where JSON has no number: null.
+void replace_nan(std::string& json) {
+  if (json.find("NaN") == std::string::npos && json.find("Infinity") == std::string::npos) return;
+  bool quoted = false;
+  for (std::size_t at = 0; at < json.size(); ++at) {
+    if (quoted && json[at] == '\\') {
+      ++at;
+    } else if (json[at] == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+        if (json.compare(at, word.size(), word) == 0) json.replace(at, word.size(), "null");
+    }
+  }
+}
+
 }  // namespace
 
 RecordFile::RecordFile(std::string path) : path_(std::move(path)), bytes_(file_.rdbuf()) {
@@ -183,7 +199,10 @@ bool RecordFile::next(Record& record) {
     if (record.text.ends_with('\r')) record.text.pop_back();
     if (is_json() && record.text.find_first_not_of(" \t") == std::string::npos) continue;
     const std::size_t bad = first_bad_byte(record.text);
-    if (bad == std::string::npos) return true;
+    if (bad == std::string::npos) {
+      if (is_json()) replace_nan(record.text);
+      return true;
+    }
     throw UserError(at(record.line, not_utf8(record.text, bad, record_offset_)));
   }
   return false;

@@ -29,7 +29,8 @@ class RecordFile {
   /// RunError: the system failed to read it.
   explicit RecordFile(std::string path);
 
-  /// Returns false at the end of the file; skips blank lines of JSON, and a byte order mark. Lines
+  /// Returns false at the end of the file; skips blank lines of JSON, and a byte order mark. A
+  /// number that JSON does not have is null. Lines
   /// end with LF, CR LF or CR. Throws "FILE:LINE: reason", UserError: not UTF-8, after which the
   /// next call continues; BrokenFileError: above 64 MB, or a malformed array; RunError: the system
   /// failed to read it.

@@ -259,6 +259,8 @@ bool TableReader::next_json(TableRow& row) {
   const auto object = nests_too_deeply(record_.text)
                           ? TableJson()
                           : TableJson::parse(record_.text, nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded() && record_.text.starts_with('{'))  // for the reason
+    parse_bounded_ordered_json(record_.text, fmt::format("{}:{}", file_.path(), row.line));
   if (!object.is_object())
     throw RowError("is not a JSON object; write one per line, or an array of objects");
   row.text = text_at(object, columns_.text_key, columns_.text);

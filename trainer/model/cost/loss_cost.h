@@ -37,6 +37,11 @@ struct DecoderActivations {
   bool checkpointed = false;
 };
 
+/// For a micro-batch; virtual tokens (prompt_tuning) have no logits.
+inline double tokens_of_loss(const Config& config) {
+  return static_cast<double>(config.trainer.batch_size * config.data.block_size);
+}
+
 /// rank_items() of such a model. `loss.finished` and `loss.divided` follow from the configuration;
 /// `padding`: pad_vocab_to_multiple_of.
 std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& place,

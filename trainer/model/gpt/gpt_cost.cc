@@ -121,7 +121,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
       config, place, layout,
       {activation_bytes(sizes, gpt, place.cuda, load), block_activations(sizes, gpt, place.cuda),
        block_workspace(sizes, gpt, place.cuda), gpt.activation_checkpointing},
-      {sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute, gpt.loss_chunk_size},
+      {tokens_of_loss(config), sizes.width, sizes.vocab_size, sizes.compute, gpt.loss_chunk_size},
       gpt.pad_vocab_to_multiple_of);
 }
 

@@ -28,6 +28,14 @@ void take_what_is_not_given(LlamaConfig& llama, const LlamaShape& from, const Gi
   });
 }
 
+/// What every model of a family has, without which transformers has no such model.
+void take_family(LlamaConfig& llama, const Given& given) {
+  const LlamaShape& of_family = family_of(llama).defaults;
+  if (!is_given(given, "qk_norm")) llama.qk_norm = llama.qk_norm || of_family.qk_norm;
+  if (!is_given(given, "rope_local_base_freq") && llama.rope_local_base_freq == 0)
+    llama.rope_local_base_freq = of_family.rope_local_base_freq;
+}
+
 void derive_sizes(LlamaConfig& llama) {
   constexpr int64_t kRows = 64;
   if (llama.n_kv_head == 0) llama.n_kv_head = llama.n_head;
@@ -121,6 +129,7 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
   }
   if (llama.head_dim == 0) keys.check_heads();
   check_family(llama, given);
+  take_family(llama, given);
   derive_sizes(llama);
   if (family_of(llama).has_softcaps && llama.query_pre_attn_scalar == 0)
     llama.query_pre_attn_scalar = static_cast<double>(llama.head_dim);

@@ -175,7 +175,7 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
                        {llama_activation_bytes(sizes, stage_load(config, layout, place)),
                         llama_block_activations(sizes), llama_block_workspace(sizes),
                         shape.activation_checkpointing},
-                       {sizes.tokens, static_cast<double>(shape.n_embd), sizes.vocab_size,
+                       {tokens_of_loss(config), static_cast<double>(shape.n_embd), sizes.vocab_size,
                         sizes.compute, shape.loss_chunk_size},
                        shape.pad_vocab_to_multiple_of);
 }

@@ -27,10 +27,23 @@ void check_is_not_adapters(const std::filesystem::path& folder) {
       folder.string()));
 }
 
+void check_is_not_of_run(const std::filesystem::path& folder) {
+  constexpr std::string_view kListSuffix = ".manifest.json";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string list = entry.path().string();
+    if (!list.ends_with(kListSuffix)) continue;
+    throw UserError(fmt::format("{}: is the folder of a run; give its snapshot, {}",
+                                folder.string(), list.substr(0, list.size() - kListSuffix.size())));
+  }
+}
+
 std::string pretrained_text(const std::string& path) {
   if (auto text = read_small_file(path)) return *std::move(text);
   const int error = errno;
-  check_is_not_adapters(std::filesystem::path(path).parent_path());
+  const auto folder = std::filesystem::path(path).parent_path();
+  check_is_not_adapters(folder);
+  check_is_not_of_run(folder);
   throw UserError(fmt::format("{}: {}; {}", path, std::strerror(error), kHowToMakePretrained));
 }
 

@@ -15,8 +15,9 @@
 namespace ddp::train {
 
 inline constexpr const char* kHowToMakePretrained =
-    "give a folder that transformers' save_pretrained, trainer export or, for a GPT, "
-    "scripts/convert_checkpoint.py has written";
+    "give a snapshot of trainer, or a folder that transformers' save_pretrained, trainer export "
+    "or, "
+    "for a GPT, scripts/convert_checkpoint.py has written";
 
 /// Throws UserError: no such file, not JSON.
 nlohmann::json parse_pretrained_config(const std::string& path);

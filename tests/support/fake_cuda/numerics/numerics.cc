@@ -185,6 +185,38 @@ void deliver(const std::vector<at::Tensor>& results, const std::vector<at::Tenso
 const bool accounts = fakecuda_accounts() != 0;
 const bool computes = fakecuda_computes() != 0;
 
+/// Where nothing is computed, a small result reads as 0: programs read flags and counts, and what
+/// their memory held before would pass for one on some ranks, depending on time.
+void clear_small(const at::Tensor& result) {
+  constexpr std::size_t kSmall = 64;
+  if (!result.defined() || result.numel() == 0 || result.nbytes() > kSmall ||
+      !result.is_non_overlapping_and_dense())
+    return;
+  std::function<void()> work = [at = result.data_ptr(), bytes = result.nbytes()] {
+    std::memset(at, 0, bytes);
+  };
+  fakecuda_enqueue(c10::cuda::getCurrentCUDAStream().stream(), &work);
+}
+
+/// Calls a CUDA kernel that computes nothing. What it writes in place is cleared first: copies of
+/// bytes are real.
+void call_without_numbers(const c10::SafeKernelFunction& cuda, const c10::OperatorHandle& op,
+                          c10::DispatchKeySet keys, Stack* stack) {
+  const auto& schema = op.schema();
+  const std::size_t from = stack->size() - schema.arguments().size();
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    const IValue& value = (*stack)[from + i];
+    if (alias != nullptr && alias->isWrite() && value.isTensor() && on_device(value.toTensor()))
+      clear_small(value.toTensor());
+  }
+  {
+    const Within within;
+    cuda.callBoxed(op, keys, stack);
+  }
+  for (const at::Tensor& place : promised(op, *stack)) clear_small(place);
+}
+
 /// A kernel of the CUDA key that also computes.
 class Wrapped final : public c10::OperatorKernel {
  public:
@@ -218,9 +250,11 @@ class Wrapped final : public c10::OperatorKernel {
     std::optional<at::PhiloxCudaState> drawn_at;
     if (generator_at_ && computes)
       drawn_at = place_of(drops_ ? IValue() : arguments[*generator_at_]);
-    {
+    if (computes) {
       const Within within;
       cuda_.callBoxed(op, keys, stack);
+    } else {
+      call_without_numbers(cuda_, op, keys, stack);
     }
     if (accounts) account(op, arguments, *stack);
     if (!computes) return;
@@ -309,7 +343,9 @@ class WithoutNumbers final : public c10::OperatorKernel {
     const std::size_t count = op.schema().arguments().size();
     const std::vector<IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count),
                                         stack->end());
-    {
+    if (outermost) {
+      call_without_numbers(cuda_, op, keys, stack);
+    } else {
       const Within within;
       cuda_.callBoxed(op, keys, stack);
     }

@@ -29,7 +29,6 @@ int pci_bus(int device) { return 0x10 + visible_devices()[static_cast<std::size_
 /// they have to be registered first: the first question for the number of devices comes after that.
 void load_numerics() {
   static const bool loaded = [] {
-    if (!settings().numbers && !settings().account) return false;
     Dl_info self;
     ::dladdr(reinterpret_cast<const void*>(&cudaGetDeviceCount), &self);
     std::string path = self.dli_fname;
