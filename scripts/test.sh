@@ -26,7 +26,7 @@ esac
 
 # Labels from tests/*/CMakeLists.txt. The slow ones start jobs, servers or Python.
 readonly slow='e2e|gpu|peers|recipes|clusters|store|launcher-waits|[a-z]*-long'
-readonly unit_tests=(launcher_tests ddp_hydra_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests)
+readonly unit_tests=(launcher_tests ddp_hydra_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tensorfile_tests ddp_tokenizer_tests)
 readonly torch_tests=(ddp_model_tests ddp_trainer_tests ddp_refusal_tests)
 preset=release
 select=(-LE '[-]long$')

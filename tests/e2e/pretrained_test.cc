@@ -80,10 +80,10 @@ TEST_CASE("a folder of transformers generates and is exported as the snapshot th
     CHECK(read_bytes(place / ("first/" + std::string(file))) ==
           read_bytes(place / ("second/" + std::string(file))));
   place.write("first/config.json", R"({"model_type": "opt"})");
-  check_refused(
-      finish(trainer(place, {"generate", "--snapshot", "first", "--prompt", "the"})),
-      "first/config.json: model_type is 'opt'; this trainer reads bert, gpt2, llama, qwen2, qwen3, "
-      "mistral, phi3, gemma2, gemma3_text");
+  check_refused(finish(trainer(place, {"generate", "--snapshot", "first", "--prompt", "the"})),
+                "first/config.json: model_type is 'opt'; this trainer reads bert, roberta, "
+                "distilbert, gpt2, llama, qwen2, qwen3, "
+                "mistral, phi3, gemma2, gemma3_text");
 }
 
 }  // namespace

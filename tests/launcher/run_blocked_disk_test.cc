@@ -300,16 +300,16 @@ TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed"
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
+  const std::string next_round = tmp / "next";
   auto options = stub_job(tmp, {"--max-restarts=1", "--no-python"}, {});
   options.argv.back() = "/bin/sh";
-  options.argv.insert(options.argv.end(),
-                      {"-c",
-                       "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec echo next round;"
-                       "setsid sh -c 'echo $$ >&2; echo x > \"$0\"' " +
-                           disk.path() + "/file & sleep 0.1; exit 3"});
+  options.argv.insert(
+      options.argv.end(),
+      {"-c", "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { : > " + next_round + "; exec sleep 600; };" +
+                 "setsid sh -c ': > \"$0\"' " + disk.path() + "/file & sleep 0.1; exit 3"});
   const auto frozen = disk.freeze();
   ChildProgram job(options);
-  while (job.out().find("next round") == std::string::npos) {
+  while (!std::filesystem::exists(next_round)) {
     const auto asked = std::chrono::steady_clock::now();
     ChildOptions status;
     status.argv = {kDdpRun, "--status=" + std::to_string(job.pid())};
@@ -317,7 +317,8 @@ TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed"
     REQUIRE(std::chrono::steady_clock::now() - asked < std::chrono::seconds(3));
   }
   disk.thaw();
-  CHECK(job.wait_exit() == 0);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
 TEST_CASE("a debugger that cannot be killed, as its file is on a frozen disk, is named",

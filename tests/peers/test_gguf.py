@@ -45,7 +45,7 @@ def llama2_tokenizer():
 
 
 def gemma_tokenizer():
-    return made.of_model(made.sentencepiece_model(), normalizer={"type": "Replace", "pattern": {"String": " "}, "content": "▁"})
+    return made.of_model(made.sentencepiece_model(), pre_tokenizer=made.metaspace("never", split=False))
 
 
 # Name: model_type, architecture there, type, tokenizer, its special tokens, configuration, keys that the file has besides those of all.
@@ -161,9 +161,9 @@ class Gguf(unittest.TestCase):
 
     def check_tokenizer(self, keys, peer, kind):
         special = KINDS[kind][4]
-        model = json.loads(peer.to_str())["model"]
-        tokens = [peer.id_to_token(id) for id in range(peer.get_vocab_size())]
-        added = peer.get_added_tokens_decoder()
+        model, added = json.loads(peer.to_str())["model"], peer.get_added_tokens_decoder()
+        ids = {id: token for token, id in model["vocab"].items()} | {id: token.content for id, token in added.items()}
+        tokens = [ids[id] for id in range(len(ids))]
         self.assertEqual(keys["tokenizer.ggml.tokens"], tokens)
         self.assertEqual(keys["tokenizer.chat_template"], templates.LLAMA3)
         for name, key in ("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"):
@@ -197,13 +197,37 @@ class Gguf(unittest.TestCase):
         self.check_keys(keys, kind)
         self.check_tokenizer(keys, peer, kind)
 
+    def refused(self, *words):
+        error = self.trainer(*words, code=2).stderr
+        self.assertEqual(error.count("\n"), 1, error)
+        self.assertFalse((self.folder / "out/model.gguf").exists())
+        return error
+
     def test_what_llama_cpp_would_compute_otherwise_is_refused(self):
         KINDS["other"] = (*KINDS["gemma2"][:5], {**GEMMA, "query_pre_attn_scalar": 24}, {})
         self.addCleanup(KINDS.pop, "other")
         save(self.folder / "base", "other")
-        error = self.export("f32", code=2).stderr
-        self.assertEqual(error.count("\n"), 1, error)
-        self.assertIn("--format gguf: llama.cpp takes 16 for query_pre_attn_scalar=24; use --format huggingface", error)
+        to_out = ["export", "--snapshot", "base", "--output", "out"]
+        self.assertIn("--format gguf: llama.cpp takes 16 for query_pre_attn_scalar=24; use --format huggingface", self.refused(*to_out, "--format", "gguf"))
+        self.assertIn("--dtype q8_0: is for --format gguf; use fp32, bf16 or fp16", self.refused(*to_out, "--dtype", "q8_0"))
+
+    def test_a_character_model_is_refused_and_a_number_beyond_the_type(self):
+        (self.folder / "text.txt").write_text("Some characters.\n" * 50)
+        (self.folder / "config.yaml").write_text("""
+data_config: {path: text.txt, block_size: 16}
+gpt_config: {n_layer: 1, n_head: 1, n_embd: 32}
+trainer_config: {max_steps: 1, batch_size: 2, device: cpu, snapshot_path: tuned.pt}
+hydra: {run: {dir: .}}
+""")
+        self.trainer("--config", "config.yaml")
+        self.assertIn("--format gguf: llama.cpp has no char tokenizer", self.refused("export", "--snapshot", "tuned.pt", "--output", "out", "--format", "gguf"))
+        model, _ = save(self.folder / "base", "qwen2")
+        with torch.no_grad():
+            model.model.layers[1].mlp.down_proj.weight[3, 5] = -1e7
+        model.save_pretrained(self.folder / "base")
+        error = self.refused("export", "--snapshot", "base", "--output", "out", "--format", "gguf", "--dtype", "q8_0")
+        self.assertIn("model.layers.1.mlp.down_proj.weight has numbers beyond the range of q8_0; use --dtype bf16 or fp32", error)
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
 
 
 for kind in KINDS:

@@ -184,7 +184,7 @@ class Executed(RecipeTest):
         self.trained("snapshot.pt")
         self.write("prompts.txt", "First\nSecond\n")
         self.page("docs/generate.md", "answers.jsonl")
-        self.page("docs/interop.md", "my-gpt2/config.json", "weights/model.pt", "weights/model.safetensors", only="export")
+        self.page("docs/interop.md", "my-gpt2/config.json", "weights/model.pt", "weights/model.safetensors", only="export(?!.*gguf)")
 
     def test_adapters(self):
         self.write("data/sample_corpus.txt", CORPUS)
@@ -202,7 +202,8 @@ class Executed(RecipeTest):
     def test_fine_tuning(self):
         self.conversations()
         self.write("my-chats.jsonl", (self.folder / "data/chat/eval.jsonl").read_bytes())
-        self.page("docs/fine-tune.md", "tuned/chat_template.jinja", "tuned-merged/model.safetensors", "tuned-adapter/chat_template.jinja")
+        self.page("docs/fine-tune.md", "tuned/chat_template.jinja", "tuned-merged/model.safetensors", "tuned-adapter/chat_template.jinja",
+                  "tuned-gguf/model.gguf")
 
     def test_metrics_and_files_of_tokens(self):
         self.write("data/sample_corpus.txt", CORPUS)

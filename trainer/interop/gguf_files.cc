@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -364,6 +365,7 @@ std::vector<std::string> export_gguf(const ExportedModel& model, const Tokenizer
   constexpr const char* kFile = "model.gguf";
   const auto config = parse_bounded_json(texts.at("config.json"), "config.json");
   const GgufKind& kind = kind_of(config.value("model_type", ""));
+  GgufMetadata of_tokenizer = gguf_tokenizer(tokenizer, texts, model.chat);
   GgufMetadata metadata = general_keys(model, kind, folder);
   ArchitectureKeys keys(metadata, kind);
   keys.number("vocab_size", model.vocab_size);
@@ -372,9 +374,8 @@ std::vector<std::string> export_gguf(const ExportedModel& model, const Tokenizer
   else
     add_llama_keys(keys, llama_of(model.config), kind,
                    positions_in(config, model.config.data.block_size));
-  for (auto& each : gguf_tokenizer(tokenizer, texts, model.chat))
-    metadata.push_back(std::move(each));
-  write_gguf(folder + "/" + kFile, metadata, GgufWeights(model, kind).tensors);
+  std::move(of_tokenizer.begin(), of_tokenizer.end(), std::back_inserter(metadata));
+  write_gguf(fmt::format("{}/{}", folder, kFile), metadata, GgufWeights(model, kind).tensors);
   return {kFile};
 }
 

@@ -60,7 +60,7 @@ bool is_byte_token(const std::string& text) {
          std::isxdigit(static_cast<unsigned char>(text[4])) != 0;
 }
 
-/// llama.cpp's converter takes these for control tokens whatever is in their file.
+/// llama.cpp's converter takes these for control tokens, whatever their type in the file.
 bool looks_special(const std::string& text) {
   return text == "<pad>" || text == "<mask>" || text == "<2mass>" || text == "[@BOS@]" ||
          (text.starts_with("<|") && text.ends_with("|>")) ||
@@ -69,7 +69,7 @@ bool looks_special(const std::string& text) {
 
 std::string with_spaces(std::string text) {
   for (std::size_t at = 0; (at = text.find(kWordMark, at)) != std::string::npos; ++at)
-    text.replace(at, kWordMark.size(), " ");
+    text.replace(at, kWordMark.size(), 1, ' ');
   return text;
 }
 
@@ -117,8 +117,8 @@ std::vector<float> scores_of(const BpeSpec& spec, const std::vector<int32_t>& ki
 std::vector<std::string> merge_texts(const BpeSpec& spec) {
   std::vector<std::string> texts;
   for (const Merge& merge : spec.merges)
-    texts.push_back(spec.vocabulary.at(static_cast<std::size_t>(merge.left)) + " " +
-                    spec.vocabulary.at(static_cast<std::size_t>(merge.right)));
+    texts.push_back(fmt::format("{} {}", spec.vocabulary.at(static_cast<std::size_t>(merge.left)),
+                                spec.vocabulary.at(static_cast<std::size_t>(merge.right))));
   if (texts.empty()) refuse_tokenizer("llama.cpp has no BPE without merges");
   return texts;
 }
@@ -141,8 +141,9 @@ std::map<std::string, int32_t> special_ids(const Tokenizer& tokenizer, const Tex
   const Json numbered = json_in(texts, "config.json");
   std::map<std::string, int32_t> ids;
   for (const std::string name : {"bos", "eos", "unk", "pad"}) {
-    const Json id = numbered.value(name + "_token_id", Json());
-    if (const auto found = id_of_text(named.value(name + "_token", Json()), tokenizer)) {
+    const Json id = numbered.value(fmt::format("{}_token_id", name), Json());
+    if (const auto found =
+            id_of_text(named.value(fmt::format("{}_token", name), Json()), tokenizer)) {
       ids[name] = *found;
     } else if (id.is_number_integer() && id >= 0 && id < tokenizer.size()) {
       ids[name] = id;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -168,6 +169,7 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
     }
     lines[i] = digest_line(name, values);
     layer->hold(quantize(values, config.quantize.base));
+    ::malloc_trim(0);  // the weight's place, and what rounding used: keep_freed_memory()
   };
   const auto take_codes = [&](std::size_t i, const QuantizedWeight& codes) {
     const std::string& name = weights[i].name;

@@ -273,13 +273,15 @@ TEST_CASE("labels of another kind than the problem's are refused in one line") {
   check_refused(refused({"data_config.label_column=stars", "data_config.text_pair_column=third"}),
                 {"has no column third", "data_config.text_pair_column"});
   check_refused(refused({several, "data_config.label_separator="}),
-                {"data_config.label_separator: is empty"});
-  check_refused(refused({regression, "bert_config.class_weights=balanced"}),
-                {"bert_config.class_weights: is for bert_config.problem_type=single_label_"});
-  check_refused(refused({several, "trainer_config.label_smoothing=0.1"}),
-                {"trainer_config.label_smoothing: is for bert_config.problem_type=single_label_"});
+                {"data_config.label_separator=: is empty"});
+  check_refused(
+      refused({regression, "bert_config.class_weights=balanced"}),
+      {"bert_config.class_weights=balanced: is for bert_config.problem_type=single_label_"});
+  check_refused(
+      refused({several, "trainer_config.label_smoothing=0.1"}),
+      {"trainer_config.label_smoothing=0.1: is for bert_config.problem_type=single_label_"});
   check_refused(refused({"data_config.text_pair_column=second", "data_config.block_size=5"}),
-                {"data_config.block_size: 5 holds no pair of texts; set at least 6"});
+                {"data_config.block_size=5: 5 holds no pair of texts; set at least 6"});
   check_refused(refused({"bert_config.problem_type=ranking"}), {"multi_label_classification"});
   place.write("bare.jsonl", "{\"text\": \"the film\", \"label\": []}\n");
   check_refused(refused({several, "data_config.path=bare.jsonl"}), {"no row has a label"});

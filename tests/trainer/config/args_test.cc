@@ -116,7 +116,15 @@ TEST_CASE("export and estimate are modes of their own") {
   CHECK(half.exporting.dtype == ExportDtype::kBFloat16);
   CHECK(half.exporting.base == "b");
   CHECK(error({"export", "--snapshot=s", "--output=o", "--dtype=int8"})
-            .find("--dtype: 'int8' is not one of fp32, bf16, fp16") == 0);
+            .find("--dtype: 'int8' is not one of fp32, bf16, fp16, q8_0, f32, f16") == 0);
+  const TrainerArgs gguf =
+      parse({"export", "--snapshot=s", "--output=o", "--format=gguf", "--dtype=q8_0"});
+  CHECK(gguf.exporting.format == ExportFormat::kGguf);
+  CHECK(gguf.exporting.dtype == ExportDtype::kQ8_0);
+  CHECK(parse({"export", "--snapshot=s", "--output=o", "--dtype=f16"}).exporting.dtype ==
+        ExportDtype::kFloat16);
+  CHECK(parse({"export", "--snapshot=s", "--output=o", "--format=snapshot"})
+            .exporting.whole_snapshot);
   CHECK(error({"eval", "--snapshot=s", "--base="}).find("--base: is empty") == 0);
   const TrainerArgs merged = parse({"export", "--snapshot=s", "--output=o", "--merge"});
   CHECK(merged.exporting.merge);

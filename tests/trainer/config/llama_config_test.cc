@@ -324,7 +324,8 @@ TEST_CASE("a folder of each Llama is told from others by its model_type") {
   }
   test::write_file("config.json", R"({"model_type": "opt"})");
   CHECK_THAT(test::error_of<UserError>([&] { architecture_of_folder(folder.str()); }),
-             Contains("model_type is 'opt'; this trainer reads bert, gpt2, llama, qwen2, qwen3, "
+             Contains("model_type is 'opt'; this trainer reads bert, roberta, distilbert, gpt2, "
+                      "llama, qwen2, qwen3, "
                       "mistral, phi3, gemma2, gemma3_text"));
 }
 

@@ -96,7 +96,8 @@ TEST_CASE("an init_from that cannot be followed is refused in one line") {
                                    Contains("base/config.json: No such file or directory") &&
                                    Contains("give a snapshot of trainer, or a folder that"));
   CHECK_THAT(not_followed(R"({"model_type": "opt"})"),
-             Contains("model_type is 'opt'; this trainer reads bert, roberta, distilbert, gpt2, llama, qwen2, qwen3"));
+             Contains("model_type is 'opt'; this trainer reads bert, roberta, distilbert, gpt2, "
+                      "llama, qwen2, qwen3"));
   const std::string gpt = std::string(kGpt2) + "}";
   CHECK_THAT(not_followed(gpt, {"gpt_config.init_from=other"}),
              Contains("init_from=base: base conflicts with gpt_config.init_from=other; keep one"));

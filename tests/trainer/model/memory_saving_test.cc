@@ -77,6 +77,7 @@ TEST_CASE("the chunked loss has the same gradients before a frozen output layer"
     GPT model(with_chunk(7.0, /*tied=*/false), kVocabularySize, 16, 5);
     model->named_parameters()["lm_head.weight"].set_requires_grad(!frozen);
     const auto tokens = test::random_tokens(3, 16, kVocabularySize, 1);
+    model->eval();
     model->loss(tokens, tokens).backward();
     CHECK(model->named_parameters()["lm_head.weight"].grad().defined() != frozen);
     return model->parameters().front().grad();

@@ -49,9 +49,8 @@ double bytes_of_kernel(const LossPart& part) {
   const double rows = std::min(kAutomaticLogitBytes / kWideBytes / s.vocab_size, s.tokens);
   const double in_evaluation = rows * (columns * s.compute + 2 * s.vocab_size * kWideBytes) +
                                table * s.compute + padded_table_bytes(part);
-  const double before_blocks = part.recomputed > 0
-                                   ? std::max(gradient, in_training - part.recomputed)
-                                   : in_training;
+  const double before_blocks =
+      part.recomputed > 0 ? std::max(gradient, in_training - part.recomputed) : in_training;
   return std::max(before_blocks, in_evaluation - part.activations);
 }
 
@@ -109,7 +108,9 @@ std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& 
   const double recomputed = activations.checkpointed ? activations.of_block : 0.0;
   const double columns = padding_of(padding, loss.vocab_size, place);
   const double logits =
-      load.last ? loss_bytes(config, place, {loss, columns, activations.kept, recomputed, config.adapted()}) : 0.0;
+      load.last ? loss_bytes(config, place,
+                             {loss, columns, activations.kept, recomputed, config.adapted()})
+                : 0.0;
   // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, activations.workspace - logits);
   const auto layers = static_cast<double>(stage_costs(layout, config.data.block_size).layers);

@@ -67,8 +67,6 @@ void check_family(const BertConfig& bert, const Given& given) {
 
 /// The rest is for labels that are classes.
 void check_problem_type(const Config& config, const Given& given) {
-  if (config.data.label_separator.empty())
-    given.refuse("data_config.label_separator", "is empty; set one or more characters");
   constexpr int64_t kShortestPair = 6;  // [CLS], a token, two times [SEP], a token, [SEP]
   if (!config.data.text_pair_column.empty() && config.data.block_size < kShortestPair)
     given.refuse("data_config.block_size", fmt::format("{} holds no pair of texts; set at least {}",
