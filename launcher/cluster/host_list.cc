@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <sstream>
 
 #include "launcher/base/errors.h"
@@ -111,10 +112,18 @@ std::string take_gpus(std::string& entry, std::string_view text, std::size_t& ne
   return gpus;
 }
 
-void choose_gpus(Host& host, const std::string& gpus) {
+void choose_gpus(Host& host, const std::string& origin, const std::string& gpus) {
+  if (gpus.empty()) return;
+  if (!host.gpus.empty())
+    fail(origin, fmt::format("'{}' names its GPUs twice; keep one list", printable(host.name)));
+  std::set<std::string> numbers;
+  std::istringstream stream(gpus);
+  for (std::string number; std::getline(stream, number, ',');) {
+    if (!numbers.insert(number).second)
+      fail(origin, fmt::format("'{}' names GPU {} twice", printable(host.name), number));
+  }
   host.gpus = gpus;
-  if (host.slots == 0 && !gpus.empty())
-    host.slots = 1 + static_cast<int>(std::count(gpus.begin(), gpus.end(), ','));
+  if (host.slots == 0) host.slots = static_cast<int>(numbers.size());
 }
 
 void add_hosts(std::vector<Host>& hosts, const std::string& origin, const std::string& entry,
@@ -128,7 +137,7 @@ void add_hosts(std::vector<Host>& hosts, const std::string& origin, const std::s
   const auto names = is_numeric_v6(entry) ? std::vector{entry} : expand_node_list(origin, entry);
   for (const auto& name : names) {
     hosts.push_back(one_host(origin, name));
-    choose_gpus(hosts.back(), gpus);
+    choose_gpus(hosts.back(), origin, gpus);
   }
 }
 
@@ -172,7 +181,7 @@ std::vector<Host> hosts_of_line(const std::string& origin, const std::vector<std
   }
   for (Host& host : hosts) {
     if (slots > 0) host.slots = slots;
-    if (!gpus.empty()) choose_gpus(host, gpus);
+    choose_gpus(host, origin, gpus);
   }
   return hosts;
 }

@@ -34,7 +34,7 @@ constexpr const char* kSocket = "/inspect";
 constexpr const char* kMeant = "+";
 constexpr const char* kAnswer = "=";
 constexpr const char* kNotMeant = "-";
-// For all agents together, until each has replied whether it is meant.
+// For all agents together, until each has replied whether it is meant; of a pid until that one has.
 constexpr std::chrono::seconds kPatience{5};
 
 // A datagram: what is asked, of which job as the user names it, and of which folder that may be.
@@ -102,6 +102,8 @@ struct Answers {
 
   void ask(const std::string& folder, const std::string& question);
   void take(int agent, Clock::time_point until);
+  // From whoever replies first on, as one that is suspended holds up no other.
+  void take_all(bool of_one);
 };
 
 void Answers::ask(const std::string& folder, const std::string& question) {
@@ -119,6 +121,23 @@ void Answers::take(int agent, Clock::time_point until) {
   if (reply.kind.empty()) ++silent;
   if (reply.kind == kNotMeant) others.push_back(printable(reply.text));
   if (reply.kind == kAnswer) meant += reply.text;
+}
+
+void Answers::take_all(bool of_one) {
+  const auto until = Clock::now() + kPatience;
+  while (!agents.empty() && (!of_one || meant.empty())) {
+    std::vector<pollfd> fds;
+    for (const Descriptor& agent : agents) fds.push_back({agent.get(), POLLIN, 0});
+    poll_until(fds, until, "cannot wait for an answer");
+    const bool late = Clock::now() >= until;
+    auto polled = fds.begin();
+    std::erase_if(agents, [&](const Descriptor& agent) {
+      const bool replied = (polled++)->revents != 0;
+      if (replied) take(agent.get(), until);
+      if (!replied && late) ++silent;
+      return replied || late;
+    });
+  }
 }
 
 std::string folder_named(const std::string& run) {
@@ -191,8 +210,7 @@ std::string inspect_job(const std::string& place, const std::string& option,
       ++answers.foreign;
     }
   }
-  const auto until = Clock::now() + kPatience;
-  for (const Descriptor& agent : answers.agents) answers.take(agent.get(), until);
+  answers.take_all(/*of_one=*/whole_number(run).has_value());
   if (answers.meant.empty()) not_found(option, run, answers);
   return answers.meant;
 }

@@ -309,10 +309,12 @@ TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed"
                  "setsid sh -c ': > \"$0\"' " + disk.path() + "/file & sleep 0.1; exit 3"});
   const auto frozen = disk.freeze();
   ChildProgram job(options);
+  ChildOptions status;
+  status.argv = {kDdpRun, "--status=" + std::to_string(job.pid())};
+  while (run_to_end(status).exit != 0) {
+  }  // no socket yet
   while (!std::filesystem::exists(next_round)) {
     const auto asked = std::chrono::steady_clock::now();
-    ChildOptions status;
-    status.argv = {kDdpRun, "--status=" + std::to_string(job.pid())};
     run_to_end(status);
     REQUIRE(std::chrono::steady_clock::now() - asked < std::chrono::seconds(3));
   }

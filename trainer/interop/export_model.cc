@@ -154,8 +154,9 @@ TextFiles text_files(const ExportedModel& model, const Tokenizer& tokenizer) {
     own = {{"config.json", bert_config(model, tokenizer).dump(2) + "\n"}};
   }
   TextFiles files = with_base_config(std::move(own), model);
-  files.merge(with_base_tokenizer(
-      tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model));
+  files.merge(with_base_tokenizer(tokenizer_files(tokenizer, model.config.data.block_size,
+                                                  model.chat, !trains_causal_lm(model.config.task)),
+                                  model));
   return files;
 }
 
@@ -181,6 +182,13 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
         architecture.name()));
   }
   OrderedJson config = OrderedJson::parse(files["config.json"]);
+  for (const FusedLayers& fused : architecture.huggingface_layout()->fused) {
+    if (config["model_type"] == fused.model_type)
+      throw UserError(fmt::format(
+          "--quantize nf4: {}, several layers of a {} in one, are not written in 4 bits; leave it "
+          "out, or use quantize.base in a run from the exported folder",
+          fused.theirs, fused.model_type));
+  }
   config["quantization_config"] = {{"quant_method", "bitsandbytes"},
                                    {"load_in_4bit", true},
                                    {"load_in_8bit", false},

@@ -27,8 +27,8 @@ struct GgufKind {
   std::string_view architecture;
   bool is_permuted = false;  ///< Rotary embeddings turn neighbours there, halves of a head here.
   int64_t full_attention_every = 0;  ///< Where the file has no sliding_window_pattern.
-  int64_t layers_with_wide_scale =
-      0;  ///< A model of so many divides scores by sqrt(width / heads).
+  /// A model of that many layers divides scores by sqrt(width / heads).
+  int64_t layers_with_wide_scale = 0;
 };
 
 constexpr GgufKind kGgufKinds[] = {{"gpt2", "gpt2"},
@@ -137,7 +137,7 @@ void write_tensor(const std::string& name, const torch::Tensor& values, GgufType
   }
   const torch::Tensor numbers = values.contiguous();
   const auto [least, largest] = at::aminmax(numbers);
-  // Not true for NaN.
+  // Negated so that NaN is refused, too.
   if (!(largest.item<float>() <= kLargestQ8 && least.item<float>() >= -kLargestQ8))
     throw UserError(fmt::format(
         "export: {} has numbers beyond the range of q8_0; use --dtype bf16 or fp32", name));

@@ -126,7 +126,8 @@ std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer
   std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
   if (!model.chat) return names;
   for (const auto& [name, text] : with_base_tokenizer(
-           tokenizer_files(tokenizer, model.config.data.block_size, model.chat), model)) {
+           tokenizer_files(tokenizer, model.config.data.block_size, model.chat, /*of_bert=*/false),
+           model)) {
     write_text(folder + "/" + name, text);
     names.push_back(name);
   }

@@ -121,15 +121,15 @@ void add_special_tokens(const Tokenizer& tokenizer, const std::optional<ChatFact
 }  // namespace
 
 TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
-                          const std::optional<ChatFacts>& chat) {
+                          const std::optional<ChatFacts>& chat, bool of_bert) {
   if (const auto* wordpiece = dynamic_cast<const WordpieceTokenizer*>(&tokenizer))
     return wordpiece_files(*wordpiece, model_max_length);
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", model_max_length}};
   add_special_tokens(tokenizer, chat, config);
-  const BertTokenNames& names = token_names_of(tokenizer);
-  if (tokenizer.token_of(names.mask)) {
+  if (of_bert) {
+    const BertTokenNames& names = token_names_of(tokenizer);
     config.update(OrderedJson{{"cls_token", names.first},
                               {"bos_token", names.first},
                               {"sep_token", names.last},

@@ -24,8 +24,8 @@ struct ChatFacts {
 /// state, for `char` and `byte` a model with one token per character or byte. `model_max_length`:
 /// tokens that the model takes. With `chat` its template is in both places where transformers has
 /// looked for it: tokenizer_config.json (all versions) and chat_template.jinja (from 4.50 on, where
-/// it comes first).
+/// it comes first). `of_bert`: with the special tokens of BERT or RoBERTa.
 TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
-                          const std::optional<ChatFacts>& chat = {});
+                          const std::optional<ChatFacts>& chat, bool of_bert);
 
 }  // namespace ddp::train

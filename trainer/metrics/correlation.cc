@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -42,6 +43,9 @@ double pearson(std::span<const double> a, std::span<const double> b) {
 }
 
 double spearman(std::span<const double> a, std::span<const double> b) {
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  if (!std::all_of(a.begin(), a.end(), is_finite) || !std::all_of(b.begin(), b.end(), is_finite))
+    return std::numeric_limits<double>::quiet_NaN();
   return pearson(ranks_of(a), ranks_of(b));
 }
 

@@ -409,12 +409,7 @@ int64_t CausalModel::parameter_count() const {
   for (const auto& each : whole_) count += c10::multiply_integers(each.sizes);
   if (part_) return count;
   for (const auto& tensor : parameters()) count += tensor.numel();
-  for (const auto& module : modules(/*include_self=*/false)) {
-    const auto* const linear = module->as<AdaptableLinearImpl>();
-    if (linear == nullptr || !linear->quantized().defined()) continue;
-    count += linear->quantized().rows() * linear->quantized().columns();
-  }
-  return count;
+  return count + quantized_count(*this);
 }
 
 }  // namespace ddp::train

@@ -12,13 +12,13 @@
 #include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/load/peft_settings.h"
+#include "trainer/model/ops/weight_codec.h"
 #include "trainer/model/prompt_tuning.h"
 
 namespace ddp::train {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
-constexpr int64_t kNf4Columns = 64;
 
 bool is_adaptable(const ParameterShape& p) {
   return p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight);
@@ -73,14 +73,14 @@ void check_blocks(const Config& config, const Given& given) {
   if (config.quantize.base != BaseFormat::kNf4) return;
   const auto shapes = shapes_below(config, 1);
   const auto divided = [](const ParameterShape& p) {
-    return !is_adaptable(p) || p.sizes[1] % kNf4Columns == 0;
+    return !is_adaptable(p) || p.sizes[1] % kNf4Block == 0;
   };
   const auto wrong = std::find_if_not(shapes.begin(), shapes.end(), divided);
   if (wrong == shapes.end()) return;
   given.refuse("quantize.base",
                fmt::format("nf4 divides rows into blocks of {}, and {} has rows of "
                            "{}; use int8",
-                           kNf4Columns, wrong->name, wrong->sizes[1]));
+                           kNf4Block, wrong->name, wrong->sizes[1]));
 }
 
 /// A configuration that a run has written names every key, with its default.
@@ -128,9 +128,14 @@ std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_siz
 
 void complete_lora(Config& config, const Given& given) {
   LoraConfig& lora = config.lora;
-  if (!lora.init_from.empty()) follow_peft_settings(lora, given);
+  if (!lora.init_from.empty()) {
+    if (config.prompt_tuning.enabled())
+      given.refuse("lora.init_from", "conflicts with prompt_tuning.tokens; keep one");
+    follow_peft_settings(lora, given);
+  }
+  if (!lora.enabled()) check_no_adapters(config, given);
   check_blocks(config, given);
-  if (!lora.enabled()) return check_no_adapters(config, given);
+  if (!lora.enabled()) return;
   const auto defaults = default_targets(config);
   const ModelBelow below = model_below(config);
   if (defaults.empty()) {
@@ -225,10 +230,10 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
 }
 
 int64_t quantized_bytes(const ParameterShape& weight, BaseFormat format) {
-  constexpr int64_t kFloat = 4, kAbsmaxBlock = 256;
+  constexpr int64_t kFloat = 4;
   if (format == BaseFormat::kNone || !is_adaptable(weight)) return 0;
   if (format == BaseFormat::kInt8) return weight.count() + kFloat * weight.sizes[0];
-  const int64_t blocks = weight.count() / kNf4Columns;
+  const int64_t blocks = weight.count() / kNf4Block;
   return weight.count() / 2 + blocks + kFloat * ((blocks + kAbsmaxBlock - 1) / kAbsmaxBlock + 1);
 }
 

@@ -30,6 +30,13 @@ OptimizerConfig with_warmup_steps(OptimizerConfig config, int64_t total_steps) {
   return config;
 }
 
+/// "warmup_steps=50", or what is given instead.
+std::string warmup_text(const OptimizerConfig& config) {
+  if (config.warmup_ratio > 0.0)
+    return fmt::format("warmup_ratio={} ({} steps)", config.warmup_ratio, config.warmup_steps);
+  return fmt::format("warmup_steps={}", config.warmup_steps);
+}
+
 bool decays(LrSchedule kind) { return kind != LrSchedule::kConstant; }
 
 }  // namespace
@@ -43,9 +50,9 @@ Schedule::Schedule(const OptimizerConfig& config, int64_t total_steps)
       decays(config.lr_schedule) && config.lr_schedule != LrSchedule::kWsd && decay > 0;
   if (ends_at_step && decay <= config_.warmup_steps) {
     throw UserError(
-        fmt::format("optimizer_config.decay_steps: {} is not after warmup_steps={}; reduce the "
-                    "warmup, or decay until a later step",
-                    decay, config_.warmup_steps));
+        fmt::format("optimizer_config.decay_steps: {} is not after {}; reduce the warmup, or decay "
+                    "until a later step",
+                    decay, warmup_text(config_)));
   }
 }
 
@@ -54,9 +61,9 @@ std::string Schedule::cut_text(int64_t total_steps) const {
   const int64_t needed = config_.warmup_steps + (wsd ? config_.decay_steps.value_or(0) : 0);
   if (needed == 0 || needed < total_steps || (needed == total_steps && wsd)) return "";
   return fmt::format(
-      "optimizer_config.warmup_steps={}{}: the schedule does not fit into a run of {} optimizer "
+      "optimizer_config.{}{}: the schedule does not fit into a run of {} optimizer "
       "step{}, which cuts it short; train for longer, or reduce the warmup",
-      config_.warmup_steps,
+      warmup_text(config_),
       wsd && config_.decay_steps ? fmt::format(", decay_steps={}", *config_.decay_steps) : "",
       total_steps, total_steps == 1 ? "" : "s");
 }

@@ -28,7 +28,7 @@ std::vector<NamedTensor> plain_weights(const torch::nn::Module& model) {
   return result;
 }
 
-/// Those that stay as they are.
+/// Returns the frozen weights.
 std::vector<NamedTensor> base_weights(const torch::nn::Module& model) {
   auto weights = plain_weights(model);
   std::erase_if(weights,
@@ -158,7 +158,7 @@ std::string describe_start(const PromptConfig& prompt) {
 /// the digest of all as they were before.
 std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected) {
   const std::string base = model_below(config).path;
-  const auto weights = base_weights(model);
+  auto weights = base_weights(model);
   std::vector<std::string> lines(weights.size());
   const auto take = [&](std::size_t i, const torch::Tensor& values) {
     const std::string& name = weights[i].name;
@@ -169,6 +169,7 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
     }
     lines[i] = digest_line(name, values);
     layer->hold(quantize(values, config.quantize.base));
+    weights[i].tensor.reset();
     ::malloc_trim(0);  // the weight's place, and what rounding used: keep_freed_memory()
   };
   const auto take_codes = [&](std::size_t i, const QuantizedWeight& codes) {
@@ -178,6 +179,7 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
     lines[i] = digest_line(name, codes.codes) + digest_line("absmax", codes.absmax);
     if (codes.absmax_scales.defined()) lines[i] += digest_line("scales", codes.absmax_scales);
     layer->hold(codes);
+    weights[i].tensor.reset();
   };
   using TakeCodes = std::function<void(std::size_t, QuantizedWeight)>;
   if (!base.empty()) {

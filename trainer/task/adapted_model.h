@@ -21,7 +21,6 @@ namespace ddp::train {
 /// whose path is the configuration's init_from.
 inline constexpr const char* kBaseDigest = "lora_base";
 
-// "Adapters" are low-rank adapters and virtual tokens alike.
 /// Returns the parameters in `all` that a run trains, in its order: the adapters with a text
 /// classifier's own layers if there are any, else all.
 std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& all);

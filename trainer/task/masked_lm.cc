@@ -139,7 +139,7 @@ void MaskedLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
                      bert_parameter_shapes(config_.bert, sizes()));
   model_ =
       BertForMaskedLm(config_.bert, tokenizer_->size(), config_.data.block_size, seed.value_or(0));
-  if (fresh_ && !config_.bert.init_from.empty()) {
+  if (fresh_ && !config_.bert.init_from.empty() && !config_.lora.enabled()) {  // else adapt() does
     load_pretrained(config_.bert.init_from, kBertLayout, named_tensors(model_->model_parameters()));
   }
   adapt(*model_, seed);

@@ -44,6 +44,9 @@ void TextClassification::build_model(torch::Device device, std::optional<uint64_
                                          static_cast<int64_t>(labels_.size()), seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
   adapt(*model_, seed);
+  if (fresh_ && !config_.lora.init_from.empty())
+    start_ += fmt::format("; a classifier in {} is taken for the labels {}, in this order",
+                          config_.lora.init_from, fmt::join(labels_, ", "));
   loss_options_.smoothing = config_.trainer.label_smoothing;
   const auto weights = class_weights();
   if (!weights.empty())

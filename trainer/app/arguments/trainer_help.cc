@@ -169,12 +169,13 @@ Examples:
 
 Options:
       --snapshot FILE         Snapshot, or folder, of a run, or the folder of a transformers model (required)
-      --text TEXT             One text; or
-      --text_pair TEXT        The second text of a pair, with --text
-      --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
-                              .tsv or .jsonl file with the run's data_config.text_column; texts with
-                              masks: a text file, a text per line. With neither, each line of
-                              standard input is a text, or two with a tab between them
+      --text TEXT             One text
+      --text_pair TEXT        Its second text, for a model of pairs
+      --input FILE            Instead of --text: images: a PNG or JPEG, a folder of them, or an idx
+                              file; texts: a .csv, .tsv or .jsonl file with the run's
+                              data_config.text_column; texts with masks: a text file, a text per
+                              line. With neither, each line of standard input is a text, or a
+                              tab-separated pair
       --output FILE.csv       Write one row per input, in order: input, label (labels, value), all
                               probabilities, the error if it could not be read, and a table's own
                               columns; as tabs or JSON lines to FILE.tsv or FILE.jsonl

@@ -365,10 +365,10 @@ void check_pipeline(const Config& config, const Given& given) {
                     "model",
                     name_of(distributed.strategy), distributed.pipeline));
   }
-  if (config.adapted()) {
+  if (config.adapted() || !config.lora.init_from.empty()) {  // lora.rank may follow from init_from
     refuse(fmt::format("{} trained on whole models; use strategy=zero3 to divide one",
-                       config.lora.enabled() ? "adapters (lora.rank) are"
-                                             : "virtual tokens (prompt_tuning.tokens) are"));
+                       config.prompt_tuning.enabled() ? "virtual tokens (prompt_tuning.tokens) are"
+                                                      : "adapters (lora.rank) are"));
   }
 }
 

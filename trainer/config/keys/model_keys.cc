@@ -155,8 +155,9 @@ std::vector<Field> lora_fields() {
                   "export --format peft write it; rank, alpha and targets default to its own."},
       {DDP_KEY_AT("quantize.base", quantize.base),
        .meaning =
-           "Hold the frozen weights of the linear layers under adapters (lora.rank) in fewer "
-           "bits: nf4 (4 bits in blocks of 64, QLoRA) or int8 (8 bits, a scale for each "
+           "Hold the frozen weights of the linear layers under adapters (lora.rank) or virtual "
+           "tokens (prompt_tuning.tokens) in fewer bits: nf4 (4 bits in blocks of 64, QLoRA) or "
+           "int8 (8 bits, a scale for each "
            "output), with the codes of bitsandbytes."},
   };
 }

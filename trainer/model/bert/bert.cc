@@ -131,7 +131,7 @@ std::vector<ModelParameter> bert_parameters(const torch::nn::Module& module) {
 int64_t parameter_count(const torch::nn::Module& module) {
   int64_t count = 0;
   for (const auto& tensor : module.parameters()) count += tensor.numel();
-  return count;
+  return count + quantized_count(module);
 }
 
 BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab_size,

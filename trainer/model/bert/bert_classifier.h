@@ -1,8 +1,8 @@
-// BERT's encoder with its pooler and a linear layer: assigns each text one of several classes.
+// BERT's encoder with its pooler and a linear layer: gives each text, or pair of texts, scores of
+// classes or labels, or a number.
 //
 // Modules and parameters are named as in Hugging Face's BertForSequenceClassification, and as in
-// the classes of the other families. Shape
-// suffixes as in bert.h; K classes.
+// the classes of the other families. Shape suffixes as in bert.h; K classes.
 #pragma once
 
 #include <torch/torch.h>

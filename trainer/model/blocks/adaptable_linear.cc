@@ -83,4 +83,14 @@ void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optiona
     modules[layer]->as<AdaptableLinearImpl>()->add_adapter(lora, generator);
 }
 
+int64_t quantized_count(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* const linear = module->as<AdaptableLinearImpl>();
+    if (linear != nullptr && linear->quantized().defined())
+      count += linear->quantized().rows() * linear->quantized().columns();
+  }
+  return count;
+}
+
 }  // namespace ddp::train

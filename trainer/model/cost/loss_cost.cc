@@ -15,7 +15,8 @@ constexpr double kWideBytes = 4.0;
 /// Whether the loss is computed by its kernel (trainer_config.fused_gpu_kernels).
 bool by_gpu_kernel(const Config& config, const ComputePlace& place) {
   return place.cuda && config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
-         config.trainer.fused_gpu_kernels && config.distributed.tensor == 1;
+         config.trainer.fused_gpu_kernels && config.distributed.tensor == 1 &&
+         config.trainer.label_smoothing == 0.0;
 }
 
 double columns_of(const LossPart& part) { return part.sizes.vocab_size + part.padding; }

@@ -72,6 +72,13 @@ void check_problem_type(const Config& config, const Given& given) {
     given.refuse("data_config.block_size", fmt::format("{} holds no pair of texts; set at least {}",
                                                        config.data.block_size, kShortestPair));
   const ProblemType type = config.bert.problem_type;
+  if (type != ProblemType::kMultiLabel &&
+      config.data.label_separator != DataConfig{}.label_separator) {
+    given.refuse("data_config.label_separator",
+                 fmt::format("is for bert_config.problem_type={}, not for {}; set problem_type, or "
+                             "remove it",
+                             name_of(ProblemType::kMultiLabel), name_of(type)));
+  }
   if (type == ProblemType::kSingleLabel) return;
   const auto refuse = [&](const char* key) {
     given.refuse(key, fmt::format("is for bert_config.problem_type={}, not for {}; remove it",

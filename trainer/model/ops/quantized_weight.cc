@@ -38,7 +38,7 @@ void scales_on_cpu(const QuantizedWeight& weight, int64_t first, int64_t last, f
   }
 }
 
-/// Calls work(coded, first, last) in the threads of torch for rows [first, last) of a part of
+/// Calls work(coded, first, last) on torch's threads for rows [first, last) of a part of
 /// `weight` that begins with row `begin`; `coded` begins with row `first`.
 template <typename Work>
 void by_coded_rows(const QuantizedWeight& weight, int64_t begin, int64_t end, const Work& work) {

@@ -10,7 +10,7 @@ namespace {
 
 using Nf4Codes = std::array<int32_t, kNf4Block>;
 
-/// A number that is not a number gets the last code, as from torch.bucketize().
+/// NaN gets the last code, as from torch.bucketize().
 Nf4Codes nearest_nf4(const float* numbers, float scale) {
   Nf4Codes codes{};
   for (std::size_t k = 0; k + 1 < kNf4Values.size(); ++k) {
