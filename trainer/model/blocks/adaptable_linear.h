@@ -48,7 +48,7 @@ TORCH_MODULE(AdaptableLinear);
 /// undefined.
 void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optional<uint64_t> seed);
 
-/// Weights of all layers of `model` that hold(), which are no parameters of it.
+/// Number of weights in layers of `model` that hold() codes, which parameters() leaves out.
 int64_t quantized_count(const torch::nn::Module& model);
 
 }  // namespace ddp::train
