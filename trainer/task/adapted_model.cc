@@ -56,10 +56,12 @@ std::string digest_line(const std::string& name, const torch::Tensor& values) {
                      xxh3_hex(tensor.const_data_ptr(), tensor.nbytes()));
 }
 
-AdaptableLinearImpl* layer_of(const torch::nn::Module& model, const std::string& weight) {
+using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
+
+/// Null: `weight` is of another kind of layer.
+AdaptableLinearImpl* layer_of(const Modules& modules, const std::string& weight) {
   constexpr std::string_view kWeight = ".weight";
   if (!weight.ends_with(kWeight)) return nullptr;
-  const auto modules = model.named_modules();
   const auto* module = modules.find(weight.substr(0, weight.size() - kWeight.size()));
   return module == nullptr ? nullptr : (*module)->as<AdaptableLinearImpl>();
 }
@@ -159,10 +161,11 @@ std::string describe_start(const PromptConfig& prompt) {
 std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected) {
   const std::string base = model_below(config).path;
   auto weights = base_weights(model);
+  const Modules modules = model.named_modules();
   std::vector<std::string> lines(weights.size());
   const auto take = [&](std::size_t i, const torch::Tensor& values) {
     const std::string& name = weights[i].name;
-    auto* const layer = config.quantize.enabled() ? layer_of(model, name) : nullptr;
+    auto* const layer = config.quantize.enabled() ? layer_of(modules, name) : nullptr;
     if (layer == nullptr) {
       weights[i].tensor.copy_(values);
       return;
@@ -174,7 +177,7 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   };
   const auto take_codes = [&](std::size_t i, const QuantizedWeight& codes) {
     const std::string& name = weights[i].name;
-    auto* const layer = layer_of(model, name);
+    auto* const layer = layer_of(modules, name);
     check_format(config, codes, base, layer == nullptr ? name : "");
     lines[i] = digest_line(name, codes.codes) + digest_line("absmax", codes.absmax);
     if (codes.absmax_scales.defined()) lines[i] += digest_line("scales", codes.absmax_scales);

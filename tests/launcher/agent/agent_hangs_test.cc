@@ -83,7 +83,7 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
   scene.os.time_passes().time_passes();
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.now() == Clock::time_point(milliseconds(5500)));  // looked, found nobody
+  CHECK(scene.os.now() == Clock::time_point(milliseconds(5500)));  // looked, found no host
 }
 
 TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not count") {
@@ -225,7 +225,7 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
   CHECK(scene.run(1).outcome == Outcome::kSucceeded);
 }
 
-TEST_CASE("while the job is suspended nobody hangs") {
+TEST_CASE("while the job is suspended no rank hangs") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
