@@ -73,7 +73,8 @@ ddp_torch_room(ddp_model
     model/ops/weight_copies.cc)
 
 # Rounds as torch's operators do, one operation at a time.
-set_source_files_properties(optim/adam_blocks.cc model/ops/weight_codec.cc PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(optim/adam_blocks.cc model/ops/weight_codec.cc PROPERTIES
+  COMPILE_OPTIONS "-ffp-contract=off;$<$<CONFIG:Release>:-O3>")
 
 # Found by their place, so that a new optimizer is not listed here as well.
 file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)
@@ -279,7 +280,9 @@ foreach(_module IN ITEMS trainer_cuda trainer_kernels trainer_arrow)
 endforeach()
 
 # Code that runs once a step or once a run: -O3 would cost a third more of its build and gain nothing.
-foreach(room ddp_hydra ddp_config ddp_storage ddp_health ddp_report ddp_trainer_args ddp_trainer_plan
-             ddp_interop ddp_task ddp_snapshot ddp_run ddp_trainer_app)
+set_source_files_properties(parallel/strategy/gradient_norm.cc PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+foreach(room ddp_runtime ddp_hydra ddp_config ddp_storage ddp_health ddp_metrics ddp_report ddp_trainer_args
+             ddp_trainer_plan ddp_model_costs ddp_model ddp_optim ddp_parallel ddp_interop ddp_task ddp_snapshot ddp_run
+             ddp_trainer_app)
   target_compile_options(${room} PRIVATE $<$<CONFIG:Release>:-O1>)
 endforeach()
