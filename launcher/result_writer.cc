@@ -46,11 +46,11 @@ bool is_missing(const std::string& file) {
 
 // By rename, so that no reader sees half of it. `reserve` is closed if no descriptor is left.
 // Returns 0 or the error number.
-int replace_file(const std::string& path, const std::string& text, int& reserve) {
+int replace_file(const std::string& path, const std::string& text, Descriptor* reserve) {
   std::string temporary;
   int fd = create_temporary_file(path, temporary);
-  if (fd < 0 && errno == EMFILE && reserve >= 0) {
-    ::close(std::exchange(reserve, -1));
+  if (fd < 0 && errno == EMFILE && reserve) {
+    reserve->reset();
     fd = create_temporary_file(path, temporary);
   }
   if (fd < 0) return errno;
@@ -64,17 +64,12 @@ int replace_file(const std::string& path, const std::string& text, int& reserve)
 }  // namespace
 
 ResultWriter::ResultWriter(std::string result_json, const Environment& environment)
-    : result_json_(std::move(result_json)), handover_(memory_file("")) {
-  const auto enclosing = environment.find(kErrorFile);
-  if (enclosing != environment.end()) enclosing_error_file_ = enclosing->second;
+    : result_json_(std::move(result_json)),
+      enclosing_error_file_(value_of(environment, kErrorFile)),
+      handover_(memory_file("")) {
   if (result_json_.empty()) return;
   remove_earlier_result(result_json_);
-  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-ResultWriter::~ResultWriter() {
-  close_descriptor(handover_);
-  close_descriptor(reserve_);
+  reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 int ResultWriter::run(const std::function<int()>& body) {
@@ -130,38 +125,37 @@ void ResultWriter::write_to_folder() { folder_write()(); }
 
 std::function<void()> ResultWriter::folder_write() const {
   return [folder = folder_, text = text_] {
-    int no_reserve = -1;
     const std::string file = folder.result_file();
     // A full disk has been reported already.
-    if (!file.empty()) replace_file(file, text, no_reserve);
+    if (!file.empty()) replace_file(file, text, nullptr);
   };
 }
 
 void ResultWriter::hand_over() const {
-  if (::ftruncate(handover_, 0) == 0 && ::lseek(handover_, 0, SEEK_SET) == 0)
-    write_fully(handover_, text_);
+  const int file = handover_.get();
+  if (::ftruncate(file, 0) == 0 && ::lseek(file, 0, SEEK_SET) == 0) write_fully(file, text_);
 }
 
 void ResultWriter::take_over(int exit_code) {
-  text_ = text_of(handover_);
+  text_ = text_of(handover_.get());
   if (text_.empty())
     text_ = error_json(exit_code, "ddp-run's agent process ended without a result");
 }
 
 void ResultWriter::write_if_missing() {
-  if (is_missing(result_json_)) replace_file(result_json_, text_, reserve_);
+  if (is_missing(result_json_)) replace_file(result_json_, text_, &reserve_);
   if (const std::string file = folder_.result_file(); is_missing(file))
-    replace_file(file, text_, reserve_);
+    replace_file(file, text_, &reserve_);
 }
 
 void ResultWriter::write_result_json(const std::string& text) {
-  if (!result_json_.empty()) error_ = replace_file(result_json_, text, reserve_);
+  if (!result_json_.empty()) error_ = replace_file(result_json_, text, &reserve_);
 }
 
 // As torchrun does: the enclosing launcher, or torch's `record`, reads the cause from there.
 void ResultWriter::pass_on(const ErrorFile& cause, int code) {
   const std::string text = error_file_to_pass_on(cause, code);
-  if (!text.empty() && replace_file(enclosing_error_file_, text, reserve_) != 0)
+  if (!text.empty() && replace_file(enclosing_error_file_, text, &reserve_) != 0)
     cause_is_lost_ = true;
 }
 

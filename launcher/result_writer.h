@@ -8,6 +8,7 @@
 
 #include "launcher/base/command.h"
 #include "launcher/base/run_result.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/plan/run_folder.h"
 
 namespace ddp::launch {
@@ -22,9 +23,6 @@ class ResultWriter {
   /// LaunchError (2) if it could not be written at the end. TORCHELASTIC_ERROR_FILE in
   /// `environment` names the enclosing job's error file.
   ResultWriter(std::string result_json, const Environment& environment);
-  ~ResultWriter();
-  ResultWriter(const ResultWriter&) = delete;
-  ResultWriter& operator=(const ResultWriter&) = delete;
 
   /// Results are recorded in this folder as well if it outlives the run.
   void use_folder(const RunFolder& folder) { folder_ = folder; }
@@ -62,11 +60,11 @@ class ResultWriter {
   std::string result_json_;
   std::string enclosing_error_file_;
   RunFolder folder_;
-  std::string text_;  // the result of record()
-  int handover_;      // a file in memory, for the guardian: holds text_ of record() in the agent
+  std::string text_;     // the result of record()
+  Descriptor handover_;  // a file in memory, for the guardian: holds text_ of record() in the agent
   std::atomic<int> error_ = 0;               // errno of write_result_json()
   std::atomic<bool> cause_is_lost_ = false;  // pass_on() has failed
-  int reserve_ = -1;                         // a descriptor to close if none is left for the result
+  Descriptor reserve_;                       // a descriptor to close if none is left for the result
 };
 
 }  // namespace ddp::launch

@@ -205,10 +205,8 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return stacks_due_;
   auto next = earlier(deadline_, stacks_due_);
   if (phase_ != Phase::kRunning || stacks_due_) return next;
-  for (const auto& look :
-       {hangs_.next_look(), exits_.next_look(), pace_.next_look(), standby_due_}) {
-    if (look) next = next ? std::min(*next, *look) : *look;
-  }
+  for (const auto& look : {hangs_.next_look(), exits_.next_look(), pace_.next_look(), standby_due_})
+    next = earlier(next, look);
   return next;
 }
 

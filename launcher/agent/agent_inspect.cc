@@ -29,16 +29,17 @@ JobStatus LocalElasticAgent::status() const {
   const auto seconds = [](Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   };
-  JobStatus status{.run_id = plan_.job.run_id,
-                   .host = plan_.host,
-                   .phase = phase_,
-                   .node = group_.rendezvous.group_rank,
-                   .nodes = group_.rendezvous.group_world_size,
-                   .round = group_.restart_count,
-                   .restarts = restarts_,
-                   .max_restarts = plan_.job.max_restarts,
-                   .seconds = seconds(since_start()),
-                   .round_seconds = ever_started_ ? seconds(processes_.now() - group_.began) : 0.0};
+  JobStatus status{
+      .run_id = plan_.job.run_id,
+      .host = plan_.host,
+      .phase = phase_ == Phase::kReported && processes_.lingering() ? Phase::kLingering : phase_,
+      .node = group_.rendezvous.group_rank,
+      .nodes = group_.rendezvous.group_world_size,
+      .round = group_.restart_count,
+      .restarts = restarts_,
+      .max_restarts = plan_.job.max_restarts,
+      .seconds = seconds(since_start()),
+      .round_seconds = ever_started_ ? seconds(processes_.now() - group_.began) : 0.0};
   status.workers = worker_statuses(group_, processes_);
   if (phase_ == Phase::kRunning) status.straggler = rendezvous_.straggler();
   return status;

@@ -38,6 +38,7 @@ Action decide(const Situation& now) {
       return now.deadline_over ? Action::kAbandon : Action::kWait;
     case Phase::kChecking:
     case Phase::kJoining:
+    case Phase::kLingering:
     case Phase::kReported:
     case Phase::kDelaying:
       break;  // nothing runs then

@@ -6,6 +6,11 @@ extern "C" char** environ;
 
 namespace ddp::launch {
 
+std::string value_of(const Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
 Environment inherited_environment() {
   Environment env;
   for (char** entry = environ; entry && *entry; ++entry) {

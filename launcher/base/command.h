@@ -9,6 +9,9 @@ namespace ddp::launch {
 
 using Environment = std::map<std::string, std::string>;
 
+/// Returns a variable's value; "" if it is not set.
+std::string value_of(const Environment& environment, const std::string& name);
+
 /// Returns the current process's environment.
 Environment inherited_environment();
 

@@ -1,11 +1,12 @@
-// Unique names.
+// Unique names and secrets.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace ddp::launch {
 
-/// 64 random bits as 16 hexadecimal digits.
-std::string random_sixteen_digits();
+/// Random bytes as twice as many hexadecimal digits. Throws LaunchError if the system has none.
+std::string random_hex(std::size_t bytes = 8);
 
 }  // namespace ddp::launch

@@ -5,6 +5,8 @@
 
 #include <charconv>
 
+#include "launcher/base/text.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -29,10 +31,9 @@ bool cannot_be_handled(int signal) {
 }  // namespace
 
 int signal_number(std::string_view name) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc{} || end != name.data() + name.size()) {
-    number = 0;
+  const auto given = whole_number(name);
+  int number = given.value_or(0);
+  if (!given) {
     const std::string wanted(name.substr(0, 3) == "SIG" ? name.substr(3) : name);
     for (int signal = 1; signal < 32; ++signal) {
       const char* known = ::sigabbrev_np(signal);

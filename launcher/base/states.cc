@@ -8,6 +8,8 @@ const char* name_of(Phase phase) {
       return "checking this node";
     case Phase::kJoining:
       return "joining";
+    case Phase::kLingering:
+      return "waiting for leftover processes to end";
     case Phase::kReported:
       return "waiting for the other nodes";
     case Phase::kRunning:

@@ -5,15 +5,16 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
-  kChecking,  // no worker is running; this node's --preflight is
-  kJoining,   // no worker is running; the nodes are agreeing on the next round
-  kRunning,   // no failure so far
-  kLeaving,   // a worker was preempted and saved; the others are about to exit
-  kDumping,   // a worker hung; stacks are being dumped
-  kStopping,  // workers were asked to stop; the grace period is running
-  kKilling,   // SIGKILL was sent
-  kReported,  // no worker is running here; waiting for the verdict of all nodes
-  kDelaying,  // nothing is running; the next round starts at the deadline
+  kChecking,   // no worker is running; this node's --preflight is
+  kJoining,    // no worker is running; the nodes are agreeing on the next round
+  kRunning,    // no failure so far
+  kLeaving,    // a worker was preempted and saved; the others are about to exit
+  kDumping,    // a worker hung; stacks are being dumped
+  kStopping,   // workers were asked to stop; the grace period is running
+  kKilling,    // SIGKILL was sent
+  kLingering,  // for status only: Reported, and processes that outlived their workers have time
+  kReported,   // no worker is running here; waiting for the verdict of all nodes
+  kDelaying,   // nothing is running; the next round starts at the deadline
 };
 
 enum class WorkerState {

@@ -13,13 +13,6 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-std::optional<int> whole_number(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 namespace {
 
 // Bytes of the character that the text begins with; 0: no UTF-8. Overlong forms are none, since a
@@ -65,6 +58,16 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -72,6 +75,18 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     lines.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  return lines;
+}
+
+std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
+  constexpr std::size_t kLongestLine = 300;
+  std::vector<std::string> lines;
+  for (const std::string_view whole : lines_of(text)) {
+    std::string line(whole.substr(0, kLongestLine));
+    std::replace(line.begin(), line.end(), '\t', ' ');
+    if (!line.empty()) lines.push_back(printable(line) + (whole.size() > line.size() ? "..." : ""));
+  }
+  keep_last(lines, most);
   return lines;
 }
 

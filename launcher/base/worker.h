@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/wait.h>
 
 #include <optional>
 #include <string>
@@ -18,6 +19,11 @@ struct ExitStatus {
   int signal = 0;  // that killed the process
   bool ok() const { return code == 0 && signal == 0; }
 };
+
+/// Returns how a child ended, from si_code and si_status of waitid.
+inline ExitStatus exit_status_of(int code, int status) {
+  return code == CLD_EXITED ? ExitStatus{status, 0} : ExitStatus{0, status};
+}
 
 /// "exit code 7" or "killed by SIGKILL".
 std::string describe_exit(const ExitStatus& exit);

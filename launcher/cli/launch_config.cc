@@ -19,7 +19,6 @@
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/other_launchers.h"
-#include "launcher/cli/rank_order_option.h"
 #include "launcher/cli/rdzv_conf.h"
 #include "launcher/cli/scheduler_options.h"
 #include "launcher/worker_contract.h"
@@ -89,6 +88,9 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   auto conf = parse_rdzv_conf(values.text("rdzv-conf"));
   if (nodes.max == 1 || values.flag("standalone")) {
     take_single_node(values, nodes);
+    GroupSettings unused;
+    unused.rules.fixed_ranks = true;
+    apply_rdzv_conf(conf, unused);  // a wrong value is refused, as by torchrun
     return hint_at_group_options(config, values);
   }
   GroupSettings group;
@@ -138,8 +140,7 @@ void take_order(LaunchConfig& config, const OptionValues& values, const Environm
 bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
   const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
                          (values.given("master-port") || !values.text("rdzv-endpoint").empty());
-  const auto found = environment.find(kDisableShareStore);
-  return !is_static && found != environment.end() && found->second == "1";
+  return !is_static && value_of(environment, kDisableShareStore) == "1";
 }
 
 void take_hangs(LaunchConfig& config, const OptionValues& values) {
@@ -157,19 +158,17 @@ void take_hangs(LaunchConfig& config, const OptionValues& values) {
 constexpr const char* kUninterruptibleTimeout = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
 
 std::optional<std::chrono::milliseconds> uninterruptible_timeout(const Environment& environment) {
-  const auto found = environment.find(kUninterruptibleTimeout);
-  const std::string value = found == environment.end() ? "" : trimmed(found->second);
+  const std::string value = trimmed(value_of(environment, kUninterruptibleTimeout));
   if (value.empty()) return std::nullopt;
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-  if (error != std::errc{} || end != value.data() + value.size() || !(seconds <= 1e9)) {
+  const auto seconds = number_in<double>(value);
+  if (!seconds || !(*seconds <= 1e9)) {
     usage_error(
         fmt::format("{}={}: must be a number of seconds, e.g. 600, or 0 (never); unset it "
                     "or correct it",
                     kUninterruptibleTimeout, value));
   }
-  if (seconds <= 0) return std::nullopt;
-  return std::chrono::milliseconds(std::max(1LL, std::llround(seconds * 1000)));
+  if (*seconds <= 0) return std::nullopt;
+  return std::chrono::milliseconds(std::max(1LL, std::llround(*seconds * 1000)));
 }
 
 void take_placement(LaunchConfig& config, const OptionValues& values) {

@@ -52,16 +52,6 @@ RestartPolicy policy_named(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> split_list(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) {
-    parts.push_back(text.substr(begin, end - begin));
-  }
-  parts.push_back(text.substr(begin));
-  return parts;
-}
-
 std::optional<int> parse_local_world_size(const std::string& value) {
   if (value == "cpu" || value == "auto" || value == "gpu") return std::nullopt;
   const auto number = whole_number(value);

@@ -24,8 +24,6 @@ struct NodeRange {
 NodeRange parse_nnodes(const std::string& value);
 /// --signals-to-handle: SIGTERM,USR1,15.
 std::vector<int> parse_signals(const std::string& list);
-/// "a,b" as {"a", "b"}; an empty text as {""} or none.
-std::vector<std::string> split_list(const std::string& text, char separator);
 
 /// --rdzv-conf: KEY=VALUE,...
 std::map<std::string, std::string> parse_rdzv_conf(const std::string& text);

@@ -41,12 +41,10 @@ OptionValues::OptionValues(const RawOptions& raw) {
 
 int OptionValues::integer(const char* name, int low, int high) const {
   const std::string value = trimmed(text(name));
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
+  const auto number = whole_number(value);
+  if (!number || *number < low || *number > high)
     value_error(name, value, fmt::format("an integer from {} to {}", low, high));
-  }
-  return number;
+  return *number;
 }
 
 const std::string& OptionValues::file(const char* name) const {
@@ -58,13 +56,10 @@ const std::string& OptionValues::file(const char* name) const {
 
 double OptionValues::seconds(const char* name) const {
   const std::string value = trimmed(text(name));
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||
-      number > 1e9) {
+  const auto number = number_in<double>(value);
+  if (!number || !(*number >= 0) || *number > 1e9)
     value_error(name, value, "a number of seconds, e.g. 0, 2.5 or 600");
-  }
-  return number;
+  return *number;
 }
 
 std::chrono::milliseconds OptionValues::milliseconds(const char* name) const {

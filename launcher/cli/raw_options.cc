@@ -11,6 +11,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/suggest.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/other_launchers.h"
 
@@ -39,9 +40,7 @@ std::string pet_name(const OptionSpec& option) {
 
 // A flag's variable; torchrun accepts numbers only.
 bool is_on(const std::string& name, const std::string& value) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc{} && end == value.data() + value.size()) return number != 0;
+  if (const auto number = whole_number(value)) return *number != 0;
   const std::string word = with_dashes(value);
   if (word == "true" || word == "yes" || word == "on") return true;
   if (word == "false" || word == "no" || word == "off" || word.empty()) return false;
@@ -70,9 +69,8 @@ void take_environment(RawOptions& raw, const Environment& environment) {
   for (const auto& [variable, option] :
        {std::pair{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "shutdown-timeout"},
         std::pair{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "log-line-prefix-template"}}) {
-    const auto found = environment.find(variable);
-    if (found != environment.end() && !found->second.empty())
-      raw.defaults[option] = {found->second, variable};
+    if (const auto value = value_of(environment, variable); !value.empty())
+      raw.defaults[option] = {value, variable};
   }
   for (auto it = environment.lower_bound("PET_");
        it != environment.end() && it->first.starts_with("PET_"); ++it)

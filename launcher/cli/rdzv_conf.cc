@@ -10,6 +10,8 @@
 #include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_parsers.h"
+#include "launcher/cluster/scheduler.h"
+#include "launcher/rendezvous/round/rank_order.h"
 
 namespace ddp::launch {
 namespace {
@@ -38,6 +40,23 @@ bool flag_of(const std::string& key, const std::string& text) {
       "--rdzv-conf={}={}: nodes meet over TCP only, not in a file; name the node that hosts the "
       "rendezvous with --rdzv-endpoint=HOST[:PORT], or let --scheduler or --hosts name it",
       key, value));
+}
+
+constexpr std::size_t kLongestKey = 256;
+
+std::string key_in(const std::string& variable, const Environment& environment) {
+  const std::string key = value_of(environment, variable);
+  if (key.empty()) {
+    usage_error(
+        fmt::format("--rank-order={0}: the environment variable {0} is not set on this node; use "
+                    "{1}, {2}, or a variable that is set on every node",
+                    printable(variable), kOrderByHost, kOrderByArrival));
+  }
+  if (key.size() > kLongestKey) {
+    usage_error(fmt::format("--rank-order={}: the variable's value has {} bytes; use at most {}",
+                            variable, key.size(), kLongestKey));
+  }
+  return key;
 }
 
 }  // namespace
@@ -152,6 +171,16 @@ std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string
     }
   }
   return hints;
+}
+
+void take_rank_order(GroupSettings& group, const OptionValues& values,
+                     const Environment& environment) {
+  const std::string& by = values.text("rank-order");
+  if (by.empty())
+    value_error("rank-order", by, "host, arrival, or the name of an environment variable");
+  group.rules.rank_order = by;
+  if (by == kOrderByArrival) return;
+  group.sort_key = by == kOrderByHost ? slurm_place(environment) : key_in(by, environment);
 }
 
 }  // namespace ddp::launch

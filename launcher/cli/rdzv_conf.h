@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/command.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/rendezvous/group_settings.h"
@@ -25,5 +26,11 @@ std::string note_on_reach(const OptionValues& values, const std::string& host, b
 /// LaunchErrors (2).
 std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,
                                          GroupSettings& settings);
+
+/// Sets rules.rank_order and this node's sort_key: with `host` its place in Slurm's topology, or
+/// Slurm's number of the node, if srun started it; with the name of an environment variable that
+/// variable's value. Throws LaunchError (2) if that variable is unset or has an unusable value.
+void take_rank_order(GroupSettings& group, const OptionValues& values,
+                     const Environment& environment);
 
 }  // namespace ddp::launch

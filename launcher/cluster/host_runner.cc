@@ -20,6 +20,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/poll_handler.h"
 #include "launcher/base/worker.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/line_splitter.h"
@@ -131,9 +132,7 @@ class HostRunner {
         if (stream.fd >= 0 && !stream.console->is_long()) fds.push_back({stream.fd, POLLIN, 0});
       }
     }
-    const auto until = next_deadline();
-    const timespec limit = until ? time_until(*until) : timespec{};
-    ::ppoll(fds.data(), fds.size(), until ? &limit : nullptr, nullptr);
+    poll_until(fds, next_deadline(), "cannot wait for the hosts");
     for (ConsoleQueue* console : {&out_, &err_}) console->write_some();
     for (RunningHost& host : hosts_) {
       for (HostStream& stream : host.output) read_some(host, stream);
@@ -143,13 +142,9 @@ class HostRunner {
   }
 
   std::optional<Clock::time_point> next_deadline() const {
-    std::optional<Clock::time_point> next;
-    const auto consider = [&](Clock::time_point time) {
-      if (!next || time < *next) next = time;
-    };
-    if (stop_others_at_) consider(*stop_others_at_);
+    auto next = stop_others_at_;
     for (const RunningHost& host : hosts_) {
-      if (host.ended && !host.is_over()) consider(*host.ended + kLastOutput);
+      if (host.ended && !host.is_over()) next = earlier(next, *host.ended + kLastOutput);
     }
     return next;
   }
@@ -249,7 +244,7 @@ class HostRunner {
     const bool never_began = code == kSshFailed || code == kExitUsage || code == kExitNotFound ||
                              code == kExitNotExecutable;
     const auto at = Clock::now() + (never_began ? Clock::duration::zero() : kOthersEnd);
-    stop_others_at_ = stop_others_at_ ? std::min(*stop_others_at_, at) : at;
+    stop_others_at_ = earlier(stop_others_at_, at);
   }
 
   void note(const std::string& line) {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "launcher/cluster/host_command.h"
+#include "launcher/cluster/hosts_plan.h"
 #include "launcher/process/signal_mailbox.h"
 
 namespace ddp::launch {

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/random_hex.h"
 #include "launcher/base/system/path_search.h"
 #include "launcher/base/text.h"
 #include "launcher/cluster/host_list.h"
@@ -26,19 +27,17 @@ constexpr const char* kDefaultSsh =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 
 std::vector<std::string> ssh_words(const Environment& environment) {
-  const auto variable = environment.find("DDP_SSH");
-  const bool given = variable != environment.end() && !trimmed(variable->second).empty();
-  std::istringstream stream(given ? variable->second : kDefaultSsh);
+  const std::string given = value_of(environment, "DDP_SSH");
+  std::istringstream stream(trimmed(given).empty() ? kDefaultSsh : given);
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
 Command ssh_command(const Environment& environment) {
   Command command{"", ssh_words(environment)};
-  const auto path = environment.find("PATH");
   const std::string& name = command.argv.front();
-  command.executable = name.find('/') != std::string::npos || path == environment.end()
+  command.executable = name.find('/') != std::string::npos || environment.count("PATH") == 0
                            ? name
-                           : find_on_path(name, path->second);
+                           : find_on_path(name, value_of(environment, "PATH"));
   if (command.executable.empty()) {
     throw LaunchError(kExitNotFound,
                       fmt::format("--hosts: '{}' was not found; install it (openssh-client), or "
@@ -150,18 +149,15 @@ std::string label_of(const std::vector<Host>& hosts, std::size_t index) {
 }  // namespace
 
 HostsPlace HostsPlace::of_this_process() {
-  std::uint64_t bits = 0;
-  std::array<unsigned char, 32> secret{};
-  if (::getrandom(&bits, sizeof bits, 0) < 0 || ::getrandom(secret.data(), secret.size(), 0) < 0)
-    throw LaunchError(kExitFailed, "cannot get random numbers: " + error_text(errno));
   std::error_code error;
   HostsPlace place;
   place.folder = std::filesystem::current_path(error).string();
   place.ddp_run = std::filesystem::read_symlink("/proc/self/exe", error).string();
   place.version = DDP_VERSION;
-  place.run_id = fmt::format("{:08x}", bits >> 32);
-  place.port = 20000 + static_cast<int>(bits % 10000);  // below the ports given to clients
-  for (const unsigned char byte : secret) place.token += fmt::format("{:02x}", byte);
+  place.run_id = random_hex(4);
+  // Below the ports given to clients.
+  place.port = 20000 + static_cast<int>(std::stoul(random_hex(4), nullptr, 16) % 10000);
+  place.token = random_hex(32);
   place.environment = inherited_environment();
   return place;
 }

@@ -2,12 +2,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launcher/base/command.h"
-#include "launcher/cluster/host_command.h"
 #include "launcher/cluster/hosts_request.h"
 
 namespace ddp::launch {
+
+struct HostCommand {
+  std::string label;        // unique
+  std::string destination;  // for ssh
+  Command command;          // ssh, the host, and one word for its shell
+};
+
+struct HostsPlan {
+  std::vector<HostCommand> hosts;  // in the order of node ranks
+  int min_nodes = 1;               // the job ends when fewer hosts are left
+  Environment environment;         // ssh's
+  std::string token{};             // the first line of every host's standard input; empty: none
+};
 
 /// The place from which the job is started, and values chosen for it.
 struct HostsPlace {

@@ -82,11 +82,9 @@ class NodeListParser {
   }
 
   std::size_t number(std::string_view text) const {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = error == std::errc{} && end == text.data() + text.size();
-    if (!whole || text.size() > kMostDigits) fail("has brackets that hold no numbers");
-    return value;
+    const auto value = number_in<std::size_t>(text);
+    if (!value || text.size() > kMostDigits) fail("has brackets that hold no numbers");
+    return *value;
   }
 
   Names product(const Names& heads, const Names& tails) const {

@@ -19,8 +19,7 @@ namespace {
 // The first of these variables that is set and not empty.
 SchedulerFact first_set(const Environment& environment, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    const auto found = environment.find(name);
-    if (found != environment.end() && !found->second.empty()) return {found->second, name};
+    if (auto value = value_of(environment, name); !value.empty()) return {std::move(value), name};
   }
   return {};
 }

@@ -15,6 +15,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/random_hex.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/worker_contract.h"
@@ -43,22 +44,11 @@ constexpr std::array<std::uint32_t, 11> kShared{
                                 error_text(error)));
 }
 
-std::string random_hex() {
-  std::array<unsigned char, 32> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return "";
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 }  // namespace
 
 std::string user_token_file(const Environment& environment) {
-  const auto value = [&](const char* name) {
-    const auto found = environment.find(name);
-    return found == environment.end() ? std::string() : found->second;
-  };
-  const std::string config = value("XDG_CONFIG_HOME"), home = value("HOME");
+  const std::string config = value_of(environment, "XDG_CONFIG_HOME");
+  const std::string home = value_of(environment, "HOME");
   if (config.starts_with('/')) return config + "/ddp-run/rdzv-token";
   return home.starts_with('/') ? home + "/.config/ddp-run/rdzv-token" : "";
 }
@@ -84,9 +74,8 @@ void make_user_token(const std::string& path) {
   std::string name;
   const Descriptor file(create_temporary_file(path, name));
   if (file.get() < 0) cannot_make(path, errno);
-  const std::string text = random_hex();
-  int problem = text.empty() ? EIO : ::fchmod(file.get(), 0600) == 0 ? 0 : errno;
-  if (problem == 0) problem = write_fully(file.get(), text + "\n");
+  int problem = ::fchmod(file.get(), 0600) == 0 ? 0 : errno;
+  if (problem == 0) problem = write_fully(file.get(), random_hex(32) + "\n");
   if (problem == 0 && ::fsync(file.get()) != 0) problem = errno;
   if (problem == 0 && ::link(name.c_str(), path.c_str()) != 0 && errno != EEXIST) problem = errno;
   ::unlink(name.c_str());

@@ -60,7 +60,7 @@ void EtcdAuthority::begin_seeking() {
   since_ = Clock::now();
   wait_noted_ = false;
   deposed_.clear();
-  avoided_.clear();
+  avoided_ = {};
   inquiry_.reset();
   wanted_.reset();
   granted_.reset();
@@ -74,17 +74,15 @@ Authority::Step EtcdAuthority::next(const View& view) {
   if (role_ == Role::kHosting) return {Step::Kind::kHost, own_};
   if (role_ != Role::kSeeking) return {};
   if (!stale_ && !place_is_free()) {
-    const Place& place = keys_.host->place;
-    const auto avoided = avoided_.find(place);
-    if (avoided == avoided_.end() || view.now >= avoided->second)
-      return {Step::Kind::kConnect, place};
+    const Step step = avoided_.connect_to(keys_.host->place, view.now);
+    if (step.kind == Step::Kind::kConnect) return step;
   }
   call_next();
   note_silence();
   return {};
 }
 
-void EtcdAuthority::avoid(const Place& place) { avoided_[place] = Clock::now() + kAvoided; }
+void EtcdAuthority::avoid(const Place& place) { avoided_.avoid(place, Clock::now() + kAvoided); }
 
 void EtcdAuthority::settle(bool hosts) {
   if (!hosts) resign();  // the host that was thought lost has answered
@@ -125,8 +123,8 @@ void EtcdAuthority::note_silence() {
   note_ = fmt::format(
       "waiting for {} at most: the host of the job, {}, cannot be reached; it is replaced once its "
       "lease in etcd has run out ({} after its last sign of life)",
-      seconds_text(group_.rules.join_timeout),
-      place_text(keys_.host->place.address, keys_.host->place.port), seconds_text(settings_.lease));
+      seconds_text(group_.rules.join_timeout), place_text(keys_.host->place),
+      seconds_text(settings_.lease));
 }
 
 // Whether this agent may try to become the host.
@@ -258,8 +256,7 @@ void EtcdAuthority::absorb_read(const std::string& body) {
 void EtcdAuthority::judge_place(std::int64_t epoch_before) {
   const bool own = keys_.host && keys_.host->id == status_.id;
   if (role_ == Role::kHosting && keys_.host && !own) {
-    return depose(fmt::format("the job's host in etcd is {} now",
-                              place_text(keys_.host->place.address, keys_.host->place.port)));
+    return depose(fmt::format("the job's host in etcd is {} now", place_text(keys_.host->place)));
   }
   if (role_ == Role::kHosting && keys_.epoch.modified != epoch_before &&
       keys_.epoch.host_id != status_.id)
@@ -357,7 +354,7 @@ std::optional<Clock::time_point> EtcdAuthority::deadline() const {
   if (inquiry_) next.consider(inquiry_->deadline());
   if (const auto down = client_.down_since()) next.consider(*down + kSilentWait);
   if (role_ == Role::kSeeking) {
-    for (const auto& [place, until] : avoided_) next.consider(until);
+    for (const auto& [place, until] : avoided_.until()) next.consider(until);
     next.consider(since_ + kSilentWait);
     next.consider(since_ + group_.rules.join_timeout);
     if (!contacted_) next.consider(since_ + settings_.first_contact);

@@ -23,6 +23,7 @@
 #include "launcher/etcd/job_keys.h"
 #include "launcher/rendezvous/authority.h"
 #include "launcher/rendezvous/group_settings.h"
+#include "launcher/rendezvous/round/succession.h"
 
 namespace ddp::launch {
 
@@ -108,7 +109,7 @@ class EtcdAuthority : public Authority {
   Place own_{};
   Clock::time_point turn_{};  // last handle()
   Clock::time_point since_{};
-  std::map<Place, Clock::time_point> avoided_{};  // until when
+  AvoidedPlaces avoided_;
 
   // As the host.
   std::int64_t lease_ = 0;

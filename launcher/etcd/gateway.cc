@@ -5,6 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/text.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -41,12 +43,9 @@ std::int64_t number(const Json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end()) return 0;
   if (found->is_number_integer()) return found->get<std::int64_t>();
-  const std::string& text = found->get_ref<const std::string&>();
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw std::invalid_argument("not a number");
-  return value;
+  const auto value = number_in<std::int64_t>(found->get_ref<const std::string&>());
+  if (!value) throw std::invalid_argument("not a number");
+  return *value;
 }
 
 std::string text(const Json& object, const char* name) {

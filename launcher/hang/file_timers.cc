@@ -35,13 +35,10 @@ bool is_pipe(const std::string& path) {
 }  // namespace
 
 std::string timer_file(const Environment& environment, const std::vector<std::string>& folders) {
-  const auto value = [&](const char* name) {
-    const auto found = environment.find(name);
-    return found == environment.end() ? "" : found->second;
-  };
-  if (value(kEnableFileTimer) != "1") return "";
-  std::string chosen = value(kTimerFile);
-  const bool around = !value(kRunId).empty();  // a job around this one reads that pipe
+  if (value_of(environment, kEnableFileTimer) != "1") return "";
+  std::string chosen = value_of(environment, kTimerFile);
+  const bool around =
+      !value_of(environment, kRunId).empty();  // a job around this one reads that pipe
   if (!chosen.empty() && !around) return chosen;
   for (const auto& folder : folders) {
     if (!folder.empty()) return folder + "/timers";
@@ -56,30 +53,23 @@ FileTimers::FileTimers(std::string path, std::function<void(const ExpiredTimer&)
   if (is_pipe(path_)) ::unlink(path_.c_str());
   // Opened for writing as well, so that a closing client causes no end of file.
   if (::mkfifo(path_.c_str(), 0600) == 0)
-    pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (pipe_ < 0) {
+    pipe_ = Descriptor(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (pipe_.get() < 0) {
     throw LaunchError(kExitUsage, fmt::format("{}={}: {}; choose a writable path", kTimerFile,
                                               path_, error_text(errno)));
   }
-  clock_ = ::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+  clock_ = Descriptor(::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC));
 }
 
-FileTimers::~FileTimers() {
-  ::unlink(path_.c_str());
-  ::close(pipe_);
-  if (clock_ >= 0) ::close(clock_);
-}
+FileTimers::~FileTimers() { ::unlink(path_.c_str()); }
 
 void FileTimers::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({pipe_, POLLIN, 0});
-  fds.push_back({clock_, POLLIN, 0});
+  fds.push_back({pipe_.get(), POLLIN, 0});
+  fds.push_back({clock_.get(), POLLIN, 0});
 }
 
 void FileTimers::handle(const std::vector<pollfd>& fds) {
-  const bool ready = std::any_of(fds.begin(), fds.end(), [&](const pollfd& fd) {
-    return fd.revents != 0 && (fd.fd == pipe_ || fd.fd == clock_);
-  });
-  if (!ready) return;
+  if (!is_ready(fds, pipe_.get()) && !is_ready(fds, clock_.get())) return;
   read_requests();  // a release that has come in time counts
   expire();
   set_clock();
@@ -87,7 +77,7 @@ void FileTimers::handle(const std::vector<pollfd>& fds) {
 
 void FileTimers::read_requests() {
   std::array<char, 64 << 10> buffer;
-  const ssize_t got = ::read(pipe_, buffer.data(), buffer.size());
+  const ssize_t got = ::read(pipe_.get(), buffer.data(), buffer.size());
   if (got <= 0) return;
   rest_.append(buffer.data(), static_cast<std::size_t>(got));
   std::size_t begin = 0;
@@ -137,7 +127,7 @@ void FileTimers::set_clock() const {
     due.it_value.tv_sec = static_cast<time_t>(at);
     due.it_value.tv_nsec = static_cast<long>((at - std::floor(at)) * 1e9);
   }
-  ::timerfd_settime(clock_, TFD_TIMER_ABSTIME, &due, nullptr);
+  ::timerfd_settime(clock_.get(), TFD_TIMER_ABSTIME, &due, nullptr);
 }
 
 }  // namespace ddp::launch

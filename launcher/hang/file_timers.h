@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/base/command.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 
 namespace ddp::launch {
@@ -49,8 +50,8 @@ class FileTimers : public PollHandler {
 
   std::string path_;
   std::function<void(const ExpiredTimer&)> expired_;
-  int pipe_ = -1;
-  int clock_ = -1;
+  Descriptor pipe_;
+  Descriptor clock_;
   std::string rest_;  // the beginning of an unfinished line
   std::map<std::pair<pid_t, std::string>, Timer> timers_;
 };

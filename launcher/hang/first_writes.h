@@ -4,17 +4,16 @@
 #include <map>
 #include <string>
 
+#include "launcher/base/system/descriptors.h"
+
 namespace ddp::launch {
 
 class FirstWrites {
  public:
   FirstWrites();
-  ~FirstWrites();
-  FirstWrites(const FirstWrites&) = delete;
-  FirstWrites& operator=(const FirstWrites&) = delete;
 
   /// Readable when there is something to report; -1 if no inotify instance is available.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   /// Watches a file, which need not exist yet, unlike its folder. A replacement by rename counts as
   /// a write. Writes to other files in the folder may be reported as well.
   void watch(const std::string& file);
@@ -28,7 +27,7 @@ class FirstWrites {
  private:
   void add(const std::string& path, unsigned events);
 
-  int fd_;
+  Descriptor fd_;
   std::map<std::string, int> watches_;  // by path
 };
 

@@ -5,6 +5,7 @@
 #include <climits>
 #include <tuple>
 
+#include "launcher/base/text.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -35,21 +36,14 @@ std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& 
 
 long long sequence_of(const std::string& collective) {
   const auto hash = collective.rfind('#');
-  long long number = 0;
   if (hash == std::string::npos) return LLONG_MAX;
-  const char* end = collective.data() + collective.size();
-  const auto parsed = std::from_chars(collective.data() + hash + 1, end, number);
-  return parsed.ptr == end && parsed.ec == std::errc{} ? number : LLONG_MAX;
+  return number_in<long long>(collective.substr(hash + 1)).value_or(LLONG_MAX);
 }
 
 // A smaller place is further behind; a worker that reported no step never reached one.
 using Place = std::tuple<long long, bool, long long>;
 Place place_of(const Progress& progress) {
   return {progress.step.value_or(-1), !progress.waiting.empty(), sequence_of(progress.collective)};
-}
-
-void sooner(std::optional<Clock::time_point>& when, Clock::time_point other) {
-  when = when ? std::min(*when, other) : other;
 }
 
 }  // namespace
@@ -64,7 +58,8 @@ HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& sig
   const auto for_all = promise_for_all(rules, signs);
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const auto limit = patience(rules, signs[i], for_all);
-    if (rules.heed_promises && has_spoken(signs[i])) sooner(verdict.look_again, now + kLook);
+    if (rules.heed_promises && has_spoken(signs[i]))
+      verdict.look_again = earlier(verdict.look_again, now + kLook);
     if (!limit) continue;
     const auto begin = std::max(signs[i].at, since);
     const auto half = begin + *limit / 2;
@@ -73,7 +68,7 @@ HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& sig
     if (now >= end) {
       verdict.overdue.push_back(i);
     } else {
-      sooner(verdict.look_again, now < half ? half : end);
+      verdict.look_again = earlier(verdict.look_again, now < half ? half : end);
     }
   }
   return verdict;

@@ -24,20 +24,15 @@ constexpr double kLongestPromise = 1e7;  // seconds
 
 long long nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
 
-std::optional<Clock::duration> parse_promise(std::string_view text) {
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if (!(seconds > 0) || seconds > kLongestPromise) return std::nullopt;
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+std::optional<double> parse_seconds(std::string_view text) {
+  const auto seconds = number_in<double>(text);
+  return seconds && *seconds >= 0 && *seconds <= kLongestPromise ? seconds : std::nullopt;
 }
 
-std::optional<double> parse_seconds(std::string_view text) {
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool usable = error == std::errc{} && end == text.data() + text.size() && seconds >= 0 &&
-                      seconds <= kLongestPromise;
-  return usable ? std::optional(seconds) : std::nullopt;
+std::optional<Clock::duration> parse_promise(std::string_view text) {
+  const auto seconds = parse_seconds(text);
+  if (!seconds || *seconds == 0) return std::nullopt;
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*seconds));
 }
 
 // Empty if malformed.
@@ -61,12 +56,7 @@ void note_progress(std::string_view word, Progress& progress) {
   const auto value_of = [&](std::string_view name) {
     return word.substr(0, name.size()) == name ? printable(word.substr(name.size())) : "";
   };
-  if (const auto step = value_of("step="); !step.empty()) {
-    long long number = 0;
-    const char* end = step.data() + step.size();
-    const auto [parsed, error] = std::from_chars(step.data(), end, number);
-    if (parsed == end && error == std::errc{}) progress.step = number;
-  }
+  if (const auto step = number_in<long long>(value_of("step="))) progress.step = step;
   if (auto value = value_of("phase="); !value.empty()) progress.phase = std::move(value);
   if (auto value = value_of("waiting="); !value.empty()) progress.waiting = std::move(value);
   if (auto value = value_of("collective="); !value.empty()) progress.collective = std::move(value);
@@ -120,19 +110,12 @@ Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::mov
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
-Heartbeat::~Heartbeat() {
-  if (file_ >= 0) ::close(file_);
-}
-
 // It may be a pipe or worse by now: do not block on it or trust its size.
 void Heartbeat::reopen() {
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) restore_folder(path_.substr(0, path_.rfind('/')));
-  if (fd < 0) return;
+  Descriptor file(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0 && errno == ENOENT) restore_folder(path_.substr(0, path_.rfind('/')));
   struct stat status {};
-  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  const int unwanted = regular ? std::exchange(file_, fd) : fd;
-  if (unwanted >= 0) ::close(unwanted);
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) file_ = std::move(file);
 }
 
 const LifeSign& Heartbeat::look(Clock::time_point now) {
@@ -140,8 +123,8 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   reopen();
   struct stat status {};
   std::array<char, 1024> buffer{};
-  if (file_ < 0 || ::fstat(file_, &status) != 0) return sign_;
-  const ssize_t got = ::pread(file_, buffer.data(), buffer.size(), 0);
+  if (::fstat(file_.get(), &status) != 0) return sign_;
+  const ssize_t got = ::pread(file_.get(), buffer.data(), buffer.size(), 0);
   std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   // It was written after the last check, whatever the file server's clock says.
   const auto since = std::exchange(looked_, now);

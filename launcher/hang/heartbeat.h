@@ -8,6 +8,7 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/pace.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -32,9 +33,6 @@ class Heartbeat {
  public:
   /// Removes an existing file; the worker creates its own. Empty `path`: no heartbeats.
   Heartbeat(std::string path, Clock::time_point start);
-  ~Heartbeat();
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
 
   /// Rereads the file. An empty or missing file changes nothing: it may be mid-write. Because
   /// cleaners of temporary files must not end a job, a removed file is still read while the worker
@@ -49,7 +47,7 @@ class Heartbeat {
   void reopen();
 
   std::string path_;
-  int file_ = -1;             // the file last found at path_
+  Descriptor file_;           // the file last found at path_
   long long written_ = 0;     // modification time in ns
   Clock::time_point looked_;  // time of the last check
   std::string content_;       // as two writes may share a modification time

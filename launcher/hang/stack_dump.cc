@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/system/proc_files.h"
 
 namespace ddp::launch {
@@ -51,17 +52,6 @@ long voluntary_switches(const fs::path& folder) {
   return 0;
 }
 
-std::string find_on(const std::string& path, const std::string& name) {
-  std::size_t begin = 0;
-  while (begin <= path.size()) {
-    const auto end = std::min(path.find(':', begin), path.size());
-    const std::string file = path.substr(begin, end - begin) + "/" + name;
-    if (end > begin && ::access(file.c_str(), X_OK) == 0) return file;
-    begin = end + 1;
-  }
-  return "";
-}
-
 bool is_python(pid_t pid) {
   std::error_code error;
   const fs::path exe = fs::read_symlink(process_folder(pid) + "/exe", error);
@@ -99,9 +89,9 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   const bool python = is_python(pid);
   // Not every build of py-spy has --native.
   constexpr const char* kSpy = R"("$0" dump --native --pid $1 || exec "$0" dump --pid $1)";
-  if (const auto spy = find_on(path, "py-spy"); !spy.empty() && python)
+  if (const auto spy = find_on_path("py-spy", path); !spy.empty() && python)
     return Command{"/bin/sh", {"sh", "-c", kSpy, spy, id}};
-  if (const auto gdb = find_on(path, "gdb"); !gdb.empty()) {
+  if (const auto gdb = find_on_path("gdb", path); !gdb.empty()) {
     Command command{gdb,
                     {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
                      "thread apply all bt"}};
@@ -117,7 +107,7 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
     add("-ex", "frame");
     return command;
   }
-  if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
+  if (const auto stack = find_on_path("eu-stack", path); !stack.empty())
     return Command{stack, {"eu-stack", "-p", id}};
   return std::nullopt;
 }

@@ -26,18 +26,14 @@ ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue&
       log_(std::move(log)) {
   // A rotated file may be deleted by the time it is needed.
   if (may_skip_ && plan.rotation.max_bytes == 0) {
-    file_ = ::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC);
+    file_ = Descriptor(::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC));
   }
   if (folding_) folding_->join(local_rank);
   prefix_.append_to(prefix_text_, rank_, {});
 }
 
-ConsoleLines::~ConsoleLines() { close_file(); }
-
-void ConsoleLines::close_file() { close_descriptor(file_); }
-
 void ConsoleLines::take(std::string_view text, bool wait) {
-  const bool keep_up = file_ < 0 || !(is_behind() || wait || queue_.is_long());
+  const bool keep_up = file_.get() < 0 || !(is_behind() || wait || queue_.is_long());
   written_ += text.size();
   if (!keep_up) return;
   shown_ = written_;
@@ -56,7 +52,7 @@ std::uint64_t ConsoleLines::readable() const {
 
 void ConsoleLines::read_part() {
   std::string part(std::min<std::uint64_t>(kPart, readable()), '\0');
-  const ssize_t got = ::pread(file_, part.data(), part.size(), static_cast<off_t>(shown_));
+  const ssize_t got = ::pread(file_.get(), part.data(), part.size(), static_cast<off_t>(shown_));
   if (got <= 0) {
     shown_ += readable();  // someone truncated the file: its contents are lost
     return;
@@ -72,7 +68,7 @@ void ConsoleLines::absorb(const FileWriter::Failure& failure) {
   shown_ = written_;
   if (behind > 0) show(std::string_view(failure.rest).substr(failure.rest.size() - behind));
   if (behind > 0 && ended_) finish();
-  close_file();
+  file_.reset();
 }
 
 void ConsoleLines::end() {
@@ -84,7 +80,7 @@ void ConsoleLines::finish() {
   if (const auto rest = lines_.rest(); !rest.empty()) show_line(rest);
   if (folding_) folding_->leave(rank_.front());
   folding_ = nullptr;
-  close_file();
+  file_.reset();
 }
 
 void ConsoleLines::show(std::string_view text) {
@@ -92,7 +88,7 @@ void ConsoleLines::show(std::string_view text) {
 }
 
 void ConsoleLines::show_line(std::string_view line) {
-  if (file_ < 0 && may_skip_ && queue_.is_full()) {
+  if (file_.get() < 0 && may_skip_ && queue_.is_full()) {
     ++skipped_;
   } else if (folding_) {
     folding_->add(rank_.front(), line, RepeatFolding::Time::clock::now());

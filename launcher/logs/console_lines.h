@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/file_writer.h"
 #include "launcher/logs/line_splitter.h"
@@ -21,7 +22,6 @@ class ConsoleLines {
   /// `files`, which writes `log`; nullptr: there is no log file.
   ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding,
                const FileWriter& files, FileWriter::FilePtr log);
-  ~ConsoleLines();
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
@@ -54,7 +54,6 @@ class ConsoleLines {
   std::uint64_t readable() const;
   void read_part();
   void finish();
-  void close_file();
 
   LinePrefix prefix_;
   std::vector<int> rank_;  // one entry
@@ -63,7 +62,7 @@ class ConsoleLines {
   bool may_skip_;  // a file holds the lines, even if it cannot be read back
   const FileWriter& files_;
   FileWriter::FilePtr log_;
-  int file_ = -1;  // the log file, for reading
+  Descriptor file_;  // the log file, for reading
   std::uint64_t written_ = 0;
   std::uint64_t shown_ = 0;
   bool ended_ = false;

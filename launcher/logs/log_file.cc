@@ -18,23 +18,22 @@
 namespace ddp::launch {
 namespace {
 
-int open_for_append(const std::string& path, int how) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | how, 0644);
+Descriptor open_for_append(const std::string& path, int how) {
+  return Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | how, 0644));
 }
 
 }  // namespace
 
 void LogFile::open(const std::string& path, Rotation rotation, bool truncate) {
-  close();
   path_ = path;
   rotation_ = rotation;
   fd_ = open_for_append(path, truncate ? O_TRUNC : 0);
-  if (fd_ < 0) {
+  if (fd_.get() < 0) {
     throw LaunchError(kExitFailed,
                       fmt::format("cannot write the log file '{}': {}", path, error_text(errno)));
   }
   struct stat status {};
-  size_ = ::fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  size_ = ::fstat(fd_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
   line_begin_ = size_;
 }
 
@@ -62,7 +61,7 @@ std::size_t LogFile::fits(std::string_view text) const {
 
 int LogFile::write_all(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(fd_, text.data(), text.size());
+    const ssize_t written = ::write(fd_.get(), text.data(), text.size());
     if (written > 0) {
       size_ += static_cast<std::uint64_t>(written);
       text.remove_prefix(static_cast<std::size_t>(written));
@@ -86,23 +85,21 @@ bool LogFile::move_aside() const {
 // Returns 0 or the errno of a failed write.
 int LogFile::rotate() {
   const bool mid_line = 0 < line_begin_ && line_begin_ < size_;
-  const int reader = mid_line ? ::open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1;
-  const int fresh = move_aside() ? open_for_append(path_, O_EXCL) : -1;
-  int error = 0;
-  if (fresh < 0) {
+  const Descriptor reader(mid_line ? ::open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1);
+  Descriptor fresh = move_aside() ? open_for_append(path_, O_EXCL) : Descriptor();
+  if (fresh.get() < 0) {
     rotation_.max_bytes = 0;  // better one long file than a lost line
-  } else {
-    const int old = std::exchange(fd_, fresh);
-    const auto begin = std::exchange(line_begin_, 0);
-    const auto end = std::exchange(size_, 0);
-    if (reader >= 0) error = copy_from(reader, begin, end);
-    // Truncate last: a duplicated line is better than a lost one.
-    if (reader >= 0 && size_ == end - begin) {
-      [[maybe_unused]] const int cut = ::ftruncate(old, static_cast<off_t>(begin));
-    }
-    ::close(old);
+    return 0;
   }
-  if (reader >= 0) ::close(reader);
+  const Descriptor old = std::exchange(fd_, std::move(fresh));
+  const auto begin = std::exchange(line_begin_, 0);
+  const auto end = std::exchange(size_, 0);
+  if (reader.get() < 0) return 0;
+  const int error = copy_from(reader.get(), begin, end);
+  // Truncate last: a duplicated line is better than a lost one.
+  if (size_ == end - begin) {
+    [[maybe_unused]] const int cut = ::ftruncate(old.get(), static_cast<off_t>(begin));
+  }
   return error;
 }
 
@@ -119,9 +116,5 @@ int LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
   }
   return 0;
 }
-
-void LogFile::close() { close_descriptor(fd_); }
-
-int LogFile::release() { return std::exchange(fd_, -1); }
 
 }  // namespace ddp::launch

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/base/system/descriptors.h"
+
 namespace ddp::launch {
 
 struct Rotation {
@@ -15,19 +17,13 @@ struct Rotation {
 
 class LogFile {
  public:
-  LogFile() = default;
-  ~LogFile() { close(); }
-  LogFile(const LogFile&) = delete;
-  LogFile& operator=(const LogFile&) = delete;
-
   /// Opens the file, emptied if `truncate`. Throws LaunchError.
   void open(const std::string& path, Rotation rotation, bool truncate);
   /// Writes all bytes. Rotation moves an unfinished line to the new file; only a line longer than a
   /// file is cut. Returns 0, or the errno of the write that failed: the rest is lost.
   int write(std::string_view text);
-  void close();
   /// Releases the open descriptor to the caller.
-  int release();
+  int release() { return fd_.release(); }
 
  private:
   std::size_t fits(std::string_view text) const;
@@ -38,7 +34,7 @@ class LogFile {
 
   std::string path_;
   Rotation rotation_;
-  int fd_ = -1;
+  Descriptor fd_;
   std::uint64_t size_ = 0;
   std::uint64_t line_begin_ = 0;  // offset of the unfinished line; size_ if there is none
 };

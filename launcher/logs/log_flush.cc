@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "launcher/base/system/regular_file.h"
 #include "launcher/logs/log_pump.h"
 
 namespace ddp::launch {
@@ -20,17 +21,6 @@ std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, 
   auto log = std::make_shared<LogFile>();
   log->open(path, rotation, truncate);
   return log;
-}
-
-std::string end_of_file(const std::string& path, std::streamoff most) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<std::streamoff>(file.tellg());
-  if (!file || size <= 0) return "";
-  const auto wanted = std::min(size, most);
-  std::string text(static_cast<std::size_t>(wanted), '\0');
-  file.seekg(size - wanted);
-  file.read(text.data(), wanted);
-  return text;
 }
 
 }  // namespace
@@ -83,7 +73,7 @@ void LogPump::worker_ended(int local_rank) {
   if (found == stderr_files_.end()) return;
   found->second->ended = true;
   const auto read = [file = found->second](std::string_view) {
-    file->end = end_of_file(file->path, kTail);
+    file->end = end_of_file(file->path, kTail).value_or("");
     file->read = true;
     return 0;
   };
@@ -94,7 +84,7 @@ void LogPump::read_redirected() {
   for (const auto& [local_rank, file] : stderr_files_) {
     // Others may have written since; the thread has just found that the disk answers.
     const bool answers = !file->ended || (file->read && files_.is_idle());
-    stderr_tail_[local_rank] = answers      ? end_of_file(file->path, kTail)
+    stderr_tail_[local_rank] = answers      ? end_of_file(file->path, kTail).value_or("")
                                : file->read ? file->end
                                             : "(not read: the disk does not answer)\n";
   }

@@ -172,8 +172,7 @@ std::optional<LogPump::Time> LogPump::deadline() const {
   std::optional<Time> first;
   if (backlog_since_ && !backlog_noted_) first = *backlog_since_ + kNotableBacklog;
   for (const auto& folding : folding_) {
-    const auto due = folding ? folding->deadline() : std::nullopt;
-    if (due && (!first || *due < *first)) first = due;
+    if (folding) first = earlier(first, folding->deadline());
   }
   return first;
 }

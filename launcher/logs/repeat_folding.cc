@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "launcher/base/clock.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -65,9 +67,7 @@ void RepeatFolding::settle(Time now) {
 
 std::optional<RepeatFolding::Time> RepeatFolding::deadline() const {
   std::optional<Time> first;
-  for (const Entry& entry : waiting_) {
-    if (!first || entry.deadline < *first) first = entry.deadline;
-  }
+  for (const Entry& entry : waiting_) first = earlier(first, entry.deadline);
   return first;
 }
 

@@ -11,6 +11,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/cgroup.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/option_parsers.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
 
@@ -55,11 +56,8 @@ int mig_gpus(const std::string& root) {
 }
 
 std::vector<std::string> entries_of(const std::string& list) {
-  std::vector<std::string> entries;
-  std::string rest = list + ",";
-  for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
-    entries.push_back(trimmed(rest.substr(0, comma)));
-  }
+  auto entries = split_list(list, ',');
+  std::transform(entries.begin(), entries.end(), entries.begin(), trimmed);
   return entries;
 }
 
@@ -132,6 +130,20 @@ std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int work
                                   option, workers, gpus.size(), gpus.size() == 1 ? "is" : "are"));
   }
   return gpus;
+}
+
+int local_world_size(const std::string& value, const MachineView& machine) {
+  if (const auto number = parse_local_world_size(value)) return *number;
+  if (value == "cpu") return machine.cpus;
+  if (const int gpus = count_gpus(machine); gpus > 0) return gpus;
+  if (value == "auto") return machine.cpus;
+  if (installed_gpus(machine) > 0) {
+    throw LaunchError(kExitUsage, fmt::format("--nproc_per_node=gpu, but CUDA_VISIBLE_DEVICES='{}' "
+                                              "hides every GPU; unset it, or use cpu or a number",
+                                              machine.cuda_visible_devices.value_or("")));
+  }
+  throw LaunchError(kExitUsage,
+                    "--nproc_per_node=gpu, but no NVIDIA GPU was found; use cpu or a number");
 }
 
 }  // namespace ddp::launch

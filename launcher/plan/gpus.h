@@ -24,6 +24,9 @@ int count_gpus(const MachineView& machine);
 /// Returns the entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first invalid
 /// one), or 0, 1, ... if unset.
 std::vector<std::string> visible_gpus(const MachineView& machine);
+/// Resolves --nproc_per_node = N | gpu | cpu | auto. Throws LaunchError (2) if `value` is malformed
+/// or yields no worker.
+int local_world_size(const std::string& value, const MachineView& machine);
 /// Assigns a GPU to each worker as torchrun does: from HIP_VISIBLE_DEVICES, else from
 /// CUDA_VISIBLE_DEVICES, else from this machine's GPUs, or 0, 1, ... if none is visible. Throws
 /// LaunchError (2) naming `option` if there are too few.

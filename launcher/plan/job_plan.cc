@@ -13,7 +13,6 @@
 #include "launcher/base/signal_names.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/plan/gpus.h"
-#include "launcher/plan/local_world_size.h"
 #include "launcher/plan/numa_binding.h"
 #include "launcher/plan/program.h"
 #include "launcher/worker_contract.h"

@@ -23,19 +23,16 @@ constexpr const char* kMark = ".ddp-run";
 // Another ddp-run's start may remove a folder that is not locked yet.
 constexpr int kAttempts = 10;
 
-// Returns -1 if it is not one of our folders or is locked by another process.
-int open_and_lock(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  if (fd >= 0) ::close(fd);
-  return -1;
+// Returns none if it is not one of our folders or is locked by another process.
+Descriptor open_and_lock(const std::string& folder) {
+  Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(fd) : Descriptor();
 }
 
 bool mark(int folder) {
-  const int fd =
-      ::openat(folder, kMark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);
-  return fd >= 0;
+  const Descriptor fd(
+      ::openat(folder, kMark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  return fd.get() >= 0;
 }
 
 bool is_ours(int folder) {
@@ -66,13 +63,11 @@ void remove_dead(const std::string& place) {
   while (const dirent* entry = ::readdir(folder.get())) {
     if (std::string_view(entry->d_name).substr(0, kPrefix.size()) != kPrefix) continue;
     const std::string path = place + "/" + entry->d_name;
-    const int lock = open_and_lock(path);
-    if (lock < 0) continue;
-    const bool ours = is_ours(lock);
-    if (ours && is_marked(lock)) remove_marked(path);
+    const Descriptor lock = open_and_lock(path);
+    if (!is_ours(lock.get())) continue;
+    if (is_marked(lock.get())) remove_marked(path);
     // One that is unmarked and empty, too: its job died before, or tries again.
-    if (ours) ::rmdir(path.c_str());
-    ::close(lock);
+    ::rmdir(path.c_str());
   }
 }
 
@@ -89,18 +84,13 @@ MemoryFolder::MemoryFolder(const std::string& place) {
     std::string name = planned(place);
     if (name.empty() || !::mkdtemp(name.data())) return;
     lock_ = open_and_lock(name);
-    if (lock_ >= 0 && mark(lock_)) {
+    if (mark(lock_.get())) {
       path_ = name;
-      return;
+    } else {
+      lock_.reset();
+      ::rmdir(name.c_str());
     }
-    if (lock_ >= 0) ::close(lock_);
-    lock_ = -1;
-    ::rmdir(name.c_str());
   }
-}
-
-MemoryFolder::~MemoryFolder() {
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void MemoryFolder::remove() const {

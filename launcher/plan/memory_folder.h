@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "launcher/base/system/descriptors.h"
+
 namespace ddp::launch {
 
 class MemoryFolder {
@@ -14,9 +16,6 @@ class MemoryFolder {
   explicit MemoryFolder(const std::string& place);
   /// Returns the path as far as it is known in advance; empty if it could not be created.
   static std::string planned(const std::string& place);
-  ~MemoryFolder();
-  MemoryFolder(const MemoryFolder&) = delete;
-  MemoryFolder& operator=(const MemoryFolder&) = delete;
 
   const std::string& path() const { return path_; }
   /// Removes the folder with its contents. The destructor does not, as several processes share it.
@@ -24,7 +23,7 @@ class MemoryFolder {
 
  private:
   std::string path_;
-  int lock_ = -1;  // held by every process of the job that may remove the folder
+  Descriptor lock_;  // held by every process of the job that may remove the folder
 };
 
 }  // namespace ddp::launch

@@ -171,13 +171,8 @@ std::string why_none(const std::string& name, const TorchPlaces& places,
 }
 
 std::vector<std::string> split(const char* list) {
-  std::vector<std::string> parts;
-  const std::string text = list ? list : "";
-  for (std::size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find(':', begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  auto parts = split_list(list ? list : "", ':');
+  std::erase(parts, "");
   return parts;
 }
 

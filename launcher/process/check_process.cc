@@ -40,7 +40,7 @@ void CheckProcess::start(const WorkerSpec& spec) {
   forget();
   const PipeEnds pipe = open_pipe("read what the preflight says");
   ::fcntl(pipe.read, F_SETFL, O_NONBLOCK);
-  output_ = pipe.read;
+  output_ = Descriptor(pipe.read);
   WorkerStdio stdio{.out = pipe.write, .err = ::fcntl(pipe.write, F_DUPFD_CLOEXEC, 0)};
   try {
     stdio.in = open_null_device(O_RDONLY);
@@ -72,23 +72,23 @@ std::optional<CheckProcess::End> CheckProcess::take_exit(pid_t pid, const ExitSt
 void CheckProcess::forget() {
   pid_ = 0;
   tail_.clear();
-  if (output_ >= 0) ::close(std::exchange(output_, -1));
+  output_.reset();
 }
 
 void CheckProcess::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (output_ >= 0) fds.push_back({output_, POLLIN, 0});
+  if (output_.get() >= 0) fds.push_back({output_.get(), POLLIN, 0});
 }
 
 void CheckProcess::handle(const std::vector<pollfd>&) { read_some(); }
 
 // Returns whether there may be more.
 bool CheckProcess::read_some() {
-  if (output_ < 0) return false;
+  if (output_.get() < 0) return false;
   std::array<char, 4096> buffer;
-  const ssize_t got = ::read(output_, buffer.data(), buffer.size());
+  const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
   if (got < 0) return errno == EINTR;
   if (got == 0) {
-    ::close(std::exchange(output_, -1));
+    output_.reset();
     return false;
   }
   tail_.append(buffer.data(), static_cast<std::size_t>(got));

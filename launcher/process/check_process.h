@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/worker_spec.h"
@@ -20,11 +21,6 @@ class CheckProcess : public PollHandler {
     std::string
         said{};  // its last line that begins with "error:", else its last line; may be empty
   };
-
-  CheckProcess() = default;
-  ~CheckProcess() override { forget(); }
-  CheckProcess(const CheckProcess&) = delete;
-  CheckProcess& operator=(const CheckProcess&) = delete;
 
   /// Starts it with stdin at end-of-file; stdout and stderr are read here. Throws LaunchError.
   void start(const WorkerSpec& spec);
@@ -40,7 +36,7 @@ class CheckProcess : public PollHandler {
   bool read_some();
 
   pid_t pid_ = 0;
-  int output_ = -1;  // non-blocking
+  Descriptor output_;  // non-blocking
   std::string tail_;
 };
 

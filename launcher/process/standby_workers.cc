@@ -185,8 +185,7 @@ bool StandbyWorkers::take_exit(pid_t pid) {
   }
   ::kill(-pid, SIGKILL);  // its process group
   ::waitpid(pid, nullptr, WNOHANG);
-  const bool exited = info.si_code == CLD_EXITED;
-  died(found->second, describe_exit({exited ? info.si_status : 0, exited ? 0 : info.si_status}));
+  died(found->second, describe_exit(exit_status_of(info.si_code, info.si_status)));
   return true;
 }
 
@@ -214,11 +213,7 @@ void StandbyWorkers::add_poll_fds(std::vector<pollfd>& fds) const {
 
 void StandbyWorkers::handle(const std::vector<pollfd>& fds) {
   for (auto& [local_rank, standby] : standby_) {
-    const int socket = standby.socket;
-    const bool spoke = std::any_of(fds.begin(), fds.end(), [socket](const pollfd& fd) {
-      return fd.fd == socket && fd.revents != 0;
-    });
-    if (socket >= 0 && spoke) listen(standby);
+    if (standby.socket >= 0 && is_ready(fds, standby.socket)) listen(standby);
     const bool wanted = standby.pid == 0 && standby.deaths < kMaxDeaths;
     if (wanted && Clock::now() >= standby.due) start(standby);
   }
@@ -228,8 +223,7 @@ void StandbyWorkers::handle(const std::vector<pollfd>& fds) {
 std::optional<Clock::time_point> StandbyWorkers::deadline() const {
   std::optional<Clock::time_point> next;
   for (const auto& [local_rank, standby] : standby_) {
-    if (standby.pid == 0 && standby.deaths < kMaxDeaths)
-      next = next ? std::min(*next, standby.due) : standby.due;
+    if (standby.pid == 0 && standby.deaths < kMaxDeaths) next = earlier(next, standby.due);
   }
   return next;
 }

@@ -119,11 +119,10 @@ std::optional<StoreLoss> StoreProcess::take_exit() {
   }
   const pid_t pid = std::exchange(pid_, 0);
   const bool by_itself = info.si_code == CLD_EXITED;
-  const std::string how =
-      describe_exit(by_itself ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
-  StoreLoss loss{by_itself ? ExitStatus{kExitFailed, 0} : ExitStatus{0, info.si_status}, ""};
-  loss.what = fmt::format("the workers' store (pid {}) ended: {}; its contents are lost", pid, how);
-  return loss;
+  const ExitStatus exit = exit_status_of(info.si_code, info.si_status);
+  return StoreLoss{by_itself ? ExitStatus{kExitFailed, 0} : exit,
+                   fmt::format("the workers' store (pid {}) ended: {}; its contents are lost", pid,
+                               describe_exit(exit))};
 }
 
 }  // namespace ddp::launch

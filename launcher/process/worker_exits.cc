@@ -14,10 +14,6 @@ namespace {
 // How long the exit of a worker waits for the disk of its error file.
 constexpr auto kDiskPatience = std::chrono::seconds(3);
 
-ExitStatus to_exit_status(const siginfo_t& info) {
-  return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
-}
-
 double cpu_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
@@ -28,12 +24,13 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const ExitStatus exit = exit_status_of(info.si_code, info.si_status);
     if (info.si_pid == store_.pid()) {
       note_loss(store_.take_exit(), events);
       continue;
     }
     if (standby_.take_exit(info.si_pid)) continue;
-    if (auto end = check_.take_exit(info.si_pid, to_exit_status(info))) {
+    if (auto end = check_.take_exit(info.si_pid, exit)) {
       ::wait4(info.si_pid, nullptr, WNOHANG, nullptr);
       events.push_back(
           {.kind = Event::Kind::kCheckEnded, .exit = end->exit, .cause = std::move(end->said)});
@@ -44,15 +41,14 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     const int local_rank = is_worker ? worker->second : 0;
     if (is_worker) running_.erase(worker);
     held_signals_.worker_ended(info.si_pid);
-    std::string cause = cpu_limit_verdict(info.si_pid, to_exit_status(info).signal);
+    std::string cause = cpu_limit_verdict(info.si_pid, exit.signal);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
     if (is_worker) leftovers_.worker_ended(info.si_pid, running_.empty());
-    if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
+    if (const auto failed = stack_dumper_.take_exit(info.si_pid, exit.ok()))
       events.push_back({.kind = Event::Kind::kStacksDumped, .without_stacks = *failed});
     if (!is_worker) continue;
-    Event event{
-        .kind = Event::Kind::kWorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
+    Event event{.kind = Event::Kind::kWorkerExited, .pid = info.si_pid, .exit = exit};
     event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
     if (event.exit.signal == SIGKILL && cause.empty())
       cause = oom_verdict(oom_before_, OomCounts::read());

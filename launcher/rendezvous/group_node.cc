@@ -161,10 +161,10 @@ void GroupNode::keep_time() {
   }
   if (const auto due = hold_note_due(sight_); due && now() >= *due) {
     state_.quest.hold_noted = true;
-    tell_note(fmt::format(
-        "waiting at {}: that node has lost the host of the job {} and looks for "
-        "the next one",
-        place_text(sight_.present.address, sight_.present.port), settings_.rules.run_id));
+    tell_note(
+        fmt::format("waiting at {}: that node has lost the host of the job {} and looks for "
+                    "the next one",
+                    place_text(sight_.present), settings_.rules.run_id));
   }
   if (now() - host.heard < host.patience || state_.stage == GroupStage::kOver) return;
   move(GroupEvent::kSilent, "it has been silent for " + seconds_text(host.patience));

@@ -183,7 +183,7 @@ void GroupNode::note_missing_token() {
   if (!settings_.token.empty() || !in_reach || settings_.rules.max_nodes < 2) return;
   tell_note(
       fmt::format("without a token, anyone who can connect to {} can join this job or end it; {}",
-                  place_text(own.front().address, own.front().port), settings_.token_remedy));
+                  place_text(own.front()), settings_.token_remedy));
 }
 
 // A newcomer that would have hosted a job of its own: the nodes of the other one ask here. So does

@@ -129,8 +129,7 @@ void GroupNode::enter(const Welcome& welcome) {
 
 void GroupNode::refused(const std::string& why) {
   const std::string text =
-      fmt::format("the rendezvous at {} refused this node: {}",
-                  place_text(sight_.present.address, sight_.present.port), why);
+      fmt::format("the rendezvous at {} refused this node: {}", place_text(sight_.present), why);
   if (!state_.round.last) return act(actions::Fail{text});
   tell_end(text);
 }
@@ -155,8 +154,8 @@ void GroupNode::resume(const std::string& why) {
 
 void GroupNode::lose_host(const std::string& why, bool gone) {
   state_.host.gone = gone;
-  lose_job(fmt::format("the host of the rendezvous, {}, was lost: {}",
-                       place_text(sight_.present.address, sight_.present.port), why));
+  lose_job(
+      fmt::format("the host of the rendezvous, {}, was lost: {}", place_text(sight_.present), why));
 }
 
 void GroupNode::lose_job(const std::string& text, GroupEvent event, const Place& place) {

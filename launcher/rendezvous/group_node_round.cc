@@ -34,7 +34,7 @@ void GroupNode::on(const events::WorkersEnded& event) {
   if (state_.stage == GroupStage::kOrphaned) return tell_end(state_.host.lost_because);
   if (state_.stage == GroupStage::kOver) return;
   if (lost) return end_lost_round();
-  if (has_host()) say(Ended{event.end.failures, event.end.stopped, event.end.preempted});
+  if (has_host()) say(event.end);
 }
 
 // None of its workers runs any more.

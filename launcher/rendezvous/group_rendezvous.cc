@@ -29,7 +29,7 @@ SearchSettings search_settings(const GroupSettings& settings) {
 
 GroupNode make_node(GroupSettings settings, const Authority& authority) {
   if (!settings.shares_port()) settings.rules.master_port = 0;
-  NodeState state = new_node(settings, random_sixteen_digits(), Clock::now());
+  NodeState state = new_node(settings, random_hex(), Clock::now());
   return {std::move(settings), authority.finds_first_host(), std::move(state)};
 }
 

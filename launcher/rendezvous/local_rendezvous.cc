@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "launcher/base/random_hex.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/round_port.h"
 
 namespace ddp::launch {
 
@@ -12,7 +14,7 @@ LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool 
       master_port_(master_port),
       agent_store_(agent_store),
       rules_(std::move(rules)),
-      job_(random_sixteen_digits()) {}
+      job_(random_hex()) {}
 
 void LocalRendezvous::join() {
   news_.push_back({.kind = JobNews::Kind::kStart, .round = next_round()});
@@ -26,18 +28,13 @@ RendezvousInfo LocalRendezvous::next_round() {
   info.master_addr = master_addr_;
   info.agent_store = agent_store_;
   // Choose a free port while still holding the old one, so that they differ.
-  if (agent_store_) {
-    if (!listening_ || master_port_ == 0) {
-      listening_ = std::make_unique<ListeningSocket>(master_addr_, master_port_);
-    } else {
-      listening_->refuse_waiting();  // no process of the last round is left
-    }
-    info.master_port = listening_->port();
-    info.store_socket = listening_->fd();
-  } else {
-    if (!held_ || master_port_ == 0) held_ = PortReservation(master_port_);
-    info.master_port = held_->port();
+  if (port_.get() < 0 || master_port_ == 0) {
+    port_ = agent_store_ ? listen_for_workers(master_addr_, master_port_) : hold_port(master_port_);
+  } else if (agent_store_) {
+    refuse_waiting(port_.get());  // no process of the last round is left
   }
+  info.master_port = port_of(port_.get());
+  if (agent_store_) info.store_socket = port_.get();
   return info;
 }
 

@@ -2,17 +2,15 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/base/restart_rules.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/rendezvous/restart_policy.h"
 #include "launcher/rendezvous/round/straggler_watch.h"
-#include "launcher/rendezvous/wire/listening_socket.h"
-#include "launcher/rendezvous/wire/port_reservation.h"
 
 namespace ddp::launch {
 
@@ -44,8 +42,7 @@ class LocalRendezvous : public Rendezvous {
   RestartRules rules_;
   std::string job_;
   int rounds_ = 0;
-  std::optional<PortReservation> held_;
-  std::unique_ptr<ListeningSocket> listening_;
+  Descriptor port_;  // of the last round
   RestartTally tally_;
   StragglerWatch stragglers_;
   std::deque<JobNews> news_;

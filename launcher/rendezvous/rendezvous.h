@@ -13,15 +13,12 @@
 #include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 #include "launcher/rendezvous/restart_policy.h"
+#include "launcher/rendezvous/wire/control_messages.h"
 
 namespace ddp::launch {
 
 /// How a round ended on this node, when none of its workers is running any more.
-struct NodeEnd {
-  std::vector<ProcessFailure> failures{};  // cause first; empty: they succeeded or were stopped
-  bool stopped = false;                    // at least one did not exit on its own
-  bool preempted = false;                  // all saved their state or finished
-};
+using NodeEnd = Ended;
 
 /// An instruction of the job to this node.
 struct JobNews {

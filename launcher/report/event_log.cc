@@ -13,6 +13,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -103,19 +104,13 @@ void EventLog::straggler(const WorkerGroup& group, const Straggler& straggler,
 std::function<int(std::string_view)> append_to(const std::string& path) {
   // Without O_NONBLOCK, opening a named pipe would block.
   const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
-  const int fd = ::open(path.c_str(), how, 0644);
+  const auto file = std::make_shared<Descriptor>(::open(path.c_str(), how, 0644));
   struct stat status {};
-  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string why = fd < 0 ? error_text(errno) : "not a regular file";
-    if (fd >= 0) ::close(fd);
-    throw LaunchError(kExitUsage,
-                      fmt::format("--events={}: {}; choose a writable file", path, why));
+  if (file->get() < 0 || ::fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    const std::string why = file->get() < 0 ? error_text(errno) : "not a regular file";
+    usage_error(fmt::format("--events={}: {}; choose a writable file", path, why));
   }
-  const auto file = std::shared_ptr<int>(new int(fd), [](const int* owned) {
-    ::close(*owned);
-    delete owned;
-  });
-  return [file](std::string_view lines) { return write_fully(*file, lines); };
+  return [file](std::string_view lines) { return write_fully(file->get(), lines); };
 }
 
 }  // namespace ddp::launch

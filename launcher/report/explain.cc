@@ -33,15 +33,6 @@ std::string clock_text(double unix_seconds) {
   return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-std::vector<std::string> last_lines_of(const std::string& text, std::size_t most) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : lines_of(text)) {
-    if (!line.empty()) lines.push_back(printable(line.substr(0, 300)));
-  }
-  keep_last(lines, most);
-  return lines;
-}
-
 std::string text_of(const std::vector<std::string>& lines, std::string_view indent) {
   std::string text;
   for (const auto& line : lines) text += fmt::format("{}{}\n", indent, line);
@@ -82,7 +73,7 @@ Logs logs_of(const std::string& folder, bool knows_stderr) {
     if (!logs.error && (logs.error = last_python_error(*end)))
       logs.written = std::filesystem::last_write_time(folder + name, ignored);
     if (knows_stderr && name == "/stderr.log") continue;
-    const auto lines = last_lines_of(*end, kLinesOfLog);
+    const auto lines = last_lines(*end, kLinesOfLog);
     logs.shown += fmt::format("  end of {}{}:\n{}", folder, name, text_of(lines, "    "));
     logs.words += text_of(lines, "");
   }
@@ -220,7 +211,7 @@ std::string first_error(const Told& told) {
   const std::string when = error.time > 0 ? ", at " + clock_text(error.time) : "";
   const std::string& words = error.callstack.empty() ? error.text : error.callstack;
   return fmt::format("First to write an error file: local rank {}{}\n{}", told.files.local_rank,
-                     when, text_of(last_lines_of(words, kLinesOfLog), "    "));
+                     when, text_of(last_lines(words, kLinesOfLog), "    "));
 }
 
 std::string why_unrecorded(const PastRun& run) {

@@ -23,32 +23,6 @@ constexpr std::size_t kMessageLines = 8;
 constexpr std::size_t kOthersShown = 2;  // of those without an error file
 constexpr std::size_t kErrorFilesShown = 8;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
-constexpr std::size_t kLongestReportLine = 300;
-
-// One line of foreign text, without control characters that would reach the terminal.
-std::string shown_line(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, kLongestReportLine)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return text.size() > kLongestReportLine ? out + "..." : out;
-}
-
-std::vector<std::string> shown_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : lines_of(text)) {
-    if (!line.empty()) lines.push_back(shown_line(line));
-  }
-  return lines;
-}
-
-// The end of a call stack or log is more informative than its beginning.
-std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
-  auto lines = shown_lines(text);
-  keep_last(lines, most);
-  return lines;
-}
 
 // Field names and layout of torchrun's report, which log scrapers expect.
 class Report {

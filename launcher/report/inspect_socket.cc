@@ -165,21 +165,14 @@ std::string folder_named(const std::string& run) {
 InspectSocket::InspectSocket(const std::string& shm_dir, Job job)
     : fd_(shm_dir.empty() ? -1 : open_socket(::bind, shm_dir + kSocket)), job_(std::move(job)) {}
 
-InspectSocket::~InspectSocket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void InspectSocket::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (fd_ >= 0) fds.push_back({fd_, POLLIN, 0});
+  if (fd_.get() >= 0) fds.push_back({fd_.get(), POLLIN, 0});
 }
 
 void InspectSocket::handle(const std::vector<pollfd>& fds) {
-  const bool ready = std::any_of(fds.begin(), fds.end(), [&](const pollfd& polled) {
-    return polled.fd == fd_ && polled.revents != 0;
-  });
-  if (!ready) return;
+  if (!is_ready(fds, fd_.get())) return;
   std::string text;
-  const int asker = receive_descriptor(fd_, &text);
+  const int asker = receive_descriptor(fd_.get(), &text);
   if (asker < 0) return;
   const auto end = std::make_shared<Descriptor>(asker);
   const auto reply = [end](const char* kind) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 
 namespace ddp::launch {
@@ -33,15 +34,12 @@ class InspectSocket : public PollHandler {
 
   /// Without `shm_dir`, or if the socket cannot be created, no one can ask.
   InspectSocket(const std::string& shm_dir, Job job);
-  ~InspectSocket() override;
-  InspectSocket(const InspectSocket&) = delete;
-  InspectSocket& operator=(const InspectSocket&) = delete;
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
 
  private:
-  int fd_ = -1;
+  Descriptor fd_;
   Job job_;
 };
 

@@ -262,14 +262,8 @@ std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
 
 std::optional<std::string> end_of_log(const std::string& file) {
   constexpr std::streamoff kMost = 16 << 10;
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return std::nullopt;  // nobody may write into a pipe
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  const std::streamoff size = in.tellg();
-  if (!in) return std::nullopt;
-  in.seekg(std::max<std::streamoff>(0, size - kMost));
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (size > kMost) text.erase(0, text.find('\n') + 1);
+  auto text = end_of_file(file, kMost + 1);
+  if (text && std::ssize(*text) > kMost) text->erase(0, text->find('\n') + 1);
   return text;
 }
 

@@ -46,8 +46,7 @@ void StoreService::handle(const std::vector<pollfd>& fds) {
 }
 
 std::optional<Clock::time_point> StoreService::deadline() const {
-  const auto rest = acceptor_.rests_until(), late = server_.deadline();
-  return rest && late ? std::min(*rest, *late) : rest ? rest : late;
+  return earlier(acceptor_.rests_until(), server_.deadline());
 }
 
 int StoreService::next_client() {

@@ -38,12 +38,7 @@ TcpStoreServer::TcpStoreServer(const StoreLimits& limits)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       max_newcomers_(std::max<std::size_t>(descriptor_limit() / 2, 8)),
       received_(kReadAtOnce) {
-  if (epoll_ < 0) throw LaunchError(1, "the workers' store: " + error_text(errno));
-}
-
-TcpStoreServer::~TcpStoreServer() {
-  for (const auto& [peer, client] : clients_) ::close(client.fd);
-  ::close(epoll_);
+  if (epoll_.get() < 0) throw LaunchError(1, "the workers' store: " + error_text(errno));
 }
 
 void TcpStoreServer::adopt(int fd) {
@@ -51,15 +46,13 @@ void TcpStoreServer::adopt(int fd) {
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE);
   if (newcomers_ >= max_newcomers_) drop_oldest_newcomer();
   const Peer peer = ++last_peer_;
+  Descriptor owned(fd);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = peer;
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
-    ::close(fd);
-    return;
-  }
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
   Client& client = clients_[peer];
-  client.fd = fd;
+  client.fd = std::move(owned);
   client.parser = RequestParser(limits_);
   client.events = event.events;
   ++newcomers_;
@@ -88,16 +81,14 @@ std::optional<Clock::time_point> TcpStoreServer::deadline() const {
 }
 
 void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({epoll_, POLLIN, 0});
+  fds.push_back({epoll_.get(), POLLIN, 0});
 }
 
 void TcpStoreServer::handle(const std::vector<pollfd>& fds) {
   const auto turn = Clock::now();
-  const bool ready = std::any_of(
-      fds.begin(), fds.end(), [this](const pollfd& p) { return p.fd == epoll_ && p.revents != 0; });
-  if (!ready && (arrivals_.empty() || turn < arrivals_.front().first)) return;
+  if (!is_ready(fds, epoll_.get()) && (arrivals_.empty() || turn < arrivals_.front().first)) return;
   std::array<epoll_event, kEventsAtOnce> events{};
-  const int count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events.at(static_cast<std::size_t>(i));
     serve(event.data.u64, event.events);
@@ -116,7 +107,7 @@ void TcpStoreServer::serve(Peer peer, std::uint32_t events) {
 }
 
 bool TcpStoreServer::receive(Client& client) {
-  const ssize_t got = ::recv(client.fd, received_.data(), received_.size(), 0);
+  const ssize_t got = ::recv(client.fd.get(), received_.data(), received_.size(), 0);
   if (got == 0) return false;
   if (got < 0) return try_again();
   client.parser.feed({received_.data(), static_cast<std::size_t>(got)});
@@ -163,7 +154,7 @@ void TcpStoreServer::deliver(KeyValues::Answer& answer, Peer current) {
 bool TcpStoreServer::flush(Client& client) {
   while (client.unread() > 0) {
     const ssize_t sent =
-        ::send(client.fd, client.output.data() + client.sent, client.unread(), MSG_NOSIGNAL);
+        ::send(client.fd.get(), client.output.data() + client.sent, client.unread(), MSG_NOSIGNAL);
     if (sent < 0) return try_again();
     client.sent += static_cast<std::size_t>(sent);
   }
@@ -188,7 +179,7 @@ bool TcpStoreServer::settle(Peer peer, Client& client) {
   epoll_event event{};
   event.events = wanted;
   event.data.u64 = peer;
-  return ::epoll_ctl(epoll_, EPOLL_CTL_MOD, client.fd, &event) == 0;
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.fd.get(), &event) == 0;
 }
 
 void TcpStoreServer::drop(Peer peer) {
@@ -196,8 +187,7 @@ void TcpStoreServer::drop(Peer peer) {
   buffered_ -= found->second.counted;
   newcomers_ -= found->second.known ? 0 : 1;
   // By hand: as long as a child holds a copy of the descriptor, close would leave it there.
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, found->second.fd, nullptr);
-  ::close(found->second.fd);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd.get(), nullptr);
   clients_.erase(found);
   contents_.forget(peer);
 }

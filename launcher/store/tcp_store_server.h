@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/store/key_values.h"
 #include "launcher/store/tcp_store_protocol.h"
@@ -23,9 +24,6 @@ namespace ddp::launch {
 class TcpStoreServer : public PollHandler {
  public:
   explicit TcpStoreServer(const StoreLimits& limits = {});
-  ~TcpStoreServer() override;
-  TcpStoreServer(const TcpStoreServer&) = delete;
-  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
   /// Takes ownership of `fd`: an accepted, non-blocking connection from which nothing was read.
   void adopt(int fd);
@@ -43,7 +41,7 @@ class TcpStoreServer : public PollHandler {
  private:
   using Peer = KeyValues::Peer;
   struct Client {
-    int fd = -1;
+    Descriptor fd;
     RequestParser parser;
     std::string output;
     std::size_t sent = 0;  // of output
@@ -67,7 +65,7 @@ class TcpStoreServer : public PollHandler {
 
   StoreLimits limits_;
   KeyValues contents_;
-  int epoll_ = -1;
+  Descriptor epoll_;
   Peer last_peer_ = 0;
   std::unordered_map<Peer, Client> clients_;
   std::size_t max_newcomers_;

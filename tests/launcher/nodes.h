@@ -6,13 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/rendezvous/wire/listening_socket.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/round_port.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {
 
 inline std::string free_port_of(const std::string& address) {
-  return std::to_string(launch::ListeningSocket(address, 0).port());
+  return std::to_string(launch::port_of(launch::listen_for_workers(address, 0).get()));
 }
 
 /// Its exit code, once all of its output is there and nothing of it is left.

@@ -24,7 +24,9 @@ const std::string kConf =
 // through it, and a byte comes when that is done.
 class Relay {
  public:
-  explicit Relay(int to) : listener_("127.0.0.1", 0), port_(listener_.port()) {
+  explicit Relay(int to)
+      : listener_(launch::listen_for_workers("127.0.0.1", 0)),
+        port_(launch::port_of(listener_.get())) {
     REQUIRE(::pipe(done_) == 0);
     pid_ = ::fork();
     if (pid_ == 0) run(to);
@@ -48,7 +50,7 @@ class Relay {
     struct sigaction action {};
     action.sa_handler = [](int) { asked = 1; };
     ::sigaction(SIGUSR1, &action, nullptr);
-    std::vector<pollfd> fds{{listener_.fd(), POLLIN, 0}};  // then pairs of connections
+    std::vector<pollfd> fds{{listener_.get(), POLLIN, 0}};  // then pairs of connections
     for (;;) {
       if (asked == 1) {
         const linger at_once{1, 0};
@@ -63,7 +65,7 @@ class Relay {
       if (::poll(fds.data(), fds.size(), 100) <= 0) continue;
       const std::size_t known = fds.size();
       if ((fds[0].revents & POLLIN) != 0) {
-        fds.push_back({::accept(listener_.fd(), nullptr, nullptr), POLLIN, 0});
+        fds.push_back({::accept(listener_.get(), nullptr, nullptr), POLLIN, 0});
         fds.push_back({connected(to), POLLIN, 0});
       }
       for (std::size_t i = 1; i < known; ++i) pass_on(fds, i);
@@ -88,7 +90,7 @@ class Relay {
     fds[i].fd = -1;
   }
 
-  launch::ListeningSocket listener_;
+  launch::Descriptor listener_;
   int port_;
   int done_[2] = {-1, -1};
   pid_t pid_ = -1;

@@ -59,13 +59,18 @@ bool none_lives(const Words& lines) {
   });
 }
 
-TEST_CASE("a job on hosts runs with ranks over all of them, its lines say where") {
+// A job of a PBS script starts on its first host without ssh.
+TEST_CASE(
+    "a job on hosts, or of a PBS job's script, has ranks over all of them, its lines say where") {
+  const bool script = GENERATE(false, true);
   const FakeHosts hosts;
-  const auto run =
-      run_to_end(hosts.job({"--hosts=a:2,b:1"}, {"env=HOST_NAME", "env=RANK", "env=WORLD_SIZE"}));
+  ChildOptions job = hosts.job({script ? "--scheduler=pbs" : "--hosts=a:2,b:1"},
+                               {"env=HOST_NAME", "env=RANK", "env=WORLD_SIZE"});
+  job.set["PBS_NODEFILE"] = hosts.tmp.write("nodes", "a\na\nb\n");
+  const auto run = run_to_end(job);
   INFO(run.err);
   CHECK(run.exit == 0);
-  CHECK(count_of(run.out, "a: HOST_NAME=a\n") == 2);
+  CHECK(count_of(run.out, script ? "a: HOST_NAME=(unset)\n" : "a: HOST_NAME=a\n") == 2);
   CHECK(count_of(run.out, "b: HOST_NAME=b\n") == 1);
   CHECK(count_of(run.out, "b: RANK=2\n") == 1);
   CHECK(count_of(run.out, "WORLD_SIZE=3\n") == 3);
@@ -80,19 +85,6 @@ TEST_CASE("a hostfile chooses the workers' GPUs") {
   CHECK(run.exit == 0);
   CHECK(count_of(run.out, "a: CUDA_VISIBLE_DEVICES=1,3\n") == 2);
   CHECK(count_of(run.out, "b: CUDA_VISIBLE_DEVICES=2\n") == 1);
-}
-
-TEST_CASE("a PBS job's script starts one job on its hosts, on its own without ssh") {
-  const FakeHosts hosts;
-  ChildOptions job = hosts.job({"--scheduler=pbs"}, {"env=HOST_NAME", "env=RANK"});
-  job.set["PBS_NODEFILE"] = hosts.tmp.write("nodes", "a\na\nb\n");
-  const auto run = run_to_end(job);
-  INFO(run.err);
-  CHECK(run.exit == 0);
-  CHECK(count_of(run.out, "a: HOST_NAME=(unset)\n") == 2);
-  CHECK(count_of(run.out, "b: HOST_NAME=b\n") == 1);
-  CHECK(count_of(run.out, "b: RANK=2\n") == 1);
-  CHECK(test::nothing_left(hosts.tmp));
 }
 
 TEST_CASE("the hosts' job gives its exit code and the cause, and stops everywhere") {

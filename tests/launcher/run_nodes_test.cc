@@ -342,9 +342,9 @@ TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
 }
 
 TEST_CASE("a port that another program has is named", "[nodes]") {
-  launch::ListeningSocket other("127.0.0.1", 0);
+  const auto other = launch::listen_for_workers("127.0.0.1", 0);
   Cluster job;
-  job.port = std::to_string(other.port());
+  job.port = std::to_string(launch::port_of(other.get()));
   ChildProgram& a = job.fixed(0, 2, {}, {});
   CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains(job.endpoint()) && Contains("Address already in use"));

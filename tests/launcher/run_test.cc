@@ -151,19 +151,17 @@ TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
 
 TEST_CASE("the whole group is restarted on a new port until it succeeds") {
   const auto job = run({"--nproc_per_node=2", "--max_restarts=3"},
-                       {"env=TORCHELASTIC_RESTART_COUNT", "env=MASTER_PORT", "#0@1exit=1",
-                        "#1@0kill-self=ABRT", "#0wait", "#1wait"});
+                       {"#0@1env=MASTER_PORT", "#1@0env=MASTER_PORT", "#2@0env=MASTER_PORT",
+                        "#0@1exit=1", "#1@0kill-self=ABRT", "#0wait", "#1wait"});
   CHECK(job.exit == 0);
   const auto said = lines_of(job.err);
   REQUIRE(said.size() == 2);
   CHECK_THAT(said[0], Contains("rank 1") && Contains("exit code 1; restart 1 of 3"));
   CHECK_THAT(said[1], Contains("rank 0") && Contains("killed by SIGABRT; restart 2 of 3"));
-  Lines ports;
-  for (const auto& line : lines_of(job.out)) {
-    if (line.rfind("MASTER_PORT=", 0) == 0) ports.push_back(line);
-  }
-  ports = sorted(ports);
-  CHECK(std::unique(ports.begin(), ports.end()) - ports.begin() == 3);
+  // Two rounds in a row have different ports; an earlier one may come again.
+  const auto ports = lines_of(job.out);
+  REQUIRE(ports.size() == 3);
+  CHECK((ports[0] != ports[1] && ports[1] != ports[2]));
 }
 
 TEST_CASE("when the restarts are used up the last failure is reported") {

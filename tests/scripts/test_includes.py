@@ -19,7 +19,7 @@ WRONG = [
     ("launcher/process/spawn.cc", '"launcher/agent/agent.h"', "arrows point left only"),
     ("launcher/plan/job_plan.cc", '"launcher/agent/agent_policy.h"', "arrows point left only"),
     ("launcher/report/http_server.h", '"launcher/logs/line_splitter.h"', "siblings"),
-    ("launcher/rendezvous/wire/port_reservation.cc", '"launcher/process/spawn.h"', "arrows"),
+    ("launcher/rendezvous/wire/round_port.cc", '"launcher/process/spawn.h"', "arrows"),
     ("launcher/process/guardian.cc", '"launcher/cli/option_table.h"', "arrows point left only"),
     ("launcher/attic/old.cc", '"launcher/base/clock.h"', "launcher/attic/ is not in the list of rooms"),
     ("launcher/agent/agent.cc", '"launcher/attic/old.h"', "launcher/attic/ is not in the list of rooms"),

@@ -39,9 +39,13 @@ struct Message {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  close_descriptor(fd_);
+  fd_ = other.release();
+  return *this;
 }
+
+void Descriptor::reset() { close_descriptor(fd_); }
 
 void close_descriptor(int& fd) {
   if (fd >= 0) ::close(fd);

@@ -3,20 +3,24 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace ddp::launch {
 
 /// Owns a descriptor, which may be -1: none.
 class Descriptor {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
   int get() const { return fd_; }
+  /// Passes it to the caller, and owns none from now on.
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 /// Closes it unless it is -1, and sets it to -1.

@@ -1,5 +1,6 @@
 #include "launcher/base/system/poll_handler.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -7,6 +8,11 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
+
+bool is_ready(const std::vector<pollfd>& fds, int fd) {
+  return std::any_of(fds.begin(), fds.end(),
+                     [&](const pollfd& polled) { return polled.fd == fd && polled.revents != 0; });
+}
 
 void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what) {
   const timespec limit = wake ? time_until(*wake) : timespec{};

@@ -22,6 +22,9 @@ class PollHandler {
   virtual bool has_news() const { return false; }
 };
 
+/// Whether poll() has reported anything about the descriptor.
+bool is_ready(const std::vector<pollfd>& fds, int fd);
+
 /// Waits until a descriptor is ready or, unless it is nullopt, until `wake`. If a signal interrupts
 /// it, no descriptor counts as ready. Throws LaunchError "<what>: ..." on failure.
 void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what);

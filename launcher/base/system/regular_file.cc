@@ -6,6 +6,12 @@
 
 #include <cerrno>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
 #include "launcher/base/system/descriptors.h"
 
 namespace ddp::launch {
@@ -31,6 +37,16 @@ FileText read_open_file(int fd, std::size_t most) {
 }
 
 }  // namespace
+
+std::optional<std::string> end_of_file(const std::string& path, std::streamoff most) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (!file) return std::nullopt;
+  file.seekg(std::max<std::streamoff>(0, size - most));
+  return std::string{std::istreambuf_iterator<char>(file), {}};
+}
 
 FileText read_regular_file(const std::string& path, std::size_t most, Links links) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;

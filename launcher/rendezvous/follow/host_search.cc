@@ -118,7 +118,7 @@ void HostSearch::try_another(const std::string& why) {
 }
 
 void HostSearch::fail(const std::string& why) {
-  problem_ = fmt::format("{}: {}", place_text(present_.address, present_.port), why);
+  problem_ = fmt::format("{}: {}", place_text(present_), why);
   channel_.reset();
 }
 

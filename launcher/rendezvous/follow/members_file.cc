@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/base/system/regular_file.h"
@@ -58,17 +59,6 @@ std::string text_of(const LastMembers& members, const std::string& run_id,
   return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-bool write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    done += static_cast<std::size_t>(wrote);
-  }
-  return ::fsync(fd) == 0;
-}
-
 void sync_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -101,16 +91,9 @@ MembersFile::MembersFile(std::string path, std::string run_id,
                          const std::vector<Endpoint>& endpoints)
     : path_(std::move(path)), run_id_(std::move(run_id)), endpoints_(endpoints_text(endpoints)) {}
 
-MembersFile::~MembersFile() { close_descriptor(lock_); }
-
-// Takes ownership of the descriptor.
-bool MembersFile::lock(int fd) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    ::close(fd);
-    return false;
-  }
-  close_descriptor(lock_);
-  lock_ = fd;
+bool MembersFile::lock(Descriptor file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  lock_ = std::move(file);
   return true;
 }
 
@@ -129,10 +112,10 @@ bool MembersFile::becomes_ours() {
 bool MembersFile::is_ours() {
   struct stat held {};
   struct stat there {};
-  if (lock_ >= 0 && ::fstat(lock_, &held) == 0 && ::lstat(path_.c_str(), &there) == 0)
+  if (::fstat(lock_.get(), &held) == 0 && ::lstat(path_.c_str(), &there) == 0)
     return held.st_ino == there.st_ino && held.st_dev == there.st_dev;
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  return fd < 0 || lock(fd);
+  Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  return file.get() < 0 || lock(std::move(file));
 }
 
 LastMembers MembersFile::read() {
@@ -155,9 +138,11 @@ LastMembers MembersFile::read() {
 bool MembersFile::replace(const std::string& text) {
   std::string name;
   const int fd = create_temporary_file(path_, name);
+  Descriptor file(fd);
   if (fd < 0) return false;
   ::fchmod(fd, 0600);
-  const bool well = lock(fd) && write_all(fd, text) && ::rename(name.c_str(), path_.c_str()) == 0;
+  const bool well = lock(std::move(file)) && write_fully(fd, text) == 0 && ::fsync(fd) == 0 &&
+                    ::rename(name.c_str(), path_.c_str()) == 0;
   const int error = errno;
   if (!well) ::unlink(name.c_str());
   if (well) sync_folder_of(path_);

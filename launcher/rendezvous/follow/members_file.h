@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/rendezvous/wire/inquiry.h"
 
@@ -24,9 +25,6 @@ class MembersFile {
  public:
   /// `path`: empty: no file. A file of another job or of other endpoints is ignored.
   MembersFile(std::string path, std::string run_id, const std::vector<Endpoint>& endpoints);
-  ~MembersFile();
-  MembersFile(const MembersFile&) = delete;
-  MembersFile& operator=(const MembersFile&) = delete;
 
   /// Returns the file's content; empty if it is absent, damaged or in use by another agent, which
   /// then keeps it. Waits up to a second for such an agent, which may be about to end.
@@ -40,7 +38,7 @@ class MembersFile {
 
  private:
   bool is_ours();
-  bool lock(int fd);
+  bool lock(Descriptor file);
   bool becomes_ours();
   bool replace(const std::string& text);
 
@@ -49,7 +47,7 @@ class MembersFile {
   std::string endpoints_;
   std::string written_;
   std::string note_;
-  int lock_ = -1;  // the file, locked while this agent runs
+  Descriptor lock_;  // the file, locked while this agent runs
 };
 
 /// Pure. Throws std::exception if the text is malformed or has values out of range.

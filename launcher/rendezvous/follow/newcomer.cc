@@ -22,18 +22,6 @@ std::vector<Place> Newcomer::places() const {
   return places;
 }
 
-void Newcomer::avoid(const Place& place, Clock::time_point until) {
-  std::erase_if(avoided_, [&](const auto& one) { return one.first == place; });
-  avoided_.emplace_back(place, until);
-}
-
-Newcomer::Step Newcomer::connect_to(const Place& place, Clock::time_point now) const {
-  const bool avoided = std::any_of(avoided_.begin(), avoided_.end(), [&](const auto& one) {
-    return one.first == place && now < one.second;
-  });
-  return avoided ? Step{} : Step{Step::Kind::kConnect, place};
-}
-
 Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, bool alone,
                               Clock::time_point now) {
   const Inquiry::Finding* host = nullptr;      // it or its host hosts the newest round
@@ -43,8 +31,7 @@ Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, boo
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const auto& one = findings[i];
     if (one.found == Found::kNothing || one.found == Found::kSilence) {
-      missing_ += fmt::format("{}{}", missing_.empty() ? "" : ", ",
-                              place_text(one.place.address, one.place.port));
+      missing_ += fmt::format("{}{}", missing_.empty() ? "" : ", ", place_text(one.place));
     }
     if (one.found != Found::kAnswer || is_own(one)) continue;
     const auto newer = [&](const Inquiry::Finding* than) {
@@ -59,13 +46,11 @@ Newcomer::Step Newcomer::next(const std::vector<Inquiry::Finding>& findings, boo
     }
   }
   const bool all_heard = missing_.empty() || alone;
-  if (host && (host->status.epoch >= epoch_ || all_heard)) {
-    const Status& status = host->status;
-    return connect_to(status.hosts ? host->place : Place{status.address, status.port}, now);
-  }
-  if (electing) return connect_to(electing->place, now);
+  if (host && (host->status.epoch >= epoch_ || all_heard))
+    return avoided_.connect_to(place_of_host(*host), now);
+  if (electing) return avoided_.connect_to(electing->place, now);
   if (!all_heard) return {};
-  if (first) return connect_to(first->place, now);
+  if (first) return avoided_.connect_to(first->place, now);
   return {Step::Kind::kHost, {}};
 }
 

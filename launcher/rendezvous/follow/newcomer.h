@@ -29,7 +29,7 @@ class Newcomer {
 
   std::vector<Place> places() const;
   /// Does not try `place`, where a connection failed, again before `until`.
-  void avoid(const Place& place, Clock::time_point until);
+  void avoid(const Place& place, Clock::time_point until) { avoided_.avoid(place, until); }
   /// Returns the next step. `findings`: for places(). `alone`: does not wait for silent places.
   Step next(const std::vector<Inquiry::Finding>& findings, bool alone, Clock::time_point now);
   /// "10.0.0.1:29400 is silent, ...", for the message about waiting; empty if all have replied.
@@ -37,12 +37,11 @@ class Newcomer {
 
  private:
   bool is_own(const Inquiry::Finding& finding) const { return finding.status.id == id_; }
-  Step connect_to(const Place& place, Clock::time_point now) const;
 
   std::vector<Lead> leads_;
   std::string id_;
   long long epoch_;
-  std::vector<std::pair<Place, Clock::time_point>> avoided_;
+  AvoidedPlaces avoided_;
   std::string missing_;
 };
 

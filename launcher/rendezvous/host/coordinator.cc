@@ -41,7 +41,7 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       run_id_(rules.run_id),
       id_(rules.host_id),
       epochs_are_granted_(rules.epochs_are_granted) {
-  if (epoll_ < 0)
+  if (epoll_.get() < 0)
     throw LaunchError(kExitFailed, "cannot host the rendezvous: " + error_text(errno));
   lobby_.listen(listeners);
 }
@@ -117,12 +117,8 @@ void Coordinator::hand_over() {
 
 std::string Coordinator::take_note() { return lobby_.take_note(); }
 
-Coordinator::~Coordinator() {
-  if (epoll_ >= 0) ::close(epoll_);
-}
-
 void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({epoll_, POLLIN, 0});
+  fds.push_back({epoll_.get(), POLLIN, 0});
   lobby_.add_poll_fds(fds);
   if (asking_ == 0) return;
   for (const auto& [node, connection] : connections_) {
@@ -131,12 +127,11 @@ void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 std::optional<Clock::time_point> Coordinator::deadline() const {
-  auto next = std::min(next_beat_, next_silence_.value_or(next_beat_));
-  if (const auto of_membership = membership_.deadline()) next = std::min(next, *of_membership);
-  next = std::min(next, lobby_.deadline().value_or(next));
+  auto next = earlier(next_beat_, next_silence_);
+  next = earlier(earlier(next, membership_.deadline()), lobby_.deadline());
   if (asking_ == 0) return next;
   for (const auto& [node, connection] : connections_) {
-    if (connection.inquiry) next = std::min(next, connection.inquiry->deadline().value_or(next));
+    if (connection.inquiry) next = earlier(next, connection.inquiry->deadline());
   }
   return next;
 }
@@ -182,7 +177,7 @@ void Coordinator::serve_some() {
   auto left = static_cast<int>(connections_.size());
   int count = 0;
   do {
-    count = ::epoll_wait(epoll_, events.data(), kNodesAtOnce, 0);
+    count = ::epoll_wait(epoll_.get(), events.data(), kNodesAtOnce, 0);
     left -= count;
     for (int i = 0; i < count; ++i) {
       const int node = events[static_cast<std::size_t>(i)].data.fd;
@@ -205,7 +200,7 @@ void Coordinator::watch(int node, Connection& connection) {
   event.events =
       ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) | ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
   event.data.fd = node;
-  ::epoll_ctl(epoll_, connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, channel.fd(),
+  ::epoll_ctl(epoll_.get(), connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, channel.fd(),
               &event);
   connection.watched = wanted;
 }
@@ -262,7 +257,7 @@ void Coordinator::resume(int from, int node, const Hello& hello) {
   Connection& connection = connections_.at(node);
   connection.channel = std::move(connections_.at(from).channel);
   connections_.erase(from);
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.channel->fd(), nullptr);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.channel->fd(), nullptr);
   connection.watched = 0;
   connection.heard = connection.spoke = Clock::now();
   asking_ -= connection.inquiry ? 1 : 0;

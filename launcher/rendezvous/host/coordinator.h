@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/rendezvous/round/membership.h"
 #include "launcher/rendezvous/round/straggler_watch.h"
@@ -29,7 +30,6 @@ class Coordinator : public PollHandler {
   /// the first round, connections to the store are closed, which is noted.
   Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
-  ~Coordinator() override;
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
@@ -108,7 +108,7 @@ class Coordinator : public PollHandler {
   Lobby lobby_;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
-  int epoll_ = -1;
+  Descriptor epoll_;
   std::size_t max_connections_;
   std::map<int, Connection> connections_;  // by node
   int last_node_ = 0;

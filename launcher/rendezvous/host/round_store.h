@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
-#include "launcher/rendezvous/wire/port_reservation.h"
 
 namespace ddp::launch {
 
@@ -17,16 +17,13 @@ class RoundStore : public PollHandler {
   /// `shared_port`: the rendezvous's port, whose host forwards the store's clients with adopt();
   /// 0: each round has its own port. `rank0`: rank 0 hosts the store, on a port reserved for it.
   RoundStore(int shared_port, bool rank0) : shared_port_(shared_port), rank0_(rank0) {}
-  ~RoundStore() override;
-  RoundStore(const RoundStore&) = delete;
-  RoundStore& operator=(const RoundStore&) = delete;
 
   /// Returns the store's port for the next round, in case this node is the first. Throws
   /// LaunchError.
   int prepare(const std::string& own_address);
   /// The socket at which that round's clients arrive (store/store_service.h), open until the next
   /// prepare() or close(); -1: rank 0 hosts the store.
-  int source() const { return source_; }
+  int source() const { return source_.get(); }
   /// Takes ownership of an accepted, non-blocking connection from which nothing has been read.
   void adopt(int fd);
   /// Call when the round is over on all nodes, or when it begins and this node is not the first.
@@ -40,10 +37,10 @@ class RoundStore : public PollHandler {
 
   int shared_port_;
   bool rank0_;
-  int source_ = -1;
-  int entrance_ = -1;        // shared port: descriptors passed in arrive at source_
-  std::deque<int> waiting_;  // connections that entrance_ has no room for yet
-  std::optional<PortReservation> reserved_;
+  Descriptor source_;
+  Descriptor entrance_;             // shared port: descriptors passed in arrive at source_
+  std::deque<Descriptor> waiting_;  // connections that entrance_ has no room for yet
+  Descriptor held_;                 // rank 0's port
 };
 
 }  // namespace ddp::launch

@@ -37,14 +37,6 @@ std::string Membership::name_of(const Peer& peer) const {
   return rank < kNewcomer ? fmt::format("node {}, {}", rank, who) : "node " + who;
 }
 
-void Membership::send(Node node, ControlMessage message, bool then_close) {
-  send(node, std::make_shared<const ControlMessage>(std::move(message)), then_close);
-}
-
-void Membership::send(Node node, std::shared_ptr<const ControlMessage> message, bool then_close) {
-  outgoing_.push_back({node, std::move(message), then_close});
-}
-
 // Why a node may not join; empty: it may.
 std::string Membership::objection_to(const Hello& hello) const {
   if (hello.run_id != rules_.run_id) {
@@ -53,24 +45,21 @@ std::string Membership::objection_to(const Hello& hello) const {
         "nodes, or another port for another job",
         rules_.run_id, hello.run_id);
   }
-  if (hello.min_nodes != rules_.min_nodes || hello.max_nodes != rules_.max_nodes) {
-    return fmt::format(
-        "--nnodes is {}:{} here and {}:{} on the host of the rendezvous; use the same on "
-        "all nodes",
-        hello.min_nodes, hello.max_nodes, rules_.min_nodes, rules_.max_nodes);
-  }
-  if (hello.max_restarts != rules_.restarts.max_restarts) {
-    return fmt::format(
-        "--max-restarts is {} here and {} on the host of the rendezvous; use the same on "
-        "all nodes",
-        hello.max_restarts, rules_.restarts.max_restarts);
-  }
-  for (const auto& [option, value] : agreed_values(rules_)) {
-    const auto theirs = hello.agreed.find(option);
-    if (theirs != hello.agreed.end() && theirs->second == value) continue;
+  const auto differs = [](std::string_view option, const auto& here, const auto& there) {
     return fmt::format(
         "{} is {} here and {} on the host of the rendezvous; use the same on all nodes", option,
-        theirs == hello.agreed.end() ? "unknown" : theirs->second, value);
+        here, there);
+  };
+  if (hello.min_nodes != rules_.min_nodes || hello.max_nodes != rules_.max_nodes) {
+    return differs("--nnodes", fmt::format("{}:{}", hello.min_nodes, hello.max_nodes),
+                   fmt::format("{}:{}", rules_.min_nodes, rules_.max_nodes));
+  }
+  if (hello.max_restarts != rules_.restarts.max_restarts)
+    return differs("--max-restarts", hello.max_restarts, rules_.restarts.max_restarts);
+  for (const auto& [option, value] : agreed_values(rules_)) {
+    const auto theirs = hello.agreed.find(option);
+    if (theirs == hello.agreed.end()) return differs(option, "unknown", value);
+    if (theirs->second != value) return differs(option, theirs->second, value);
   }
   if (over()) return "the job is over";
   if (!rules_.fixed_ranks) return "";

@@ -108,8 +108,12 @@ class Membership {
   std::string missing_nodes() const;
   bool is_running(Node node) const;
   std::string name_of(const Peer& peer) const;
-  void send(Node node, ControlMessage message, bool then_close = false);
-  void send(Node node, std::shared_ptr<const ControlMessage> message, bool then_close = false);
+  void send(Node node, ControlMessage message, bool then_close = false) {
+    send(node, std::make_shared<const ControlMessage>(std::move(message)), then_close);
+  }
+  void send(Node node, std::shared_ptr<const ControlMessage> message, bool then_close = false) {
+    outgoing_.push_back({node, std::move(message), then_close});
+  }
 
   void put_off(Node newcomer, Clock::time_point now);
   void admit_waiting(Clock::time_point now);

@@ -48,16 +48,6 @@ void Succession::add(const Place& place) {
   if (std::find(places_.begin(), places_.end(), place) == places_.end()) places_.push_back(place);
 }
 
-void Succession::avoid(const Place& place, Clock::time_point until) {
-  std::erase_if(avoided_, [&](const auto& one) { return one.first == place; });
-  avoided_.emplace_back(place, until);
-}
-
-bool Succession::avoided(const Place& place, Clock::time_point now) const {
-  return std::any_of(avoided_.begin(), avoided_.end(),
-                     [&](const auto& one) { return one.first == place && now < one.second; });
-}
-
 bool Succession::is_dead(std::size_t i, const Inquiry::Finding& finding) const {
   return finding.gone || (i == 0 && !hosted_ && replaced_);
 }
@@ -104,10 +94,7 @@ std::optional<Succession::Step> Succession::follow_host(
   };
   for (const auto& one : findings) consider(one, epoch_);
   for (const auto& one : view.endpoints) consider(one, epoch_ + 1);
-  if (!best) return std::nullopt;
-  const Place place =
-      best->status.hosts ? best->place : Place{best->status.address, best->status.port};
-  return avoided(place, view.now) ? Step{} : Step{Step::Kind::kConnect, place};
+  return best ? std::optional(avoided_.connect_to(place_of_host(*best), view.now)) : std::nullopt;
 }
 
 // Whether the latest round that a held node has accepted had no other node. Nobody else can host.
@@ -128,14 +115,15 @@ Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
   if (const auto step = follow_host(findings, view)) return *step;
   for (const auto& one : findings) {
     if (one.found == Found::kAnswer && one.status.epoch > epoch_)
-      return avoided(one.place, now) ? Step{} : Step{Step::Kind::kConnect, one.place};
+      return avoided_.connect_to(one.place, now);
   }
   if (view.own.port > 0 && holds_later_round(view.later)) return {Step::Kind::kHost, {}};
   for (std::size_t i = 0; i < std::min(own_place_, findings.size()); ++i) {
     const auto& one = findings[i];
     if (one.found == Found::kNothing) return {};
     const bool ready = one.found == Found::kAnswer && one.status.epoch == epoch_;
-    if (ready && !avoided(one.place, now)) return {Step::Kind::kConnect, one.place};
+    const Step step = avoided_.connect_to(one.place, now);
+    if (ready && step.kind == Step::Kind::kConnect) return step;
   }
   if (own_place_ == SIZE_MAX) return {};
   first_ = true;

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,6 +54,27 @@ struct Mandate {
   }
 };
 
+/// Places where a connection has failed a moment ago.
+class AvoidedPlaces {
+ public:
+  void avoid(const Place& place, Clock::time_point until) { until_[place] = until; }
+  /// Connects, or waits if the place is avoided.
+  Authority::Step connect_to(const Place& place, Clock::time_point now) const {
+    const auto found = until_.find(place);
+    if (found != until_.end() && now < found->second) return {};
+    return {Authority::Step::Kind::kConnect, place};
+  }
+  const std::map<Place, Clock::time_point>& until() const { return until_; }
+
+ private:
+  std::map<Place, Clock::time_point> until_;
+};
+
+/// Where the host is that the agent found there hosts itself or has named.
+inline Place place_of_host(const Inquiry::Finding& found) {
+  return found.status.hosts ? found.place : Place{found.status.address, found.status.port};
+}
+
 class Succession {
  public:
   using Step = Authority::Step;
@@ -66,7 +88,7 @@ class Succession {
   /// lost host's if it is another one. No duplicates.
   const std::vector<Place>& places() const { return places_; }
   /// Does not try `place`, where a connection failed, again before `until`.
-  void avoid(const Place& place, Clock::time_point until);
+  void avoid(const Place& place, Clock::time_point until) { avoided_.avoid(place, until); }
   /// `findings`: for places(). `view`: the agent's state. `alone`: no mandate is needed.
   Step next(const std::vector<Inquiry::Finding>& findings, const Authority::View& view, bool alone);
   Mandate mandate() const { return mandate_; }
@@ -78,7 +100,6 @@ class Succession {
  private:
   void add(const Place& place);
   void note_replaced(const std::vector<Inquiry::Finding>& findings, Clock::time_point now);
-  bool avoided(const Place& place, Clock::time_point now) const;
   bool is_dead(std::size_t i, const Inquiry::Finding& finding) const;
   std::optional<Step> follow_host(const std::vector<Inquiry::Finding>& findings,
                                   const Authority::View& view) const;
@@ -97,7 +118,7 @@ class Succession {
   std::size_t electors_ = 0;  // of places_, those of the last round's nodes and its host
   bool host_may_count_;       // the host is known to have taken part in its round
   std::size_t own_place_;     // number of places before this node; SIZE_MAX: it may not host
-  std::vector<std::pair<Place, Clock::time_point>> avoided_;
+  AvoidedPlaces avoided_;
   Mandate mandate_;
   std::string missing_;
   bool first_ = false;

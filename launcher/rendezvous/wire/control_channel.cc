@@ -85,20 +85,8 @@ ControlChannel::ControlChannel(int fd, Side side, std::string token)
       own_greeting_(greeting()),
       frames_left_(kFramesAtOnce),
       frames_since_(Clock::now()) {
-  ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledged, sizeof kUnacknowledged);
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledged, sizeof kUnacknowledged);
   if (own_greeting_.empty()) close("cannot get random numbers: " + error_text(errno));
-}
-
-ControlChannel::~ControlChannel() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-ConnectionKeys::From ControlChannel::own_role() const {
-  return side_ == Side::kAgent ? ConnectionKeys::From::kAgent : ConnectionKeys::From::kHost;
-}
-
-ConnectionKeys::From ControlChannel::peer_role() const {
-  return side_ == Side::kAgent ? ConnectionKeys::From::kHost : ConnectionKeys::From::kAgent;
 }
 
 void ControlChannel::close(std::string why, bool peer_is_gone) {
@@ -106,7 +94,7 @@ void ControlChannel::close(std::string why, bool peer_is_gone) {
   state_ = State::kClosed;
   problem_ = std::move(why);
   peer_is_gone_ = peer_is_gone;
-  close_descriptor(fd_);
+  fd_.reset();
 }
 
 void ControlChannel::reject(Objection objection, std::string why) {
@@ -131,9 +119,9 @@ void ControlChannel::handle() {
 void ControlChannel::finish_connect() {
   int error = 0;
   socklen_t size = sizeof error;
-  ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+  ::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return close(error_text(error), error == ECONNREFUSED);
-  pollfd ready{fd_, POLLOUT, 0};
+  pollfd ready{fd(), POLLOUT, 0};
   if (::poll(&ready, 1, 0) != 1) return;  // connect() is still under way
   state_ = State::kGreeting;
   out_ += own_greeting_;
@@ -152,7 +140,7 @@ void ControlChannel::read_some() {
   std::array<char, 64 << 10> buffer;
   std::size_t total = 0;
   while (total < kBytesAtOnce && received_.size() < kMessagesAtOnce) {
-    const ssize_t got = ::recv(fd_, buffer.data(), std::min(buffer.size(), next_read()), 0);
+    const ssize_t got = ::recv(fd(), buffer.data(), std::min(buffer.size(), next_read()), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got < 0) return close(error_text(errno), true);
@@ -175,14 +163,14 @@ void ControlChannel::read_some() {
 
 void ControlChannel::write_all() {
   while (!out_.empty()) {
-    const ssize_t sent = ::send(fd_, out_.data(), out_.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(fd(), out_.data(), out_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (sent < 0) return close(error_text(errno), true);
     out_.erase(0, static_cast<std::size_t>(sent));
   }
   release(out_);
-  if (finishing_) ::shutdown(fd_, SHUT_WR);
+  if (finishing_) ::shutdown(fd(), SHUT_WR);
 }
 
 void ControlChannel::greet() {
@@ -208,7 +196,7 @@ bool ControlChannel::take_greeting() {
   const bool is_agent = side_ == Side::kAgent;
   keys_.emplace(token_, is_agent ? own_greeting_ : peer_greeting_,
                 is_agent ? peer_greeting_ : own_greeting_);
-  if (!is_agent) out_ += own_greeting_ + keys_->proof(own_role());
+  if (!is_agent) out_ += own_greeting_ + keys_->proof(side_);
   return true;
 }
 
@@ -217,7 +205,7 @@ void ControlChannel::reject_version(int version) {
   if (version == 0) return close(kNoRendezvous);
   if (side_ == Side::kHost) {
     [[maybe_unused]] const auto sent =
-        ::send(fd_, own_greeting_.data(), kVersionEnd, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ::send(fd(), own_greeting_.data(), kVersionEnd, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   reject(Objection::kOtherVersion,
          fmt::format("its ddp-run has version {} of the rendezvous protocol, this one (" DDP_VERSION
@@ -226,20 +214,20 @@ void ControlChannel::reject_version(int version) {
 }
 
 void ControlChannel::take_proof() {
-  if (!keys_->accepts_proof(peer_role(), std::string_view(in_).substr(0, kTagSize))) {
+  if (!keys_->accepts_proof(peer(), std::string_view(in_).substr(0, kTagSize))) {
     return reject(Objection::kWrongToken,
                   "authentication failed: it is not a ddp-run rendezvous, or --rdzv-token-file "
                   "differs between the nodes");
   }
   in_.erase(0, kTagSize);
-  if (side_ == Side::kAgent) out_ += keys_->proof(own_role());
+  if (side_ == Side::kAgent) out_ += keys_->proof(side_);
   enter_open();
 }
 
 void ControlChannel::enter_open() {
   state_ = State::kOpen;
-  outgoing_ = keys_->seal(own_role());
-  incoming_ = keys_->seal(peer_role());
+  outgoing_ = keys_->seal(side_);
+  incoming_ = keys_->seal(peer());
   keys_.reset();
   token_.clear();
   for (const auto& text : std::exchange(waiting_, {})) send_text(text);
@@ -309,7 +297,7 @@ void ControlChannel::finish_sending() {
   if (state_ == State::kOpen) write_all();
 }
 
-std::string ControlChannel::local_address() const { return numeric_address(fd_, /*peer=*/false); }
-std::string ControlChannel::peer_address() const { return numeric_address(fd_, /*peer=*/true); }
+std::string ControlChannel::local_address() const { return numeric_address(fd(), /*peer=*/false); }
+std::string ControlChannel::peer_address() const { return numeric_address(fd(), /*peer=*/true); }
 
 }  // namespace ddp::launch

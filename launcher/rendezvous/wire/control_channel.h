@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/rendezvous/wire/connection_keys.h"
 #include "launcher/rendezvous/wire/control_messages.h"
 
@@ -30,7 +31,7 @@ FirstBytes judge_first_bytes(std::string_view bytes);
 
 class ControlChannel {
  public:
-  enum class Side { kAgent, kHost };
+  using Side = ConnectionKeys::From;
   enum class State {
     kConnecting,  // Agent: connect() is in progress
     kGreeting,    // the handshake is in progress
@@ -50,7 +51,6 @@ class ControlChannel {
   /// Takes ownership of a non-blocking socket: as Agent one on which connect() was called, as Host
   /// an accepted one from which nothing has been read.
   ControlChannel(int fd, Side side, std::string token);
-  ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
@@ -61,7 +61,7 @@ class ControlChannel {
   /// Whether the peer or the network closed it, rather than this end because of what the peer sent.
   bool peer_is_gone() const { return peer_is_gone_; }
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   /// POLLIN, POLLOUT or both; 0 when closed.
   short wanted() const;
   /// Call when poll() reports the descriptor. Reads a bounded number of bytes and messages: if more
@@ -98,10 +98,9 @@ class ControlChannel {
   bool may_take_frame();
   void enter_open();
   std::string frame_of(const std::string& text);
-  ConnectionKeys::From own_role() const;
-  ConnectionKeys::From peer_role() const;
+  Side peer() const { return side_ == Side::kAgent ? Side::kHost : Side::kAgent; }
 
-  int fd_;
+  Descriptor fd_;
   Side side_;
   std::string token_;
   State state_;

@@ -57,9 +57,9 @@ struct Failed {
 };
 /// No worker of this node is running any more.
 struct Ended {
-  std::vector<ProcessFailure> failures{};
-  bool stopped = false;
-  bool preempted = false;
+  std::vector<ProcessFailure> failures{};  // cause first; empty: they succeeded or were stopped
+  bool stopped = false;                    // at least one did not exit on its own
+  bool preempted = false;                  // all saved their state or finished
 };
 /// This node leaves the job, because of a signal or for another reason.
 struct Leave {

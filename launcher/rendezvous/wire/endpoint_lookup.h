@@ -12,6 +12,7 @@
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/rendezvous/wire/name_lookup.h"
+#include "launcher/rendezvous/wire/place.h"
 
 namespace ddp::launch {
 
@@ -76,5 +77,6 @@ class EndpointWatch : public PollHandler {
 std::string endpoints_text(const std::vector<Endpoint>& endpoints);
 /// "10.0.0.1:29400", "[fd00::1]:29400".
 std::string place_text(const std::string& host, int port);
+inline std::string place_text(const Place& place) { return place_text(place.address, place.port); }
 
 }  // namespace ddp::launch

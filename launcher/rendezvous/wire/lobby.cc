@@ -51,7 +51,7 @@ Lobby::Lobby(std::string place, std::string token, StoreClients store_clients)
       acceptor_(place_),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       max_guests_(std::clamp<std::size_t>(descriptor_limit() / 4, 8, kMostGuests)) {
-  if (epoll_ < 0)
+  if (epoll_.get() < 0)
     throw LaunchError(kExitFailed, "cannot listen for other nodes: " + error_text(errno));
 }
 
@@ -63,7 +63,6 @@ std::size_t Lobby::descriptors_left() const {
 Lobby::~Lobby() {
   while (!guests_.empty()) drop(guests_.begin()->first);
   for (const int fd : listeners_) ::close(fd);
-  if (epoll_ >= 0) ::close(epoll_);
 }
 
 // ---- who comes in ------------------------------------------------------------------------------
@@ -76,12 +75,12 @@ void Lobby::listen(const std::vector<int>& sockets) {
 void Lobby::watch_listeners() {
   for (const int fd : listeners_) {
     epoll_event event = event_of(fd, EPOLLIN);
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
 }
 
 std::vector<int> Lobby::take_listeners() {
-  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  for (const int fd : listeners_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   return std::exchange(listeners_, {});
 }
 
@@ -92,10 +91,10 @@ void Lobby::accept_some(int listener) {
     if (fd < 0) break;
     enter(fd, {.until = Clock::now() + kGuestTime, .address = numeric_address(fd, /*peer=*/true)});
     epoll_event event = event_of(fd, EPOLLIN | EPOLLET);  // judging leaves the bytes there
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   }
   if (!acceptor_.rests_until()) return;
-  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  for (const int fd : listeners_) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 void Lobby::enter(int fd, Guest guest) {
@@ -130,7 +129,7 @@ Lobby::Guest Lobby::let_go(int fd) {
   const auto found = guests_.find(fd);
   Guest guest = std::move(found->second);
   guests_.erase(found);
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   const auto count = by_origin_.find(origin_of(guest.address));
   if (--count->second == 0) by_origin_.erase(count);
   return guest;
@@ -166,7 +165,7 @@ void Lobby::send_away(std::unique_ptr<ControlChannel> channel, const ControlMess
              .address = address,
              .leaves = true});
   epoll_event event = event_of(fd, 0);
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   watch(fd, guests_.at(fd));
 }
 
@@ -237,7 +236,7 @@ void Lobby::watch(int fd, Guest& guest) {
   guest.watched = wanted;
   epoll_event event = event_of(
       fd, ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) | ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U));
-  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
 // ---- messages to the user ----------------------------------------------------------------------
@@ -276,18 +275,19 @@ std::string Lobby::take_note() {
 
 // ---- the loop ----------------------------------------------------------------------------------
 
-void Lobby::add_poll_fds(std::vector<pollfd>& fds) const { fds.push_back({epoll_, POLLIN, 0}); }
+void Lobby::add_poll_fds(std::vector<pollfd>& fds) const {
+  fds.push_back({epoll_.get(), POLLIN, 0});
+}
 
 std::optional<Clock::time_point> Lobby::deadline() const {
-  const auto rest = acceptor_.rests_until();
-  return rest && next_late_ ? std::min(*rest, *next_late_) : rest ? rest : next_late_;
+  return earlier(acceptor_.rests_until(), next_late_);
 }
 
 void Lobby::handle(const std::vector<pollfd>&) {
   const auto turn = Clock::now();
   if (acceptor_.wake()) watch_listeners();
   std::array<epoll_event, kGuestEvents> events;
-  const int count = ::epoll_wait(epoll_, events.data(), kGuestEvents, 0);
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kGuestEvents, 0);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     if (std::find(listeners_.begin(), listeners_.end(), fd) != listeners_.end()) {

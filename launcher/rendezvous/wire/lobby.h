@@ -14,6 +14,7 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/system/acceptor.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/rendezvous/wire/control_channel.h"
 
@@ -88,7 +89,7 @@ class Lobby : public PollHandler {
   std::string token_;
   StoreClients store_clients_;
   Acceptor acceptor_;
-  int epoll_ = -1;
+  Descriptor epoll_;
   std::size_t max_guests_;
   std::vector<int> listeners_;
   Status status_;

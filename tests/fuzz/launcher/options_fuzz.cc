@@ -8,7 +8,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/plan/gpus.h"
-#include "launcher/plan/local_world_size.h"
 #include "launcher/plan/worker_env.h"
 #include "tests/fuzz/check.h"
 

@@ -1,6 +1,7 @@
 #include "launcher/agent/agent.h"
 
 #include <csignal>
+#include <functional>
 
 #include "tests/support/catch.h"
 
@@ -19,6 +20,7 @@ using Calls = std::vector<std::string>;
 struct Scene {
   FakeRunner os;
   RestartRules rules{.delay = {}};  // restarts are immediate
+  std::function<JobStatus()> status{};
 
   RunResult run(int workers, int max_restarts = 0) {
     JobPlan plan;
@@ -28,7 +30,9 @@ struct Scene {
     plan.restarts = rules;
     plan.restarts.max_restarts = max_restarts;
     LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-    return LocalElasticAgent(plan, rendezvous, os).run();
+    LocalElasticAgent agent(plan, rendezvous, os);
+    status = [&] { return agent.status(); };
+    return agent.run();
   }
 };
 
@@ -402,8 +406,9 @@ TEST_CASE("what the workers left behind has time to end before the restart") {
     os.lingers = true;
     return std::vector{FakeRunner::exited(os.pid(0), {3, 0})};
   });
-  scene.os.then([](FakeRunner& os) {
+  scene.os.then([&](FakeRunner& os) {
     CHECK(os.calls == Calls{"start 1"});
+    CHECK(scene.status().phase == Phase::kLingering);
     os.lingers = false;
     return std::vector{Event{.kind = Event::Kind::kLeftoversEnded}};
   });

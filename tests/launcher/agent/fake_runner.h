@@ -121,8 +121,8 @@ class FakeRunner : public ProcessRunner {
   }
   void pass(Clock::duration time) { now_ += time; }
 
-  FakeRunner& then(std::vector<Event> (*step)(FakeRunner&)) {
-    script.emplace_back(step);
+  FakeRunner& then(std::function<std::vector<Event>(FakeRunner&)> step) {
+    script.push_back(std::move(step));
     return *this;
   }
   FakeRunner& exits(int local_rank, ExitStatus exit) {

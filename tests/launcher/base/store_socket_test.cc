@@ -13,7 +13,7 @@
 #include "launcher/base/system/sockets.h"
 #include "launcher/rendezvous/host/round_store.h"
 #include "launcher/rendezvous/local_rendezvous.h"
-#include "launcher/rendezvous/wire/listening_socket.h"
+#include "launcher/rendezvous/wire/round_port.h"
 
 namespace ddp::launch {
 namespace {
@@ -58,22 +58,22 @@ TEST_CASE("localhost is bound for this machine only, any other name for all") {
 }
 
 TEST_CASE("whoever connects before the store is served is not refused") {
-  const ListeningSocket socket("127.0.0.1", 0);
-  CHECK(socket.port() > 0);
-  CHECK(can_connect("127.0.0.1", socket.port()));
-  if (machine_has_ipv6()) CHECK_FALSE(can_connect("::1", socket.port()));
+  const Descriptor socket = listen_for_workers("127.0.0.1", 0);
+  CHECK(port_of(socket.get()) > 0);
+  CHECK(can_connect("127.0.0.1", port_of(socket.get())));
+  if (machine_has_ipv6()) CHECK_FALSE(can_connect("::1", port_of(socket.get())));
 }
 
 TEST_CASE("localhost is reached by both of its addresses") {
-  const ListeningSocket socket("localhost", 0);
-  CHECK(can_connect("127.0.0.1", socket.port()));
-  if (machine_has_ipv6()) CHECK(can_connect("::1", socket.port()));
+  const Descriptor socket = listen_for_workers("localhost", 0);
+  CHECK(can_connect("127.0.0.1", port_of(socket.get())));
+  if (machine_has_ipv6()) CHECK(can_connect("::1", port_of(socket.get())));
 }
 
 TEST_CASE("a port where someone listens cannot be the store's") {
-  const ListeningSocket other("127.0.0.1", 0);
+  const Descriptor other = listen_for_workers("127.0.0.1", 0);
   for (const char* address : {"127.0.0.1", "localhost", "somewhere"}) {
-    CHECK_THROWS_AS(ListeningSocket(address, other.port()), LaunchError);
+    CHECK_THROWS_AS(listen_for_workers(address, port_of(other.get())), LaunchError);
   }
 }
 
@@ -84,13 +84,13 @@ TEST_CASE("each round's store has a socket of its own, unless a port was asked f
   CHECK(port_of(first.store_socket) == first.master_port);
   const RendezvousInfo second = any.next_round();
   CHECK(second.master_port != first.master_port);
-  LocalRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true, {});
+  LocalRendezvous fixed("127.0.0.1", port_of(listen_for_workers("127.0.0.1", 0).get()), true, {});
   const int socket = fixed.next_round().store_socket;
   CHECK(fixed.next_round().store_socket == socket);
 }
 
 TEST_CASE("connections that wait at a port of an earlier round are closed") {
-  LocalRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true, {});
+  LocalRendezvous fixed("127.0.0.1", port_of(listen_for_workers("127.0.0.1", 0).get()), true, {});
   const RendezvousInfo round = fixed.next_round();
   CHECK(can_connect("127.0.0.1", round.master_port));
   CHECK(fixed.next_round().store_socket == round.store_socket);
@@ -103,11 +103,11 @@ TEST_CASE("descriptors pass from one process to another, one message each") {
   REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
   CHECK(receive_descriptor(ends[1]) == -1);
   CHECK(errno == EAGAIN);
-  const ListeningSocket socket("127.0.0.1", 0);
-  CHECK(pass_descriptor(ends[0], socket.fd()));
+  const Descriptor socket = listen_for_workers("127.0.0.1", 0);
+  CHECK(pass_descriptor(ends[0], socket.get()));
   const int received = receive_descriptor(ends[1]);
   REQUIRE(received >= 0);
-  CHECK(port_of(received) == socket.port());
+  CHECK(port_of(received) == port_of(socket.get()));
   ::close(received);
   REQUIRE(::send(ends[0], "x", 1, 0) == 1);
   CHECK(receive_descriptor(ends[1]) == -1);
@@ -115,7 +115,7 @@ TEST_CASE("descriptors pass from one process to another, one message each") {
   ::close(ends[0]);
   CHECK(receive_descriptor(ends[1]) == -1);
   CHECK(errno == 0);
-  CHECK_FALSE(pass_descriptor(ends[1], socket.fd()));
+  CHECK_FALSE(pass_descriptor(ends[1], socket.get()));
   ::close(ends[1]);
 }
 

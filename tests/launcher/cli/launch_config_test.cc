@@ -332,6 +332,12 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--rdzv-backend=foo", "x"}) ==
         "--rdzv-backend=foo: must be one of static, c10d, etcd, etcd-v2");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
+  for (const char* backend : {"--standalone", "--rdzv-backend=static", "--rdzv-backend=c10d"}) {
+    CHECK(complaint({backend, "--rdzv-conf=read_timeout=x", "x"}) ==
+          "--rdzv-conf=read_timeout=x: must be a whole number of seconds, at least 1");
+    CHECK(complaint({backend, "--rdzv-conf=store_type=file,timeout=9,mine=1", "x"}) ==
+          "(accepted)");
+  }
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==
         "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");

@@ -1,4 +1,3 @@
-#include "launcher/plan/local_world_size.h"
 
 #include <cstdlib>
 

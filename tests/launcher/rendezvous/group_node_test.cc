@@ -22,7 +22,7 @@ using enum GroupStage;
 const Clock::time_point kNow = Clock::time_point{} + seconds(1'000);
 const Place kHost{"10.0.0.1", 29400}, kOther{"10.0.0.2", 4000}, kOwn{"10.0.0.3", 5000};
 
-std::string text_of(const Place& place) { return place_text(place.address, place.port); }
+std::string text_of(const Place& place) { return place_text(place); }
 
 // The action, with what a reader of the table has to see of it.
 struct Words {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "launcher/base/system/sockets.h"
-#include "launcher/rendezvous/wire/listening_socket.h"
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {

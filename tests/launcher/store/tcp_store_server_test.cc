@@ -9,7 +9,8 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/clock.h"
-#include "launcher/rendezvous/wire/listening_socket.h"
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/round_port.h"
 #include "launcher/store/tcp_store_server.h"
 #include "tests/launcher/store/tcp_store_client.h"
 
@@ -26,7 +27,7 @@ struct ServedStore {
     while (!done()) {
       REQUIRE(Clock::now() < deadline);
       std::vector<pollfd> fds;
-      fds.push_back({socket.fd(), POLLIN, 0});
+      fds.push_back({socket.get(), POLLIN, 0});
       server.add_poll_fds(fds);
       for (auto* client : clients) client->add_poll_fds(fds);
       ::poll(fds.data(), fds.size(), 10);  // a deadline of a client is never far
@@ -37,7 +38,7 @@ struct ServedStore {
   }
   void accept_all() {
     for (;;) {
-      const int fd = ::accept4(socket.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd < 0) return;
       server.adopt(fd);
     }
@@ -49,8 +50,8 @@ struct ServedStore {
     return *answer;
   }
 
-  ListeningSocket socket{"127.0.0.1", 0};
-  int port = socket.port();
+  Descriptor socket = listen_for_workers("127.0.0.1", 0);
+  int port = port_of(socket.get());
   TcpStoreServer server;
   std::vector<TcpStoreClient*> clients;
 };

@@ -80,6 +80,8 @@ TEST_CASE("a run writes the files that its configuration asks for, and no others
   CHECK_FALSE(std::filesystem::exists(folder / "tensorboard"));
   const test::TempFolder memory;
   ::setenv("DDP_SHM_DIR", memory.path().c_str(), 1);
+  // A process that was killed while it wrote has left it; none has that number.
+  const std::string leftover = folder.write("run_info.json.tmp.999999999", "{");
   {
     Log log(true, folder / "main.log");
     config.logging = {};
@@ -93,6 +95,7 @@ TEST_CASE("a run writes the files that its configuration asks for, and no others
   CHECK_THAT(test::text_of(folder / "metrics.jsonl"), Contains(R"("loss":2)"));
   CHECK_THAT(test::text_of(memory / "metrics.prom"), Contains("trainer_loss{split=\"train\"} 2\n"));
   CHECK(std::filesystem::exists(folder / "tensorboard"));
+  CHECK_FALSE(std::filesystem::exists(leftover));
   const auto info = nlohmann::json::parse(test::text_of(folder / "run_info.json"));
   CHECK(info["config"]["trainer_config"]["batch_size"] == 216);
   CHECK_THAT(info["environment"]["program"].get<std::string>(), Catch::StartsWith("trainer "));

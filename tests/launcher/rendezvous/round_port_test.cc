@@ -1,4 +1,4 @@
-#include "launcher/rendezvous/wire/port_reservation.h"
+#include "launcher/rendezvous/wire/round_port.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,6 +9,7 @@
 #include "tests/support/skip.h"
 
 #include "launcher/base/errors.h"
+#include "launcher/base/system/sockets.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 
 namespace ddp::launch {
@@ -38,18 +39,18 @@ bool bind_to(int fd, int port) {
 }
 
 TEST_CASE("a store with SO_REUSEADDR can listen on the port that is held") {
-  const PortReservation held(0);
+  const Descriptor held = hold_port(0);
   const int store = new_socket(true);
-  CHECK(bind_to(store, held.port()));
+  CHECK(bind_to(store, port_of(held.get())));
   CHECK(::listen(store, 8) == 0);
   ::close(store);
 }
 
 TEST_CASE("the kernel gives a held port to nobody who asks for any port") {
-  const PortReservation held(0);
+  const Descriptor held = hold_port(0);
   // A range of one port: whoever asks for any port within it gets this one or none.
-  const auto range =
-      static_cast<std::uint32_t>(held.port()) << 16 | static_cast<std::uint32_t>(held.port());
+  const auto port = static_cast<std::uint32_t>(port_of(held.get()));
+  const auto range = port << 16 | port;
   for (const bool reuse : {false, true}) {
     const int fd = new_socket(reuse);
     if (::setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range, sizeof range) == 0) {
@@ -69,7 +70,7 @@ TEST_CASE("a port that someone listens on is one line with the remedy") {
   socklen_t size = sizeof address;
   ::getsockname(other, reinterpret_cast<sockaddr*>(&address), &size);
   const std::string port = std::to_string(ntohs(address.sin_port));
-  CHECK_THROWS_WITH(PortReservation(ntohs(address.sin_port)),
+  CHECK_THROWS_WITH(hold_port(ntohs(address.sin_port)),
                     Catch::StartsWith("--master-port=" + port + ": Address already in use"));
   ::close(other);
 }
@@ -78,7 +79,7 @@ TEST_CASE("each round has a new port, unless one was asked for") {
   LocalRendezvous free_port("127.0.0.1", 0, false, {});
   const int first = free_port.next_round().master_port;
   CHECK(free_port.next_round().master_port != first);
-  LocalRendezvous fixed("127.0.0.1", PortReservation(0).port(), false, {});
+  LocalRendezvous fixed("127.0.0.1", port_of(hold_port(0).get()), false, {});
   const int asked = fixed.next_round().master_port;
   CHECK(fixed.next_round().master_port == asked);
 }
