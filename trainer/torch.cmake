@@ -207,11 +207,11 @@ ddp_torch_room(ddp_run
     run/strategy/micro_batch_graphs.cc
     run/strategy/model_norm.cc
     run/strategy/parallel_strategy.cc
-    run/strategy/partial_gradients.cc
     run/strategy/pipeline_strategy.cc
     run/trainer.cc
     run/state/trainer_state.cc
     run/training_run.cc
+    run/training_run_bad_steps.cc
     run/training_run_duties.cc
     run/training_run_log.cc
     run/training_run_shards.cc)
@@ -225,7 +225,6 @@ ddp_torch_room(ddp_trainer_app
     app/plan/costed_training.cc
     app/doctor.cc
     app/exit_report.cc
-    app/plan/machine_memory.cc
     app/plan/memory_estimate.cc
     app/modes/chat.cc
     app/modes/data_show.cc
@@ -237,14 +236,12 @@ ddp_torch_room(ddp_trainer_app
     app/modes/inspect.cc
     app/modes/plan.cc
     app/modes/predict.cc
-    app/modes/report.cc
     app/modes/run_mode.cc
-    app/modes/show.cc
     app/modes/train.cc
     app/multirun.cc
     app/out_of_memory.cc
-    app/prediction_file.cc
     app/standard_output.cc
+    app/resume_point.cc
     app/plan/strategy_choice.cc
     app/train_job.cc
     app/warm_up.cc)

@@ -8,8 +8,6 @@ namespace ddp::train {
 /// `trainer --config FILE [key=value ...]`: 0 if trained to the end, 128 + signal if stopped and
 /// saved.
 int run_train(const TrainerArgs& args);
-/// `trainer --cfg job` and `--info defaults`: text on stdout; starts nothing.
-int run_show(const TrainerArgs& args);
 /// `trainer generate`: only prompts and continuations on stdout, the speed on stderr.
 int run_generate(const TrainerArgs& args);
 /// `trainer export`: the names of the written files on stdout.
@@ -33,10 +31,6 @@ int run_doctor(const TrainerArgs& args);
 int run_tokenize(const TrainerArgs& args);
 /// `trainer data show`: the first samples on stdout; trains nothing.
 int run_data_show(const TrainerArgs& args);
-/// `trainer report RUN_DIR ... --output FILE`
-int run_report(const TrainerArgs& args);
-/// `trainer --version`
-int run_version();
 
 /// Runs args.mode.
 int run_mode(const TrainerArgs& args);

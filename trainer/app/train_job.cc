@@ -16,8 +16,8 @@
 #include "trainer/app/exit_report.h"
 #include "trainer/app/out_of_memory.h"
 #include "trainer/app/plan/strategy_choice.h"
+#include "trainer/app/resume_point.h"
 #include "trainer/config/keys/config_text.h"
-#include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/ops/gpu_kernels.h"
@@ -33,11 +33,9 @@
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/log/log.h"
 #include "trainer/runtime/process/start_time.h"
 #include "trainer/runtime/process/stop_signal.h"
-#include "trainer/snapshot/ram_snapshots.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/resume_check.h"
 #include "trainer/snapshot/snapshot_folder.h"
@@ -45,51 +43,6 @@
 
 namespace ddp::train {
 namespace {
-
-struct ResumePoint {
-  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0's; others may have opened the same file.
-  std::optional<SnapshotMeta> meta;        ///< The same on every rank.
-};
-
-SnapshotFolder::Copies copies_in_memory(const std::string& path) {
-  const char* folder = std::getenv(launch::kShmDir);
-  return ram_snapshot_copies(folder != nullptr ? folder : "", path);
-}
-
-// Rank 0 may be on another node than before; training from scratch there would lose the run.
-void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& group) {
-  const auto seen = group.gather_doubles(file_exists(folder.path()) ? 1.0 : 0.0);
-  const auto other = std::find(seen.begin(), seen.end(), 1.0);
-  if (found || other == seen.end()) return;
-  throw UserError(fmt::format(
-      "trainer_config.snapshot_path={}: rank 0's node has no snapshot there, but rank {}'s has "
-      "one; "
-      "put the path on storage that all nodes share, or copy the file, or delete it to start over",
-      folder.path(), other - seen.begin()));
-}
-
-// Rank 0 decides; the others need no access to the file.
-ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, ProcessGroup& group,
-                              Log& log) {
-  ResumePoint point;
-  if (group.is_main()) {
-    point.snapshot = folder.find(copies_in_memory(folder.path()));
-    // A temporary file next to only an older snapshot indicates an interrupted save: it stays.
-    if (!point.snapshot || file_exists(folder.path())) remove_stale_temporaries(folder.path());
-    remove_stale_temporaries(folder.manifest_path());
-  }
-  const std::string json =
-      group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
-  if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
-  if (several_nodes) check_other_nodes(!json.empty(), folder, group);
-  if (!group.is_main()) return point;
-  log.setup(
-      point.meta
-          ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
-                        point.snapshot->path, point.meta->cursor.epoch_number(), point.meta->step)
-          : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
-  return point;
-}
 
 /// All ranks work in rank 0's folder; on another node it may not be there yet.
 void work_in(const std::string& folder) {
@@ -163,47 +116,9 @@ void resolve_amp(TrainerConfig& config, const DevicePlan& plan,
                  const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
   if (plan.device.is_cuda() || !config.use_amp) return;
   std::optional<Config> before;
-  if (meta) {
-    before = config_from_json(meta->config_json);
-    // Versions without the key always had autocast where it was asked for.
-    if (meta->config_json.find("\"amp_on_cpu\"") == std::string::npos)
-      before->trainer.amp_on_cpu = AutoSwitch::kTrue;
-  }
+  if (meta) before = config_from_json(meta->config_json);
   const std::string warning = settle_amp_among(group, config, before ? &before->trainer : nullptr);
   if (!warning.empty()) log.warning(warning);
-}
-
-/// Whether every rank saves its part of the state, which all ranks have to write to one folder.
-bool saves_shards(const Config& config, bool divided, const SnapshotFolder& folder,
-                  ProcessGroup& group, Log& log) {
-  const AutoSwitch wanted = config.trainer.snapshot_shards;
-  const bool automatic = wanted == AutoSwitch::kAuto;
-  if (group.size() == 1 || wanted == AutoSwitch::kFalse || (automatic && !divided)) return false;
-  const auto blind = rank_without_folder(folder.path(), group);
-  if (!blind) return true;
-  const bool needed = !automatic || config.trainer.ram_snapshots;
-  const std::string why = fmt::format(
-      "rank {} does not see the folder of {} on rank 0's node, which sharded snapshots need; put "
-      "trainer_config.snapshot_path on storage that all nodes share",
-      *blind, folder.path());
-  if (needed) throw UserError(fmt::format("trainer_config.snapshot_shards: {}", why));
-  log.info(fmt::format("Snapshots: rank 0 gathers the state and writes one file, because {}", why));
-  return false;
-}
-
-/// The memory of one machine has the parts of its own ranks, of which no restart makes a snapshot.
-void leave_out_copies(TrainerConfig& config, const DistEnv& env, Log& log) {
-  if (!std::exchange(config.ram_snapshots, false) || !env.is_main()) return;
-  log.warning(
-      "trainer_config.ram_snapshots is off: each rank would copy its part to the memory of its own "
-      "machine, and a restart needs all of them in one; use trainer_config.snapshot_every");
-}
-
-void follow_rank_zero(SnapshotFolder& folder, ProcessGroup& group) {
-  const std::string run_id = group.broadcast_text(group.is_main() ? folder.run_id() : "");
-  const std::string attempt =
-      group.broadcast_text(group.is_main() ? fmt::to_string(folder.attempt()) : "");
-  if (!group.is_main()) folder.follow(run_id, std::stoll(attempt));
 }
 
 struct SnapshotPlace {

@@ -2,31 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/model_division.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
 /// The run before made its steps of the same micro-batches, and was not told how many of them.
-bool same_micro_batches(const TrainerConfig& now, const SnapshotMeta& meta) {
-  const auto config = nlohmann::json::parse(meta.config_json, nullptr, false);
-  if (!config.is_object() || !config.contains("trainer_config")) return false;
-  const auto& then = config["trainer_config"];
-  return then.value("global_batch_size", nlohmann::json()).is_null() &&
-         then.value("batch_size", int64_t{0}) == now.batch_size &&
-         then.value("grad_accumulation_steps", int64_t{0}) == now.grad_accumulation_steps;
-}
-
-/// Copies of the model in the previous run.
-int64_t copies_then(const SnapshotMeta& meta) {
-  const auto config = nlohmann::json::parse(meta.config_json, nullptr, false);
-  if (!config.is_object() || !config.contains("distributed_config")) return meta.world_size;
-  const auto& then = config["distributed_config"];
-  const auto ranks = then.value("pipeline", int64_t{1}) * then.value("tensor", int64_t{1});
-  return meta.world_size / std::max<int64_t>(1, ranks);
+bool same_micro_batches(const TrainerConfig& now, const TrainerConfig& then) {
+  return !then.global_batch_size && then.batch_size == now.batch_size &&
+         then.grad_accumulation_steps == now.grad_accumulation_steps;
 }
 
 }  // namespace
@@ -47,11 +34,12 @@ BatchPlan plan_batches(const TrainerConfig& config, int copies,
         std::max<int64_t>(1, *config.global_batch_size / copies)));
   }
   const int64_t own = config.grad_accumulation_steps * copies;
-  if (!meta || meta->micro_batches_per_step == own || !same_micro_batches(config, *meta))
-    return {own, ""};
+  if (!meta || meta->micro_batches_per_step == own) return {own, ""};
+  const Config before = config_from_json(meta->config_json);
+  if (!same_micro_batches(config, before.trainer)) return {own, ""};
   const int64_t kept = meta->micro_batches_per_step;
   const int64_t samples = kept * config.batch_size;
-  const int64_t then = copies_then(*meta);
+  const int64_t then = copies_of_model(before.distributed, meta->world_size);
   const std::string now = then == copies
                               ? counted_copies(copies)
                               : fmt::format("{} instead of {}", counted_copies(copies), then);

@@ -63,9 +63,7 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
   for (const auto& [section, keys] : now.items()) {
     if (!keys.is_object() || kSilentSections.count(section) != 0) continue;
     for (const auto& [key, value] : keys.items()) {
-      const bool known = before.contains(section) && before[section].contains(key);
-      if (!known) continue;  // the trainer of the snapshot had no such key
-      const Json& old = before[section][key];
+      const Json& old = before.at(section).at(key);  // check_model() has read them all
       if (old != value) result.push_back({section + "." + key, old.dump(), value.dump()});
     }
   }

@@ -54,17 +54,8 @@ Metadata metadata_in_memory(const TrainingState& state) {
   return metadata;
 }
 
-Phase phase_of(PublishPhase phase) {
-  switch (phase) {
-    case PublishPhase::kWriting:
-      return Phase::kWriting;
-    case PublishPhase::kBeforeRename:
-      return Phase::kRename;
-    case PublishPhase::kPublished:
-      return Phase::kPublished;
-  }
-  return Phase::kWriting;
-}
+/// In the order of PublishPhase.
+constexpr Phase kPhases[] = {Phase::kWriting, Phase::kRename, Phase::kPublished};
 
 }  // namespace
 
@@ -287,7 +278,7 @@ void SnapshotKeeper::fail_if_disk_is_full(const Save& save) const {
 void SnapshotKeeper::write_file(const Save& save) {
   const auto at = [&](PublishPhase phase) {
     if (phase == PublishPhase::kWriting) fail_if_disk_is_full(save);
-    monitor_.faults().at(phase_of(phase), save.meta.step);
+    monitor_.faults().at(kPhases[static_cast<std::size_t>(phase)], save.meta.step);
   };
   log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
   flush_records_();
@@ -363,20 +354,16 @@ void SnapshotKeeper::finish_writing() {
 }
 
 void SnapshotKeeper::finish(const TrainingState& state) {
-  const auto on_disk = [&] {
-    const std::lock_guard lock(mutex_);
-    return saved_step_ == state.meta.step;
-  };
   const auto started = [&] {
     const std::lock_guard lock(mutex_);
     return last_saved_step_started_ == state.meta.step;
   };
-  for (int attempt = 0; attempt < 2 && !on_disk(); ++attempt) {
+  for (int attempt = 0; attempt < 2 && !has_saved(state.meta.step); ++attempt) {
     if (attempt > 0 || !started()) save(state, SaveReason::kFixed);
     wait_with_heartbeats();
     before_update();
   }
-  if (on_disk()) return;
+  if (has_saved(state.meta.step)) return;
   throw RunError(unsaved_text(state.meta.step));
 }
 

@@ -206,6 +206,23 @@ TEST_CASE("rows of unequal lengths are gathered from the pieces they lie in") {
   }
 }
 
+TEST_CASE("each rank gets the sum of its row of every rank's table") {
+  constexpr int kRanks = 3;
+  const auto errors = in_ranks(kRanks, false, [](Reduce& reduce, int rank) {
+    std::array<float, kRanks * kRow> table{};
+    for (std::size_t i = 0; i < table.size(); ++i)
+      table[i] = static_cast<float>(i) * static_cast<float>(rank + 1);
+    std::array<float, kRow> own{};
+    reduce.scatter_sums(table.data(), own.data(), kRow, Reduce::Type::kFloat32, /*add=*/false,
+                        kLong);
+    for (std::size_t i = 0; i < kRow; ++i) {
+      const auto at = static_cast<float>(static_cast<std::size_t>(rank) * kRow + i);
+      if (own[i] != 6 * at) throw std::runtime_error("a wrong sum");
+    }
+  });
+  for (const auto& error : errors) CHECK(error.empty());
+}
+
 TEST_CASE("ranks that reduce different things in shared memory are told of both") {
   const auto errors = in_ranks(2, false, [](Reduce& reduce, int rank) {
     std::vector<float> data(10);

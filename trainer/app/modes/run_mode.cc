@@ -1,10 +1,33 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+
 #include <cstdio>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
+#include "trainer/report/report_page.h"
 #include "trainer/runtime/log/finish_stdout.h"
+#include "trainer/runtime/process/build_commit.h"
 
 namespace ddp::train {
+namespace {
+
+int run_version() {
+  const std::string commit = kBuildCommit;
+  print(fmt::format("trainer {} (LibTorch {}{})\n", DDP_VERSION, TORCH_VERSION,
+                    commit.empty() ? "" : ", commit " + commit));
+  return launch::kExitDone;
+}
+
+/// `trainer report RUN_DIR ... --output FILE`
+int run_report(const TrainerArgs& args) {
+  write_report(args.report_folders, args.report_output, "trainer " DDP_VERSION);
+  print(fmt::format("{}\n", args.report_output));
+  return launch::kExitDone;
+}
+
+}  // namespace
 
 int run_mode(const TrainerArgs& args) {
   switch (args.mode) {
@@ -33,7 +56,8 @@ int run_mode(const TrainerArgs& args) {
     case Mode::kReport:
       return run_report(args);
     case Mode::kShow:
-      return run_show(args);
+      print(show_text(args));
+      return launch::kExitDone;
     case Mode::kVersion:
       return run_version();
     case Mode::kHelp:

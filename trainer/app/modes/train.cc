@@ -12,7 +12,6 @@
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/process/stop_signal.h"
-#include "trainer/runtime/process/warm_spare.h"
 
 namespace ddp::train {
 

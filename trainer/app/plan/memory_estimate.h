@@ -10,6 +10,10 @@
 
 namespace ddp::train {
 
+/// Bytes that programs can still take: MemAvailable, or less where a cgroup or ulimit -v allows
+/// less.
+int64_t available_memory_bytes();
+
 struct MemoryEstimate {
   std::vector<MemoryItem> items;  ///< With the program itself.
   int64_t device_bytes = 0;       ///< Needed by the largest rank, of the memory in available_bytes.

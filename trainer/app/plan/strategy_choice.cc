@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/app/plan/machine_memory.h"
+#include "trainer/app/plan/memory_estimate.h"
 #include "trainer/app/plan/parallel_plan.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"

@@ -35,12 +35,4 @@ void complete_config(Config& config, const Given& given);
 /// UserError.
 void check_parallelism(const Config& config, const Given& given);
 
-/// Whether data must exist: not if only the configuration is used.
-enum class DataFiles { kChecked, kUnchecked };
-
-/// Makes relative paths absolute: against the current directory, but snapshot_path against
-/// hydra.run.dir if it was not given, in a job of a sweep, and with hydra.job.chdir. Throws
-/// UserError if the data cannot be read.
-void resolve_paths(Config& config, const Given& given, bool own_folder, DataFiles data);
-
 }  // namespace ddp::train

@@ -1,11 +1,17 @@
 #include "trainer/config/keys/key_table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "trainer/config/keys/key_rows.h"
+#include "trainer/hydra/yaml/python_number.h"
 
 namespace ddp::train {
 namespace {
@@ -20,7 +26,42 @@ AddedFields& added_fields() {
   return added;
 }
 
+struct TypeName {
+  std::string operator()(const int64_t*) const { return "int"; }
+  std::string operator()(const std::optional<int64_t>*) const { return "int or null"; }
+  std::string operator()(const double*) const { return "float"; }
+  std::string operator()(const bool*) const { return "bool"; }
+  std::string operator()(const std::string*) const { return "str"; }
+  std::string operator()(const Verbosity*) const { return "bool or list of str"; }
+  std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
+  std::string operator()(const AutoNumber*) const { return "auto or float"; }
+  std::string operator()(const ClassWeights*) const { return "balanced or list of floats"; }
+  std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
+  std::string operator()(const std::vector<ParamGroup>*) const { return "list of groups"; }
+  std::string operator()(const std::vector<WeightedSource>*) const { return "list of sources"; }
+  std::string operator()(const std::vector<NamedSet>*) const { return "map of paths"; }
+  template <class E>
+  requires std::is_enum_v<E> std::string operator()(const E*) const {
+    return fmt::format("{}", fmt::join(choice_names<E>(), " | "));
+  }
+};
+
 }  // namespace
+
+bool Range::holds(double value) const {
+  if (!std::isfinite(value)) return false;
+  const bool above = low_open ? value > low : value >= low;
+  const bool below = high_open ? value < high : value <= high;
+  return above && below;
+}
+
+std::string Range::str() const {
+  std::string out;
+  if (std::isfinite(low)) out = fmt::format("{} {}", low_open ? ">" : ">=", low);
+  if (std::isfinite(high))
+    out += fmt::format("{}{} {}", out.empty() ? "" : " and ", high_open ? "<" : "<=", high);
+  return out;
+}
 
 void add_config_fields(const std::vector<Field>& fields) {
   AddedFields& added = added_fields();
@@ -79,6 +120,32 @@ bool belongs_to(const Field& field, const Config& config) {
   const bool of_task =
       tasks.empty() || std::find(tasks.begin(), tasks.end(), config.task) != tasks.end();
   return of_task && (field.model.empty() || field.model == config.model);
+}
+
+std::string field_type(const Field& field) {
+  Config config;
+  return std::visit(TypeName{}, field.member(config));
+}
+
+std::vector<std::string> field_choices(const Field& field) {
+  Config config;
+  return std::visit(
+      [](auto* member) {
+        using Type = std::remove_pointer_t<decltype(member)>;
+        if constexpr (std::is_enum_v<Type>) return choice_names<Type>();
+        return std::vector<std::string>();
+      },
+      field.member(config));
+}
+
+std::string field_default(const Field& field) {
+  if (!field.default_text.empty()) return field.default_text;
+  const Node value = current_value(field, Config{});
+  if (value.kind == Kind::kNull) return "null";
+  if (value.kind == Kind::kBool) return value.boolean ? "true" : "false";
+  if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real))
+    return fmt::format("{}", value.real);
+  return python_str(value);
 }
 
 }  // namespace ddp::train

@@ -26,6 +26,15 @@ using FieldPointer =
                  ProgressStyle*, std::vector<ParamGroup>*, std::vector<WeightedSource>*,
                  std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*, ProblemType*>;
 
+/// The names of an enumeration's values, aliases by their own.
+template <class E>
+std::vector<std::string> choice_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : names_of(E{}))
+    names.emplace_back(name.substr(0, name.find('=')));
+  return names;
+}
+
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();

@@ -29,14 +29,6 @@ std::optional<E> value_named(std::string_view wanted) {
   return std::nullopt;
 }
 
-template <class E>
-std::vector<std::string> choice_names() {
-  std::vector<std::string> names;
-  for (const std::string_view name : names_of(E{}))
-    names.emplace_back(name.substr(0, name.find('=')));
-  return names;
-}
-
 [[noreturn]] void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
 
 [[noreturn]] void refuse_type(const Node& value, std::string_view wanted, const std::string& fix) {
@@ -272,10 +264,23 @@ struct Assign {
   }
 };
 
+/// A list with what `make` gives for each item.
+template <class Items, class Make>
+Node list_of(const Items& items, const Make& make) {
+  Node node = Node::list();
+  for (const auto& item : items) node.items.push_back(make(item));
+  return node;
+}
+
+Node map_of(const std::vector<std::pair<std::string, Node>>& entries) {
+  Node node = Node::map();
+  for (const auto& [key, value] : entries) set_path(node, key, value);
+  return node;
+}
+
 /// Only what differs from the defaults of an entry.
 Node group_node(const ParamGroup& group) {
-  Node node = Node::map();
-  set_path(node, "pattern", Node::texts(group.patterns));
+  Node node = map_of({{"pattern", Node::texts(group.patterns)}});
   if (group.frozen) set_path(node, "frozen", Node::of(true));
   if (group.lr_mult != 1.0) set_path(node, "lr_mult", Node::of(group.lr_mult));
   if (group.weight_decay) set_path(node, "weight_decay", Node::of(*group.weight_decay));
@@ -285,6 +290,8 @@ Node group_node(const ParamGroup& group) {
 }
 
 struct Read {
+  static Node number(double value) { return Node::of(value); }
+
   Node operator()(const int64_t* member) const { return Node::of(*member); }
   Node operator()(const std::optional<int64_t>* member) const {
     return *member ? Node::of(**member) : Node::null();
@@ -298,69 +305,32 @@ struct Read {
     return member->loggers.empty() ? Node::of(member->all) : Node::texts(member->loggers);
   }
   Node operator()(const AutoNumber* member) const {
-    if (member->automatic) return Node::of(std::string("auto"));
-    return Node::of(member->value);
+    return member->automatic ? Node::of(std::string("auto")) : Node::of(member->value);
   }
   Node operator()(const std::vector<std::string>* member) const { return Node::texts(*member); }
   Node operator()(const ClassWeights* member) const {
     if (member->balanced) return Node::of(std::string("balanced"));
-    Node node = member->values.empty() ? Node::null() : Node::list();
-    for (const double item : member->values) node.items.push_back(Node::of(item));
-    return node;
+    return member->values.empty() ? Node::null() : list_of(member->values, number);
   }
   Node operator()(const std::vector<ParamGroup>* member) const {
-    Node node = Node::list();
-    for (const ParamGroup& group : *member) node.items.push_back(group_node(group));
-    return node;
+    return list_of(*member, group_node);
   }
   Node operator()(const std::vector<WeightedSource>* member) const {
-    Node node = Node::list();
-    for (const WeightedSource& source : *member) {
-      Node& entry = node.items.emplace_back(Node::map());
-      set_path(entry, "path", Node::of(source.path));
-      set_path(entry, "weight", Node::of(source.weight));
-    }
-    return node;
+    return list_of(*member, [](const WeightedSource& source) {
+      return map_of({{"path", Node::of(source.path)}, {"weight", Node::of(source.weight)}});
+    });
   }
   Node operator()(const std::vector<NamedSet>* member) const {
-    Node node = Node::list();
-    for (const NamedSet& set : *member) {
-      Node& entry = node.items.emplace_back(Node::map());
-      set_path(entry, "name", Node::of(set.name));
-      set_path(entry, "path", Node::of(set.path));
-    }
-    return node;
+    return list_of(*member, [](const NamedSet& set) {
+      return map_of({{"name", Node::of(set.name)}, {"path", Node::of(set.path)}});
+    });
   }
-  Node operator()(const std::array<double, 2>* member) const {
-    Node node = Node::list();
-    for (const double item : *member) node.items.push_back(Node::of(item));
-    return node;
-  }
+  Node operator()(const std::array<double, 2>* member) const { return list_of(*member, number); }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
     const std::string name = choice_names<E>().at(static_cast<std::size_t>(*member));
-    if (const auto number = python_int(name)) return Node::of(*number);
+    if (const auto whole = python_int(name)) return Node::of(*whole);
     return name == "true" || name == "false" ? Node::of(name == "true") : Node::of(name);
-  }
-};
-
-struct TypeName {
-  std::string operator()(const int64_t*) const { return "int"; }
-  std::string operator()(const std::optional<int64_t>*) const { return "int or null"; }
-  std::string operator()(const double*) const { return "float"; }
-  std::string operator()(const bool*) const { return "bool"; }
-  std::string operator()(const std::string*) const { return "str"; }
-  std::string operator()(const Verbosity*) const { return "bool or list of str"; }
-  std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
-  std::string operator()(const AutoNumber*) const { return "auto or float"; }
-  std::string operator()(const ClassWeights*) const { return "balanced or list of floats"; }
-  std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
-  std::string operator()(const std::vector<ParamGroup>*) const { return "list of groups"; }
-  std::string operator()(const std::vector<WeightedSource>*) const { return "list of sources"; }
-  std::string operator()(const std::vector<NamedSet>*) const { return "map of paths"; }
-  template <class E>
-  requires std::is_enum_v<E> std::string operator()(const E*) const {
-    return fmt::format("{}", fmt::join(choice_names<E>(), " | "));
   }
 };
 
@@ -373,47 +343,6 @@ void assign_null(const Field& field, Config& config) {
 }
 
 }  // namespace
-
-bool Range::holds(double value) const {
-  if (!std::isfinite(value)) return false;
-  const bool above = low_open ? value > low : value >= low;
-  const bool below = high_open ? value < high : value <= high;
-  return above && below;
-}
-
-std::string Range::str() const {
-  std::string out;
-  if (std::isfinite(low)) out = fmt::format("{} {}", low_open ? ">" : ">=", low);
-  if (std::isfinite(high))
-    out += fmt::format("{}{} {}", out.empty() ? "" : " and ", high_open ? "<" : "<=", high);
-  return out;
-}
-
-std::string field_type(const Field& field) {
-  Config config;
-  return std::visit(TypeName{}, field.member(config));
-}
-
-std::vector<std::string> field_choices(const Field& field) {
-  Config config;
-  return std::visit(
-      [](auto* member) {
-        using Type = std::remove_pointer_t<decltype(member)>;
-        if constexpr (std::is_enum_v<Type>) return choice_names<Type>();
-        return std::vector<std::string>();
-      },
-      field.member(config));
-}
-
-std::string field_default(const Field& field) {
-  if (!field.default_text.empty()) return field.default_text;
-  const Node value = current_value(field, Config{});
-  if (value.kind == Kind::kNull) return "null";
-  if (value.kind == Kind::kBool) return value.boolean ? "true" : "false";
-  if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real))
-    return fmt::format("{}", value.real);
-  return python_str(value);
-}
 
 Node current_value(const Field& field, const Config& config) {
   // The list of fields needs one kind of accessor only; nothing is written through it here.

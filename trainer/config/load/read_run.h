@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/config/keys/config_checks.h"
+#include "trainer/config/load/run_paths.h"
 #include "trainer/hydra/compose/config_repository.h"
 
 namespace ddp::train {
@@ -37,5 +37,9 @@ using DeriveValues = void (*)(Config& config, const Given& given);
 /// hydra.job.chdir) against the folder of that run.
 RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
                    std::optional<int64_t> sweep_job, DataFiles data, DeriveValues derive);
+
+/// Creates hydra.run.dir and writes config.yaml, hydra.yaml and overrides.yaml below it. For rank 0
+/// alone. Throws UserError if that fails.
+void write_run_folder(const RunConfig& run);
 
 }  // namespace ddp::train

@@ -85,11 +85,9 @@ std::string text_represented(const std::string& text) {
 }
 
 std::string json_string(const std::string& text, bool ascii) {
-  std::string dumped = nlohmann::json(text).dump(-1, ' ', ascii);
-  if (ascii) {  // Python escapes DEL only where nlohmann does, and both write lower case
-    return dumped;
-  }
-  std::string out;  // nlohmann escapes DEL, Python does not
+  const std::string dumped = nlohmann::json(text).dump(-1, ' ', ascii);
+  if (ascii) return dumped;  // nlohmann escapes DEL as Python does then
+  std::string out;           // nlohmann escapes DEL, Python does not
   for (std::size_t at = 0; at < dumped.size(); ++at) {
     if (dumped[at] == '\\' && dumped.compare(at, 6, "\\u007f") == 0) {
       out += '\x7f';
@@ -220,31 +218,6 @@ Value Value::from_json(const nlohmann::ordered_json& json) {
   std::vector<Pair> items;
   for (const auto& [key, each] : json.items()) items.emplace_back(key, from_json(each));
   return dict(std::move(items));
-}
-
-const std::string* Value::text() const {
-  const auto* found = get<Text>();
-  return found == nullptr ? nullptr : found->get();
-}
-const Value::List* Value::list() const {
-  const auto* found = get<std::shared_ptr<const List>>();
-  return found == nullptr ? nullptr : found->get();
-}
-const Value::Dict* Value::dict() const {
-  const auto* found = get<std::shared_ptr<const Dict>>();
-  return found == nullptr ? nullptr : found->get();
-}
-const Value::Loop* Value::loop() const {
-  const auto* found = get<std::shared_ptr<const Loop>>();
-  return found == nullptr ? nullptr : found->get();
-}
-const Value::Function* Value::function() const {
-  const auto* found = get<std::shared_ptr<const Function>>();
-  return found == nullptr ? nullptr : found->get();
-}
-Value::Namespace* Value::name_space() const {
-  const auto* found = get<std::shared_ptr<Namespace>>();
-  return found == nullptr ? nullptr : found->get();
 }
 
 bool Value::is_true() const {

@@ -62,12 +62,12 @@ class TemplateValue {
   bool is_integer() const { return get<int64_t>() != nullptr || is_bool(); }
   bool is_number() const { return is_integer() || is_float(); }
   // Null if it is something else.
-  const std::string* text() const;
-  const List* list() const;
-  const Dict* dict() const;
-  const Loop* loop() const;
-  const Function* function() const;
-  Namespace* name_space() const;
+  const std::string* text() const { return held<const std::string>(); }
+  const List* list() const { return held<const List>(); }
+  const Dict* dict() const { return held<const Dict>(); }
+  const Loop* loop() const { return held<const Loop>(); }
+  const Function* function() const { return held<const Function>(); }
+  Namespace* name_space() const { return held<Namespace>(); }
 
   int64_t integer() const { return is_bool() ? int64_t{*get<bool>()} : *get<int64_t>(); }
   double number() const { return is_float() ? *get<double>() : static_cast<double>(integer()); }
@@ -80,6 +80,12 @@ class TemplateValue {
   std::string type_name() const;
 
  private:
+  template <typename T>
+  T* held() const {
+    const auto* found = get<std::shared_ptr<T>>();
+    return found == nullptr ? nullptr : found->get();
+  }
+
   std::variant<Undefined, std::nullptr_t, bool, int64_t, double, Text, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Loop>,
                std::shared_ptr<const Function>>

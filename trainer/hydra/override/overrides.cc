@@ -3,7 +3,6 @@
 #include <memory>
 #include <regex>
 
-#include "trainer/hydra/override/override_value.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {

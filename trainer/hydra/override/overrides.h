@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/hydra/override/sweep.h"
-#include "trainer/hydra/yaml/tree.h"
+#include "trainer/hydra/override/override_value.h"
 
 namespace ddp::train {
 

@@ -45,8 +45,9 @@ void wait_on(std::atomic<uint32_t>& word, uint32_t seen, Clock::duration at_most
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
-void wake_all(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void ring(std::atomic<uint32_t>& bell) {
+  bell.fetch_add(1);
+  ::syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 std::size_t length_of(const SharedReduce::Row& row) {
@@ -68,19 +69,9 @@ void for_each_part(const SharedReduce::Row& row, std::size_t begin, std::size_t 
   }
 }
 
-std::string name_of(Operation operation) {
-  switch (operation) {
-    case Operation::kSum:
-      return "the sum of ";
-    case Operation::kMax:
-      return "the maximum of ";
-    case Operation::kScatter:
-      return "a reduce-scatter of rows of ";
-    case Operation::kGather:
-      return "an all-gather of rows of ";
-  }
-  return "";
-}
+/// In the order of Operation.
+constexpr const char* kNames[] = {"the sum of ", "the maximum of ", "a reduce-scatter of rows of ",
+                                  "an all-gather of rows of "};
 
 }  // namespace
 
@@ -133,16 +124,13 @@ SharedReduce::SharedReduce(int rank, const std::vector<std::byte*>& parts, bool 
 SharedReduce::~SharedReduce() {
   Part& own = *parts_[static_cast<std::size_t>(rank_)];
   own.left = true;
-  own.bell.fetch_add(1);
-  wake_all(own.bell);
+  ring(own.bell);
 }
 
 // The bell rings in the lost rank's own part, where those who wait for it sleep.
 void SharedReduce::lose(int rank) {
   lost_[static_cast<std::size_t>(rank)] = true;
-  Part& part = *parts_[static_cast<std::size_t>(rank)];
-  part.bell.fetch_add(1);
-  wake_all(part.bell);
+  ring(parts_[static_cast<std::size_t>(rank)]->bell);
 }
 
 template <class Work>
@@ -224,21 +212,18 @@ void SharedReduce::scatter_in_pieces(const std::byte* table, std::byte* own, std
   const std::size_t piece = piece_of_row();
   const auto here = static_cast<std::size_t>(rank_);
   in_chunks(
-      row, piece, [&](const Chunk& c) { give_rows(table, row, c.at, c.bytes, c.number); },
+      row, piece,
+      [&](const Chunk& c) {
+        wait_for_slot(c.number);
+        for (std::size_t r = 0; r < parts_.size(); ++r) {
+          if (r != here && c.bytes > 0)
+            std::memcpy(slot(rank_, c.number) + r * piece, table + r * row + c.at, c.bytes);
+        }
+        publish(&Part::given, c.number + 1);
+      },
       [&](const Chunk& c) {
         sum_up(table + here * row + c.at, own + c.at, c.bytes, c.number, here * piece, add);
       });
-}
-
-void SharedReduce::give_rows(const std::byte* table, std::size_t row, std::size_t at,
-                             std::size_t bytes, uint64_t chunk) {
-  wait_for_slot(chunk);
-  for (int rank = 0; rank < size_; ++rank) {
-    if (rank == rank_ || bytes == 0) continue;
-    const auto r = static_cast<std::size_t>(rank);
-    std::memcpy(slot(rank_, chunk) + r * piece_of_row(), table + r * row + at, bytes);
-  }
-  publish(&Part::given, chunk + 1);
 }
 
 void SharedReduce::gather(const std::vector<Row>& rows) {
@@ -295,7 +280,9 @@ void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
 // With these kChunksAhead and kSlots the slot is free already; the look at `done` leaves both free
 // to change.
 void SharedReduce::wait_for_slot(uint64_t chunk) {
-  if (chunk >= kSlots) wait_for_all(&Part::done, chunk - kSlots + 1);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_ && chunk >= kSlots) wait_for(rank, &Part::done, chunk - kSlots + 1);
+  }
   parts_[static_cast<std::size_t>(rank_)]->calls[chunk % kSlots] = *call_;
 }
 
@@ -364,17 +351,12 @@ void SharedReduce::check_call(int rank, uint64_t chunk) const {
 }
 
 std::string SharedReduce::text_of(const Call& call) const {
-  return name_of(call.operation) + std::to_string(call.count) + " " + name_of(call.type);
+  return kNames[static_cast<std::size_t>(call.operation)] + std::to_string(call.count) + " " +
+         name_of(call.type);
 }
 
 bool SharedReduce::reached(int rank, Count count, uint64_t value) const {
   return (parts_[static_cast<std::size_t>(rank)]->*count).load(std::memory_order_acquire) >= value;
-}
-
-void SharedReduce::wait_for_all(Count count, uint64_t value) {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (rank != rank_) wait_for(rank, count, value);
-  }
 }
 
 void SharedReduce::wait_for(int rank, Count count, uint64_t value) {
@@ -411,8 +393,7 @@ void SharedReduce::publish(Count count, uint64_t value) {
   Part& own = *parts_[static_cast<std::size_t>(rank_)];
   (own.*count).store(value);
   if (own.sleepers.load() == 0) return;
-  own.bell.fetch_add(1);
-  wake_all(own.bell);
+  ring(own.bell);
 }
 
 }  // namespace ddp::train

@@ -85,8 +85,6 @@ class SharedReduce {
   void in_chunks(std::size_t bytes, std::size_t chunk_bytes, const First& first, const Then& then);
   void wait_for_slot(uint64_t chunk);
   void scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row, bool add);
-  void give_rows(const std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
-                 uint64_t chunk);
   void gather(const std::vector<Row>& rows);
   std::size_t piece_of_row() const;
   void reduce_directly(std::byte* data, std::size_t bytes);
@@ -103,7 +101,6 @@ class SharedReduce {
 
   using Count = std::atomic<uint64_t> Part::*;
   bool reached(int rank, Count count, uint64_t value) const;
-  void wait_for_all(Count count, uint64_t value);
   void wait_for(int rank, Count count, uint64_t value);
   void sleep_until(int rank, Count count, uint64_t value);
   void publish(Count count, uint64_t value);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -13,12 +14,22 @@
 
 #include "trainer/model/blocks/tensor_parallel.h"
 #include "trainer/optim/blockwise_adam.h"
-#include "trainer/run/state/mapped_tensor.h"
+#include "trainer/parallel/device/page_lock.h"
 #include "trainer/run/state/row_moves.h"
 #include "trainer/run/state/shared_snapshot.h"
 
 namespace ddp::train {
 namespace {
+
+/// Zeros on the CPU, in memory of their own, which goes back to the system with the last tensor
+/// that uses it: malloc would keep what is gathered once in a while.
+torch::Tensor mapped_zeros(at::IntArrayRef sizes, torch::ScalarType type) {
+  const auto bytes =
+      static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
+  auto memory = std::make_shared<MappedMemory>(bytes);
+  return torch::from_blob(
+      memory->data(), sizes, [memory](void*) {}, torch::TensorOptions(type));
+}
 
 /// The place of a tensor's section in the order of Trainer::state().
 std::size_t section_of(std::string_view tensor) {
