@@ -33,6 +33,10 @@ BERT = ["bert_config.n_layer=6", "bert_config.n_head=8", "bert_config.n_embd=384
 NO_BERT_DROPOUT = ["bert_config.hidden_pdrop=0", "bert_config.attn_pdrop=0"]
 DENSE = ["image_config.network=dense", "image_config.n_layer=3", "image_config.width=2048"]
 CONV = ["image_config.n_layer=3", "image_config.conv_channels=32", "trainer_config.batch_size=256"]
+# Adapters of a Llama that one step has trained, most of whose memory is its weights'.
+BASE = ["model=llama", "llama_config.n_layer=8", "llama_config.n_head=8", "llama_config.n_embd=1024", "llama_config.intermediate=2816",
+        "data_config.block_size=128", "trainer_config.batch_size=1"]
+ADAPTED = ["model=llama", "init_from=base", "lora.rank=8", "lora.targets=all-linear", *BASE[-2:]]
 CASES = {
     "weights more than activations": (GPT, [*LARGE, *NO_DROPOUT, "trainer_config.batch_size=1"]),
     "activations more than weights": (GPT, [*LARGE, *NO_DROPOUT, "trainer_config.batch_size=12"]),
@@ -42,6 +46,9 @@ CASES = {
     "llama, activations": (GPT, [*LLAMA, "trainer_config.batch_size=12"]),
     "llama, torch's attention": (GPT, [*LLAMA, "data_config.block_size=512", "trainer_config.batch_size=6"]),
     "llama, checkpointed": (GPT, [*LLAMA, "trainer_config.batch_size=24", "llama_config.activation_checkpointing=true"]),
+    "adapters": (GPT, ADAPTED),
+    "adapters, nf4": (GPT, [*ADAPTED, "quantize.base=nf4"]),
+    "adapters, int8": (GPT, [*ADAPTED, "quantize.base=int8"]),
     "masked, weights": (MASKED, [*BERT, *NO_BERT_DROPOUT, "trainer_config.batch_size=2"]),
     "masked, activations": (MASKED, [*BERT, *NO_BERT_DROPOUT, "trainer_config.batch_size=48"]),
     "masked, dropout": (MASKED, [*BERT, "trainer_config.batch_size=32"]),
@@ -90,6 +97,9 @@ def main():
             if data != GPT:
                 write_data(Path(folder), trainer)
             Path(folder, "c.yaml").write_text(data + TRAINER, encoding="utf-8")
+            if "init_from=base" in overrides:
+                run(folder, trainer, "--config", "c.yaml", *BASE, "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=1")
+                run(folder, trainer, "export", "--snapshot", "base.pt", "--output", "base")
             words = ["--config", "c.yaml", *overrides]
             text, _ = run(folder, trainer, "estimate", "--json", *words)
             report = json.loads(text)

@@ -4,6 +4,7 @@ By a Python of your own, as no set-up installs bitsandbytes:
   DDP_TRAINER=build/release/bin/trainer PYTHON tests/peers/test_quantized.py      with bitsandbytes, peft and transformers
 """
 
+import copy
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 if not all(importlib.util.find_spec(name) for name in ("bitsandbytes", "peft", "transformers")):
@@ -22,6 +24,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 import bitsandbytes
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
@@ -36,6 +39,14 @@ trainer_config: {{batch_size: {WINDOWS}, max_steps: 20, max_epochs: 1000, log_ev
 hydra: {{run: {{dir: .}}}}
 """
 SIZES = ["n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=128", "intermediate=192"]
+
+
+def to_nearest(values, code, absmax, codes, blocksize):
+    """As bitsandbytes on a GPU; on a CPU it looks codes up in a coarse table: 3e-8 of the largest becomes 1.6e-5, not 0."""
+    blocks = torch.nn.functional.pad(values.view(-1), (0, -values.numel() % blocksize)).view(-1, blocksize)
+    absmax.copy_(blocks.abs().amax(1))
+    nearest = torch.bucketize(blocks / absmax.clamp_min(1e-38).unsqueeze(1), (code[1:] + code[:-1]) / 2)
+    codes.copy_(nearest.view(-1)[:values.numel()].view_as(codes))
 
 
 class Quantized(unittest.TestCase):
@@ -121,15 +132,45 @@ class Quantized(unittest.TestCase):
             self.check_near([self.evaluated("small")], [self.loss_of(model).item()], EQUAL)
 
     def test_adamw_in_eight_bits_takes_the_steps_of_bitsandbytes(self):
-        ours = self.losses("eight.pt", "init_from=base", "optimizer_config.state_bits=8", "optimizer_config.learning_rate=0.0001",
-                           "trainer_config.max_steps=100")
+        # At 0.0001 bitsandbytes drifts by 1 % from itself when a weight begins with another last bit, from step 85 on; here by 9e-7.
+        words = ["eight.pt", "init_from=base", "optimizer_config.state_bits=8", "optimizer_config.learning_rate=0.00005"]
         model = self.base()
-        optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=0.0001, betas=(0.9, 0.99), weight_decay=0.0)
-        theirs = self.their_losses(model, optimizer, 100)
-        self.assertEqual(optimizer.state[model.model.layers[0].mlp.up_proj.weight]["state1"].dtype, torch.uint8)
-        # From step 90 on they drift apart, ours below theirs, to 1.6 % at step 99; the cause is not known.
-        self.check_near(ours[:80], theirs[:80], 1e-3)
-        self.assertLess(ours[-1], 1.01 * theirs[-1])
+        optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=0.00005, betas=(0.9, 0.99), weight_decay=0.0)
+        ours = self.losses(*words, "trainer_config.max_steps=10")
+        theirs = self.their_losses(model, optimizer, 10)
+        state = load_file(self.folder / "eight.pt")
+        averages = {"exp_avg": "state1", "exp_avg_sq": "state2", "exp_avg_absmax": "absmax1", "exp_avg_sq_absmax": "absmax2"}
+
+        def of_parameters(state):
+            for name, parameter in model.named_parameters():
+                yield parameter, state[f"model.{name}"]
+                for kept in averages:
+                    if f"optimizer.{name}.{kept}" in state:
+                        yield optimizer.state[parameter][averages[kept]], state[f"optimizer.{name}.{kept}"]
+
+        # One step from the same state, rounded to the nearest. Sums in another order make single codes differ; a square that is not 0 has code 1 here, 0 there.
+        kept = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+        with torch.no_grad():
+            for theirs_now, ours_now in of_parameters(state):
+                theirs_now.copy_(ours_now.view_as(theirs_now))
+        with mock.patch.object(bitsandbytes.backends.cpu.ops, "_quant_blockwise_fp32_direct", to_nearest):
+            self.their_losses(model, optimizer, 1)
+        ours += self.losses(*words, "trainer_config.max_steps=11")
+        state = load_file(self.folder / "eight.pt")
+        codes = differing = 0
+        for theirs_now, ours_now in of_parameters(state):
+            ours_now = ours_now.view_as(theirs_now)
+            if ours_now.dtype == torch.uint8:
+                codes += ours_now.numel()
+                differing += ((ours_now != theirs_now) & ~((ours_now == 1) & (theirs_now == 0))).sum().item()
+            else:
+                torch.testing.assert_close(ours_now, theirs_now.detach(), rtol=1e-3, atol=1e-7)
+        print(f"{differing} of {codes} codes differ after a step", file=sys.stderr)
+        self.assertLess(differing, 0.001 * codes)
+
+        model.load_state_dict(kept[0])
+        optimizer.load_state_dict(kept[1])
+        self.check_near(ours + self.losses(*words, "trainer_config.max_steps=100"), theirs + self.their_losses(model, optimizer, 90), 1e-3)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,12 @@ AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias
 }
 
 torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
-  const auto y = product_with_weight(x, bias);
-  return adapted() ? y + lora_B(lora_A(lora_dropout(x)) * scale_) : y;
+  if (!adapted()) return product_with_weight(x, bias);
+  // The sum takes the place of the term that was there first: small tensors that stay, nodes of the
+  // graph included, would cut up the place of one that is freed.
+  const auto update = [&] { return lora_B(lora_A(lora_dropout(x)) * scale_); };
+  if (quantized_.defined()) return product_with_weight(x, bias).add_(update());
+  return update().add_(product_with_weight(x, bias));
 }
 
 torch::Tensor AdaptableLinearImpl::product_with_weight(const torch::Tensor& x,

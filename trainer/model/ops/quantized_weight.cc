@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "trainer/model/ops/cpu/kernels.h"
@@ -60,10 +61,10 @@ void decode_rows(const QuantizedWeight& weight, int64_t begin, int64_t end, floa
   });
 }
 
-/// x [n, columns], float32 on a CPU -> [n, rows]: reads each code once.
-torch::Tensor products_of_few(const torch::Tensor& x, const QuantizedWeight& weight) {
+/// x [n, columns], float32 on a CPU -> y [n, rows]: reads each code once.
+void products_of_few(const torch::Tensor& x, const QuantizedWeight& weight,
+                     const torch::Tensor& y) {
   const auto rows = x.contiguous();
-  auto y = torch::empty({x.size(0), weight.rows()}, x.options());
   const auto* const inputs = rows.const_data_ptr<float>();
   auto* const outputs = y.mutable_data_ptr<float>();
   by_coded_rows(weight, 0, weight.rows(), [&](cpu::CodedRows coded, int64_t first, int64_t last) {
@@ -73,7 +74,27 @@ torch::Tensor products_of_few(const torch::Tensor& x, const QuantizedWeight& wei
                                {0, last - first, weight.columns()});
     }
   });
-  return y;
+}
+
+/// Rows in the type, on a CPU. Their place stays with the thread: freed, it would be cut up by the
+/// activations that follow, and the next layer would take a new one.
+torch::Tensor rows_of_thread(int64_t rows, int64_t columns, torch::ScalarType type) {
+  static thread_local std::map<torch::ScalarType, torch::Tensor> kept;
+  const c10::InferenceMode no_inference(false);  // a training may come after a generation
+  torch::Tensor& place = kept[type];
+  if (!place.defined() || place.numel() < rows * columns)
+    place = torch::empty({rows * columns}, type);
+  return place.narrow(0, 0, rows * columns).view({rows, columns});
+}
+
+/// As dequantize(), for use until the thread's next call.
+torch::Tensor dequantized_tile(const QuantizedWeight& weight, int64_t first, int64_t last,
+                               torch::ScalarType type) {
+  if (!weight.codes.is_cpu()) return dequantize(weight, first, last).to(type);
+  const auto rows = rows_of_thread(last - first, weight.columns(), torch::kFloat32);
+  decode_rows(weight, first, last, rows.mutable_data_ptr<float>());
+  if (type == torch::kFloat32) return rows;
+  return rows_of_thread(last - first, weight.columns(), type).copy_(rows);
 }
 
 /// Calls work(first, last, rows) for all rows of `weight`, some at a time in the type of `like`.
@@ -84,7 +105,7 @@ void by_tiles(const QuantizedWeight& weight, const torch::Tensor& like, const Wo
   const int64_t rows = std::max(kLeastRows, (like.is_cpu() ? kOfCpu : kOfGpu) / weight.columns());
   for (int64_t first = 0; first < weight.rows(); first += rows) {
     const int64_t last = std::min(weight.rows(), first + rows);
-    work(first, last, dequantize(weight, first, last).to(like.scalar_type()));
+    work(first, last, dequantized_tile(weight, first, last, like.scalar_type()));
   }
 }
 
@@ -97,14 +118,17 @@ struct QuantizedProduct : torch::autograd::Function<QuantizedProduct> {
     auto shape = x.sizes().vec();
     shape.back() = weight.rows();
     const auto flat = x.reshape({-1, x.size(-1)});
-    if (x.is_cpu() && x.scalar_type() == torch::kFloat32 && flat.size(0) <= kFew)
-      return products_of_few(flat, weight).view(shape);
-    auto y = torch::empty({flat.size(0), weight.rows()}, x.options());
+    auto y = torch::empty(shape, x.options());  // no view: what follows may add to it in place
+    const auto all = y.view({flat.size(0), weight.rows()});
+    if (x.is_cpu() && x.scalar_type() == torch::kFloat32 && flat.size(0) <= kFew) {
+      products_of_few(flat, weight, all);
+      return y;
+    }
     by_tiles(weight, x, [&](int64_t first, int64_t last, const torch::Tensor& rows) {
-      auto part = y.narrow(1, first, last - first);
+      auto part = all.narrow(1, first, last - first);
       at::mm_out(part, flat, rows.t());
     });
-    return y.view(shape);
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -199,8 +223,8 @@ torch::Tensor quantized_linear(const torch::Tensor& x, const QuantizedWeight& we
   const auto device = x.device().type();
   const bool casts = at::autocast::is_autocast_enabled(device);
   const auto input = casts ? x.to(at::autocast::get_autocast_dtype(device)) : x;
-  const auto y = QuantizedProduct::apply(input, weight);
-  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+  auto y = QuantizedProduct::apply(input, weight);
+  return bias.defined() ? y.add_(bias.to(y.scalar_type())) : y;
 }
 
 }  // namespace ddp::train
