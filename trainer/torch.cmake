@@ -54,6 +54,7 @@ ddp_torch_room(ddp_model
     model/bert/bert_classifier.cc
     model/causal_model.cc
     model/blocks/chunked_loss.cc
+    model/blocks/experts.cc
     model/decoder_model.cc
     model/ops/block_ops.cc
     model/ops/fused_ops.cc

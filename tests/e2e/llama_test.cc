@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 const std::string kLlama =
     "model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}\n";
 
-/// One like each kind: Llama 3, SmolLM2, Qwen2, Mistral, Phi-3, Gemma 2 and Qwen3.
+/// One like each kind: Llama 3, SmolLM2, Qwen2, Mistral, Phi-3, Gemma 2, Mixtral and Qwen3.
 const std::vector<Words> kKinds = {
     {"llama_config.rope_scaling.rope_type=llama3", "llama_config.rope_scaling.factor=8",
      "llama_config.rope_scaling.original_max_position_embeddings=16"},
@@ -26,7 +26,12 @@ const std::vector<Words> kKinds = {
      "llama_config.full_attention_every=2", "llama_config.query_pre_attn_scalar=24",
      "llama_config.attn_logit_softcapping=20", "llama_config.final_logit_softcapping=10",
      "llama_config.tie_weights=true"},
+    {"llama_config.family=mixtral", "llama_config.n_expert=3"},
     {"llama_config.qk_norm=true", "llama_config.head_dim=16"}};
+
+const Words kQwen3Moe = {"llama_config.family=qwen3_moe", "llama_config.n_expert=4",
+                         "llama_config.n_expert_per_token=2", "llama_config.intermediate=24",
+                         "llama_config.router_aux_loss_coef=0.1"};
 
 struct LlamaPlace : Workspace {
   LlamaPlace() { write("config.yaml", tiny_text_config(kLlama, "0.01")); }
@@ -77,6 +82,16 @@ const Words& kQwen3 = kKinds.back();
 
 TEST_CASE("two ranks, one of them killed, train a Llama bit for bit as one process does") {
   check_exact<LlamaPlace>(kQwen3, 13);
+}
+
+TEST_CASE("experts on two ranks, one of them killed, and under zero3 learn bit for bit the same") {
+  check_exact<LlamaPlace>(kQwen3Moe, 13, {"zero3"});
+}
+
+TEST_CASE("a model of experts is exported, trained on and logs the loss of its routers") {
+  check_llama_export(kQwen3Moe);
+  const LlamaPlace place;
+  CHECK_THAT(succeed(alone(place, kQwen3Moe)).out, Contains("aux_loss"));
 }
 
 TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {

@@ -70,6 +70,10 @@ TEST_CASE("a Llama in stages learns bit for bit what one process learns", "[long
                                          {"llama_config.activation_checkpointing=true"});
 }
 
+TEST_CASE("a model of experts in stages learns bit for bit what one process learns") {
+  check_like_one_process<LlamaWorkspace>({pipeline(3), pipeline(2, "gpipe")}, 4, kOfExperts);
+}
+
 TEST_CASE("through sockets a pipeline learns what one process learns") {
   check_like_one_process({pipeline(3)}, 4, kUntied + Words{"distributed_config.backend=gloo"});
 }

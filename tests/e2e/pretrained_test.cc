@@ -83,7 +83,7 @@ TEST_CASE("a folder of transformers generates and is exported as the snapshot th
   check_refused(finish(trainer(place, {"generate", "--snapshot", "first", "--prompt", "the"})),
                 "first/config.json: model_type is 'opt'; this trainer reads bert, roberta, "
                 "distilbert, gpt2, llama, qwen2, qwen3, "
-                "mistral, phi3, gemma2, gemma3_text");
+                "mistral, phi3, gemma2, gemma3_text, mixtral, qwen3_moe");
 }
 
 }  // namespace

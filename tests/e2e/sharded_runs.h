@@ -40,6 +40,11 @@ data_config: {path: text.txt, block_size: 32, train_split: 0.9}
   }
 };
 
+/// Makes it a model of experts.
+inline const Words kOfExperts = {"llama_config.family=mixtral", "llama_config.n_expert=4",
+                                 "llama_config.intermediate=48",
+                                 "llama_config.router_aux_loss_coef=0.1"};
+
 /// All that looks at a training, and must change nothing.
 inline const Words kBusy = {"trainer_config.sample_every_steps=2",
                             "logging_config.tensorboard=true",

@@ -70,6 +70,9 @@ TEST_CASE("zero1 and zero3 divide every model, with blocks and without, and lear
       kZero3, 2,
       {"llama_config.family=gemma2", "llama_config.sliding_window=9",
        "llama_config.full_attention_every=2", "llama_config.final_logit_softcapping=10"});
+  check_like_ddp<LlamaWorkspace>(
+      {"zero1", "zero2", "zero3"}, 3,
+      kOfExperts + Words{"llama_config.activation_checkpointing=true", micro_batches_of_each(2)});
   check_like_ddp<MaskedWorkspace>(kBoth, 3, {"trainer_config.ema_decay=0.9"});
   check_like_ddp<ImageWorkspace>(kBoth, 2,
                                  {"image_config.batch_norm=local", "trainer_config.max_steps=6"});

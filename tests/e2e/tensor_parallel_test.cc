@@ -110,6 +110,10 @@ TEST_CASE("ranks that share the layers of a Llama learn its text as one process 
       1e-4);
 }
 
+TEST_CASE("ranks that share each expert learn what one process learns") {
+  check_like_one<LlamaWorkspace>({{2, 2}, {2, 2, true}}, kTraining + kOfExperts, 1e-4);
+}
+
 TEST_CASE("in 16 bits ranks that share layers learn about what one process learns") {
   check_like_one({{2, 2}, {2, 2, true}}, kModel + autocast_to("fp16"), 0.05);
 }

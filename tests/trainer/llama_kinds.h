@@ -79,6 +79,24 @@ inline std::vector<LlamaKind> llama_kinds() {
   add("gemma3_text") = gemma3;
   LlamaShape& yarn = add("yarn");
   yarn.rope_scaling = {.rope_type = "yarn", .factor = 4.0, .original_max_position_embeddings = 16};
+  LlamaShape& mixtral = add("mixtral");
+  mixtral.family = "mixtral";
+  mixtral.n_kv_head = 2;
+  mixtral.rope_theta = 1e6;
+  mixtral.n_expert = 4;
+  mixtral.n_expert_per_token = 2;
+  mixtral.norm_topk_prob = true;
+  mixtral.router_aux_loss_coef = 0.25;
+  LlamaShape& qwen3_moe = add("qwen3_moe");
+  qwen3_moe.n_kv_head = 2;
+  qwen3_moe.head_dim = 32;
+  qwen3_moe.norm_eps = 1e-6;
+  qwen3_moe.qk_norm = true;
+  qwen3_moe.family = "qwen3_moe";
+  qwen3_moe.intermediate = 48;
+  qwen3_moe.n_expert = 8;
+  qwen3_moe.n_expert_per_token = 3;
+  qwen3_moe.router_aux_loss_coef = 0.25;
   return kinds;
 }
 

@@ -174,6 +174,10 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
                std::vector<NamedTensor> weights, TextFiles& files) {
   const CausalArchitecture& architecture = causal_architecture(model.config);
   auto layers = adaptable_layers(architecture.layout(model.config, model.vocab_size));
+  if (std::any_of(layers.begin(), layers.end(), is_of_expert))
+    throw UserError(
+        "--quantize nf4: bitsandbytes does not load experts in 4 bits; leave it out, or use "
+        "quantize.base in a run from the exported folder");
   for (std::string& layer : layers) layer += ".weight";
   if (architecture.huggingface_layout()->is_transposed(layers.front())) {
     throw UserError(fmt::format(

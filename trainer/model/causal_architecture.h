@@ -52,6 +52,8 @@ class CausalArchitecture {
   /// Share of the forward pass that the backward pass computes once more; flops_per_token() does
   /// not count it.
   virtual double recomputed_share(const Config& /*config*/) const { return 0.0; }
+  /// Whether the host reads from the device within a pass, which no CUDA graph can record.
+  virtual bool waits_for_device(const Config& /*config*/) const { return false; }
   virtual std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                                const ComputePlace& place) const = 0;
   /// Size of the vocabulary that the model of this name was published with; 0: unknown.

@@ -303,6 +303,14 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
 }
 
 torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) {
+  const auto loss = likelihood_loss(x_BTC, targets_BT);
+  if (!router_loss_.defined()) return loss;
+  const auto balancing = std::exchange(router_loss_, router_loss_.detach());
+  return loss + balancing * options_.router_aux_loss_coef;
+}
+
+torch::Tensor CausalModel::likelihood_loss(const torch::Tensor& x_BTC,
+                                           const torch::Tensor& targets_BT) const {
   const auto targets_N = targets_BT.reshape({-1});
   const bool fused = !options_.ranks && label_smoothing_ == 0.0 &&
                      is_cross_entropy_fused(head_weight(), logits_padding());

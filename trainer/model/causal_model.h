@@ -35,6 +35,7 @@ class CausalModel : public torch::nn::Module {
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
     WeightsLayout layout{};               ///< The whole model's.
     double logit_softcap = 0.0;           ///< Logits x are cap tanh(x / cap); 0: they are not.
+    double router_aux_loss_coef = 0.0;    ///< Factor of router_loss() in loss().
   };
   explicit CausalModel(Options options);
 
@@ -95,6 +96,8 @@ class CausalModel : public torch::nn::Module {
   /// that come before the tokens of each sequence and have no logits.
   void add_prompt(const torch::Tensor& embeddings_PC);
   int64_t prompt_tokens() const { return prompt_PC_.defined() ? prompt_PC_.size(0) : 0; }
+  /// Whether the host reads from the device within a pass, which no CUDA graph can record.
+  virtual bool waits_for_device() const { return false; }
   // Ranks that each have some of the layers.
   /// The layers that the model can be cut between; 0: it cannot be cut.
   virtual int64_t layers() const { return 0; }
@@ -107,9 +110,9 @@ class CausalModel : public torch::nn::Module {
   int64_t width() const { return part_ ? width_ : head_weight().size(1); }
   /// Factor of token embeddings on their way into the first block.
   virtual float embedding_scale() const { return 1.0F; }
-  /// How many of the `length` rows of each sequence this rank hands on to the next stage in a pass
+  /// How many rows for each sequence of `length` this rank hands on to the next stage in a pass
   /// without a cache.
-  int64_t rows_handed_on(int64_t length) const;
+  virtual int64_t rows_handed_on(int64_t length) const;
   bool has_head() const { return !part_ || part_->has_last(); }
   /// For next_logits() and evaluation_sums() of a part, which all its ranks call alike, without
   /// gradients. `links` outlive the calls. The sums are 0 but on the last stage's rank.
@@ -123,6 +126,8 @@ class CausalModel : public torch::nn::Module {
                               const torch::Tensor& idx_BT, const TokenContext& context);
   /// loss() from what the last stage returns.
   torch::Tensor loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT);
+  /// The load-balancing loss that the last loss() has added, without a graph; undefined: none.
+  const torch::Tensor& router_loss() const { return router_loss_; }
 
  protected:
   /// int64 [B, T] -> [B, T, C], what the output layer multiplies: the input of a shared layer where
@@ -143,6 +148,9 @@ class CausalModel : public torch::nn::Module {
   /// `x_BTC`, the embeddings of a pass's tokens, with those of virtual tokens in their places.
   torch::Tensor with_prompt(const torch::Tensor& x_BTC, const TokenContext& context) const;
 
+  double router_aux_loss_coef() const { return options_.router_aux_loss_coef; }
+  /// The load-balancing loss of the pass whose loss follows.
+  void set_router_loss(torch::Tensor loss) { router_loss_ = std::move(loss); }
   /// Removes the modules that `part` lacks. The last stage keeps a tied table.
   virtual void keep(const ModelPart& /*part*/) {}
   /// Gives every weight its initial value by draw_each().
@@ -169,6 +177,7 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor final_states(const torch::Tensor& idx_BT, const TokenContext& context);
   torch::Tensor through_stages(const torch::Tensor& idx_BT, const TokenContext& context);
   bool is_borrowed(const torch::Tensor& parameter) const;
+  torch::Tensor likelihood_loss(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) const;
   torch::Tensor capped(const torch::Tensor& logits) const;
   torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
   int64_t automatic_rows(int64_t bytes_per_logit) const;
@@ -183,6 +192,7 @@ class CausalModel : public torch::nn::Module {
   int64_t width_ = 0;
   StageLinks* links_ = nullptr;
   double label_smoothing_ = 0.0;
+  torch::Tensor router_loss_;
 };
 
 /// The model that `config.model` names, in training mode on the CPU. Initial weights depend on

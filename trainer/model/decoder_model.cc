@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/model/blocks/activation_checkpoint.h"
+#include "trainer/model/blocks/experts.h"
 #include "trainer/model/blocks/layer_seeds.h"
 #include "trainer/model/blocks/uninitialized_layers.h"
 
@@ -25,6 +26,23 @@ torch::nn::ModuleList kept_blocks(const torch::nn::ModuleListImpl& blocks, const
       kept->push_back(std::make_shared<torch::nn::IdentityImpl>());
   }
   return kept;
+}
+
+/// `block` with less memory. The sums of the routers go through it with the hidden states.
+ResidualStream checkpointed(DecoderBlock* block, const ResidualStream& stream,
+                            const BlockPass& pass, int64_t n_expert) {
+  if (pass.load == nullptr)
+    return {checkpoint([block, pass](const torch::Tensor& x) { return block->forward(x, pass); },
+                       stream.sum(), block->parameters())};
+  const auto forward = [block, pass, n_expert](const torch::Tensor& x) {
+    RouterLoad load(n_expert);
+    BlockPass with_load = pass;
+    with_load.load = &load;
+    const auto y_BSC = block->forward(load.take_from(x), with_load);
+    return load.append_to(y_BSC);
+  };
+  return {pass.load->take_from(
+      checkpoint(forward, pass.load->append_to(stream.sum()), block->parameters()))};
 }
 
 }  // namespace
@@ -56,30 +74,38 @@ torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContex
 
 torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& layers,
                                   const torch::Tensor& idx_BT, const TokenContext& context) {
+  RouterLoad load(design_.n_expert);
+  RouterLoad* const wanted = balances() && context.cache == nullptr ? &load : nullptr;
+  const bool has_sums = wanted != nullptr && layers.begin > 0;
   LayerSeeds seeds(idx_BT.device(), is_training() && design_.drops);
   std::map<int64_t, BlockPass> passes;
   const auto pass_of = [&](int64_t layer) -> BlockPass& {
     const int64_t its_window = window(layer);
     if (!passes.contains(its_window))
-      passes.emplace(its_window, new_pass(its_window, idx_BT, context));
+      passes.emplace(its_window, new_pass(its_window, idx_BT, context, wanted));
     return passes.at(its_window);
   };
-  ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass_of(0)) : x_BSC};
+  ResidualStream stream{layers.begin == 0 ? embed(idx_BT, context, pass_of(0))
+                        : has_sums        ? load.take_from(x_BSC)
+                                          : x_BSC};
   for (int64_t i = layers.begin; i < layers.end; ++i) {
     seeds.begin(i);
     BlockPass& pass = pass_of(i);
     pass.layer = static_cast<std::size_t>(i);
     stream = through_block(stream, pass);
   }
-  if (layers.end < design_.n_layer) return stream.sum();
+  if (layers.end < design_.n_layer)
+    return wanted == nullptr ? stream.sum() : load.append_to(stream.sum());
+  if (wanted != nullptr) set_router_loss(load.balancing_loss(idx_BT.numel() * design_.n_layer));
   return head_input(norm_(stream).y, pass_of(layers.end - 1).rows);
 }
 
 BlockPass DecoderModel::new_pass(int64_t window, const torch::Tensor& idx_BT,
-                                 const TokenContext& context) {
+                                 const TokenContext& context, RouterLoad* load) {
   BlockPass pass{.cache = context.cache, .window = window, .mask = context.mask(idx_BT, window)};
   if (pass.cache == nullptr)  // generation does not divide rows
     pass.rows = rows_between_layers(tensor_ranks(), idx_BT.size(1), is_training());
+  pass.load = load;
   set_positions(pass, idx_BT, context);
   return pass;
 }
@@ -87,10 +113,14 @@ BlockPass DecoderModel::new_pass(int64_t window, const torch::Tensor& idx_BT,
 ResidualStream DecoderModel::through_block(const ResidualStream& stream, const BlockPass& pass) {
   auto* block = blocks_[pass.layer]->as<DecoderBlock>();
   if (design_.checkpointed && is_training() && pass.cache == nullptr)
-    return {checkpoint([block, pass](const torch::Tensor& x) { return block->forward(x, pass); },
-                       stream.sum(), block->parameters())};
+    return checkpointed(block, stream, pass, design_.n_expert);
   if (block->has_hooks()) return {block->forward(stream.sum(), pass)};
   return block->through(stream, pass);
+}
+
+int64_t DecoderModel::rows_handed_on(int64_t length) const {
+  const int64_t rows = CausalModel::rows_handed_on(length);
+  return balances() ? rows + RouterLoad::rows(design_.n_expert, design_.n_embd) : rows;
 }
 
 void DecoderModel::keep(const ModelPart& part) {

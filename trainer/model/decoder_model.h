@@ -38,6 +38,8 @@ class DecoderModel : public CausalModel {
   const torch::Tensor& head_weight() const override;
   int64_t layers() const override { return design_.n_layer; }
   float embedding_scale() const override { return design_.embedding_scale; }
+  bool waits_for_device() const override { return design_.n_expert > 0; }
+  int64_t rows_handed_on(int64_t length) const override;
   torch::Tensor stage(const torch::Tensor& x_BSC, const LayerRange& layers,
                       const torch::Tensor& idx_BT, const TokenContext& context) override;
 
@@ -45,6 +47,7 @@ class DecoderModel : public CausalModel {
   struct Design {
     int64_t n_layer = 0;
     int64_t n_embd = 0;
+    int64_t n_expert = 0;          ///< In each block; 0: their feed-forward layers are dense.
     bool tied = false;             ///< The output layer is the token embedding.
     bool checkpointed = false;     ///< Blocks are computed again in the backward pass.
     bool drops = false;            ///< Whether there is any dropout.
@@ -84,7 +87,10 @@ class DecoderModel : public CausalModel {
 
  private:
   /// What blocks with that window share.
-  BlockPass new_pass(int64_t window, const torch::Tensor& idx_BT, const TokenContext& context);
+  BlockPass new_pass(int64_t window, const torch::Tensor& idx_BT, const TokenContext& context,
+                     RouterLoad* load);
+  /// Whether what routers choose counts in the loss.
+  bool balances() const { return design_.n_expert > 0 && router_aux_loss_coef() > 0.0; }
   ResidualStream through_block(const ResidualStream& stream, const BlockPass& pass);
 
   Design design_;

@@ -20,8 +20,12 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
+/// A router of experts: a few rows, of which a small error moves tokens to other experts.
+bool is_router(const std::string& name) { return name.ends_with(".gate.weight"); }
+
 bool is_adaptable(const ParameterShape& p) {
-  return p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight);
+  return p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight) &&
+         !is_router(p.name);
 }
 
 /// `pattern` may stand for the whole name, or for its end after any dot.
@@ -49,7 +53,8 @@ std::vector<std::string> short_names(const std::vector<std::string>& layers) {
 }
 
 void check_targets(const Config& config, const Given& given) {
-  const auto layers = adaptable_layers(shapes_below(config, 1));
+  auto layers = adaptable_layers(shapes_below(config, 1));
+  std::erase_if(layers, is_of_expert);
   for (const std::string& pattern : config.lora.targets) {
     if (std::any_of(layers.begin(), layers.end(),
                     [&](const std::string& layer) { return matches_layer(pattern, layer); }))
@@ -164,7 +169,9 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout) {
 
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable) {
-  std::erase_if(adaptable, [&](const std::string& layer) { return !matches_one(targets, layer); });
+  std::erase_if(adaptable, [&](const std::string& layer) {
+    return is_of_expert(layer) || !matches_one(targets, layer);
+  });
   return adaptable;
 }
 
@@ -199,15 +206,15 @@ double flops_per_token_with_adapters(const Config& config, const CausalArchitect
                                      int64_t vocab_size) {
   constexpr double kGradient = 2.0, kTrained = 6.0;
   const auto layout = architecture.layout(config, vocab_size);
-  int64_t head = 0, hidden = 0;
+  double head = 0.0, hidden = 0.0;
   for (const WeightPlace& place : layout) {
     if (place.shape.size() != 2) continue;
-    const int64_t count = place.shape[0] * place.shape[1];
+    const double count = static_cast<double>(place.shape[0] * place.shape[1]) * place.share;
     if (place.split == Split::kVocabulary) head = count;  // the last one, or the tied table
     if (place.block >= 0) hidden += count;
   }
-  const double frozen = architecture.flops_per_token(config, vocab_size) -
-                        kGradient * static_cast<double>(head + hidden);
+  const double frozen =
+      architecture.flops_per_token(config, vocab_size) - kGradient * (head + hidden);
   if (config.prompt_tuning.enabled()) {
     return frozen * static_cast<double>(config.positions()) /
            static_cast<double>(config.data.block_size);
@@ -235,6 +242,10 @@ int64_t quantized_bytes(const ParameterShape& weight, BaseFormat format) {
   if (format == BaseFormat::kInt8) return weight.count() + kFloat * weight.sizes[0];
   const int64_t blocks = weight.count() / kNf4Block;
   return weight.count() / 2 + blocks + kFloat * ((blocks + kAbsmaxBlock - 1) / kAbsmaxBlock + 1);
+}
+
+bool is_of_expert(std::string_view layer) {
+  return layer.find(".experts.") != std::string_view::npos;
 }
 
 bool is_of_adapter(std::string_view parameter) {

@@ -37,7 +37,10 @@ std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_siz
 /// its hidden matrices, without ".weight", in the model's order.
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters);
 std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
-/// The adaptable layers that `targets` select.
+/// Whether a layer is part of an expert: quantized as any other, but, as in peft, which finds
+/// experts as one tensor, no target of adapters.
+bool is_of_expert(std::string_view layer);
+/// The adaptable layers that `targets` select, without those of experts.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> adaptable);
 /// Returns the parameters that adapters, or virtual tokens, add to a model with these, in the

@@ -26,7 +26,7 @@ StageCosts stage_costs(const WeightsLayout& layout, int64_t block_size) {
   for (const WeightPlace& place : layout) {
     costs.layers = std::max(costs.layers, place.block + 1);
     if (place.shape.size() < 2) continue;
-    if (place.block == 0) costs.layer += elements(place);
+    if (place.block == 0) costs.layer += elements(place) * place.share;
     if (place.split != Split::kVocabulary) continue;
     costs.head = elements(place);
     width = static_cast<double>(place.shape[1]);

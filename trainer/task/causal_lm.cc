@@ -178,7 +178,8 @@ torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
   const LayerRange& layers = part_->stages[static_cast<std::size_t>(own_stage)];
   const auto y_BTC =
       model_->stage(x_BTC, layers, batch[kInputs], {nullptr, batch.find(kPositions)});
-  return layers.end == part_->layers ? model_->loss_of(y_BTC, countable_targets(batch)) : y_BTC;
+  return layers.end == part_->layers ? counted(model_->loss_of(y_BTC, countable_targets(batch)))
+                                     : y_BTC;
 }
 
 void CausalLm::add_to_base(std::optional<uint64_t> seed) {
@@ -276,7 +277,24 @@ torch::Tensor CausalLm::countable_targets(const Batch& batch) {
 }
 
 torch::Tensor CausalLm::loss(const Batch& batch) {
-  return model_->loss(batch[kInputs], countable_targets(batch), batch.find(kPositions));
+  return counted(model_->loss(batch[kInputs], countable_targets(batch), batch.find(kPositions)));
+}
+
+torch::Tensor CausalLm::counted(torch::Tensor loss) {
+  if (model_->router_loss().defined()) router_losses_.push_back(model_->router_loss());
+  return loss;
+}
+
+Metrics CausalLm::step_metrics(ProcessGroup& group) {
+  if (!architecture_.waits_for_device(config_)) return {};
+  auto sums = torch::zeros({2}, torch::kFloat64);
+  if (!last_router_losses_.empty()) {
+    sums[0] = to_host(torch::stack(last_router_losses_)).to(torch::kFloat64).sum();
+    sums[1] = static_cast<double>(last_router_losses_.size());
+  }
+  group.all_reduce_sum(sums);
+  const double count = sums[1].item<double>();
+  return count == 0.0 ? Metrics{} : Metrics{{"aux_loss", sums[0].item<double>() / count}};
 }
 
 torch::Tensor CausalLm::smallest_loss() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -52,6 +53,11 @@ class CausalLm : public Task, private StageModel {
 
   torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
+  void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) override {
+    last_router_losses_ = std::exchange(router_losses_, {});
+  }
+  /// aux_loss: the load-balancing loss of experts, as transformers calls it.
+  Metrics step_metrics(ProcessGroup& group) override;
   /// Negative log-likelihood in nats, targets that were the most likely token, targets, their
   /// characters.
   BatchSums evaluate(const Batch& batch) override;
@@ -94,6 +100,7 @@ class CausalLm : public Task, private StageModel {
   torch::Tensor shared_table() const override { return model_->shared_table(); }
   void set_links(StageLinks* links) override { model_->set_links(links); }
 
+  torch::Tensor counted(torch::Tensor loss);  ///< Notes what the model has added to it.
   CausalCost cost() const { return {config_, data_->tokenizer().size()}; }
   void add_to_base(std::optional<uint64_t> seed);
   void cut_model(std::optional<uint64_t> seed);
@@ -118,6 +125,7 @@ class CausalLm : public Task, private StageModel {
   TensorRanksPtr tensor_ranks_;    ///< Null: this process holds the whole model.
   std::optional<ModelPart> part_;  ///< This rank's part, if the model is cut into stages.
   std::shared_ptr<CausalModel> model_;
+  std::vector<torch::Tensor> router_losses_, last_router_losses_;  ///< This and the last step's.
   std::string base_digest_;  ///< Digest of the pretrained model below adapters; else empty.
   torch::Tensor
       token_characters_;  ///< [V], float32, on the host: characters that begin in each token.

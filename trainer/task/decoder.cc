@@ -30,7 +30,7 @@ Decoder::Decoder(CausalModel& model, const SamplingOptions& options,
     : model_(model),
       options_(options),
       device_(model.parameters().front().device()),
-      graphs_(options.cuda_graphs && device_.is_cuda()) {
+      graphs_(options.cuda_graphs && device_.is_cuda() && !model_.waits_for_device()) {
   for (const uint64_t seed : seeds) generators_.emplace_back(seed);
   const auto rows = static_cast<int64_t>(seeds.size());
   draws_B_ = torch::zeros({rows}, torch::TensorOptions(torch::kFloat64).device(device_));

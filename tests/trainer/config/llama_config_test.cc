@@ -76,29 +76,20 @@ TEST_CASE("presets of llama_config have the published numbers of parameters") {
     const char* name;
     int64_t vocab_size, parameters;
   };
-  for (const auto& [name, vocab_size, parameters] : {Published{"llama-2-7b", 32000, 6'738'415'616},
-                                                     {"llama-2-13b", 32000, 13'015'864'320},
-                                                     {"llama-3-8b", 128256, 8'030'261'248},
-                                                     {"llama-3.1-8b", 128256, 8'030'261'248},
-                                                     {"llama-3.2-1b", 128256, 1'235'814'400},
-                                                     {"llama-3.2-3b", 128256, 3'212'749'824},
-                                                     {"tinyllama-1.1b", 32000, 1'100'048'384},
-                                                     {"smollm2-135m", 49152, 134'515'008},
-                                                     {"smollm2-360m", 49152, 361'821'120},
-                                                     {"smollm2-1.7b", 49152, 1'711'376'384},
-                                                     {"qwen2.5-0.5b", 151936, 494'032'768},
-                                                     {"qwen2.5-1.5b", 151936, 1'543'714'304},
-                                                     {"qwen2.5-3b", 151936, 3'085'938'688},
-                                                     {"qwen2.5-7b", 152064, 7'615'616'512},
-                                                     {"qwen3-0.6b", 151936, 596'049'920},
-                                                     {"qwen3-1.7b", 151936, 1'720'574'976},
-                                                     {"qwen3-4b", 151936, 4'022'468'096},
-                                                     {"qwen3-8b", 151936, 8'190'735'360},
-                                                     {"mistral-7b", 32768, 7'248'023'552},
-                                                     {"phi-3-mini-4k", 32064, 3'821'079'552},
-                                                     {"gemma-2-2b", 256000, 2'614'341'888},
-                                                     {"gemma-2-9b", 256000, 9'241'705'984},
-                                                     {"gemma-3-1b", 262144, 999'885'952}}) {
+  for (const auto& [name, vocab_size, parameters] :
+       {Published{"llama-2-7b", 32000, 6'738'415'616}, {"llama-2-13b", 32000, 13'015'864'320},
+        {"llama-3-8b", 128256, 8'030'261'248},         {"llama-3.1-8b", 128256, 8'030'261'248},
+        {"llama-3.2-1b", 128256, 1'235'814'400},       {"llama-3.2-3b", 128256, 3'212'749'824},
+        {"tinyllama-1.1b", 32000, 1'100'048'384},      {"smollm2-135m", 49152, 134'515'008},
+        {"smollm2-360m", 49152, 361'821'120},          {"smollm2-1.7b", 49152, 1'711'376'384},
+        {"qwen2.5-0.5b", 151936, 494'032'768},         {"qwen2.5-1.5b", 151936, 1'543'714'304},
+        {"qwen2.5-3b", 151936, 3'085'938'688},         {"qwen2.5-7b", 152064, 7'615'616'512},
+        {"qwen3-0.6b", 151936, 596'049'920},           {"qwen3-1.7b", 151936, 1'720'574'976},
+        {"qwen3-4b", 151936, 4'022'468'096},           {"qwen3-8b", 151936, 8'190'735'360},
+        {"mistral-7b", 32768, 7'248'023'552},          {"phi-3-mini-4k", 32064, 3'821'079'552},
+        {"gemma-2-2b", 256000, 2'614'341'888},         {"gemma-2-9b", 256000, 9'241'705'984},
+        {"gemma-3-1b", 262144, 999'885'952},           {"mixtral-8x7b", 32000, 46'702'792'704},
+        {"qwen3-30b-a3b", 151936, 30'532'122'624}}) {
     INFO(name);
     const LlamaConfig llama = llama_with({std::string("llama_config.model_type=") + name});
     CHECK(elements_of(llama_layout(llama, vocab_size)) == parameters);
@@ -130,6 +121,65 @@ TEST_CASE("a Gemma 3 from scratch has what every Gemma 3 has, and can be exporte
   CHECK_THAT(llama_config_json(gemma, 65, 16, 0), Contains("\"rope_local_base_freq\": 10000.0"));
   const Words other = {"llama_config.family=gemma3_text", "llama_config.rope_local_base_freq=500"};
   CHECK(llama_with(sizes_and(other)).rope_local_base_freq == 500.0);
+}
+
+TEST_CASE("a model of experts has what its family has, and refuses what it cannot have") {
+  const LlamaConfig mixtral = llama_with(sizes_and({"llama_config.family=mixtral"}));
+  CHECK(mixtral.n_expert == 8);
+  CHECK(mixtral.n_expert_per_token == 2);
+  CHECK(mixtral.norm_topk_prob);
+  CHECK(mixtral.router_aux_loss_coef == 0.001);
+  const std::string qwen = "llama_config.family=qwen3_moe";
+  CHECK(llama_with(sizes_and({qwen})).qk_norm);
+  CHECK(llama_with(sizes_and({qwen, "llama_config.n_expert=16"})).n_expert == 16);
+  const auto used = [](const char* preset, int64_t vocab_size) {
+    return used_by_token(
+        llama_layout(llama_with({std::string("llama_config.model_type=") + preset}), vocab_size));
+  };
+  CHECK(used("mixtral-8x7b", 32000) == 12'879'925'248);
+  CHECK(used("qwen3-30b-a3b", 151936) == 3'353'032'704);
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"llama_config.n_expert=4"}, "models of family=llama have no experts"},
+      {{"llama_config.family=mistral", "llama_config.n_expert_per_token=2"},
+       "models of family=mistral have no experts"},
+      {{qwen, "llama_config.n_expert=4"}, "n_expert_per_token: 8 is above n_expert=4"},
+      {{"llama_config.family=mixtral", "llama_config.norm_topk_prob=false"},
+       "family=mixtral always scales"},
+      {{"llama_config.num_local_experts=4"}, "llama_config.n_expert"}};
+  for (const auto& [words, message] : cases)
+    CHECK_THAT(refusal(sizes_and(words)), Contains(message));
+}
+
+TEST_CASE("experts are read from the config.json of transformers 4 and 5") {
+  nlohmann::json json = folder_of("qwen3_moe");
+  json.update({{"num_experts_per_tok", 2},
+               {"moe_intermediate_size", 24},
+               {"norm_topk_prob", true},
+               {"router_aux_loss_coef", 0.5},
+               {"decoder_sparse_step", 1},
+               {"mlp_only_layers", nlohmann::json::array()}});
+  for (const char* key : {"num_experts", "num_local_experts"}) {
+    nlohmann::json of_version = json;
+    of_version[key] = 4;
+    const LlamaConfig read = from_folder(of_version);
+    CHECK(read.n_expert == 4);
+    CHECK(read.n_expert_per_token == 2);
+    CHECK(read.intermediate == 24);
+    CHECK(read.norm_topk_prob);
+    CHECK(read.router_aux_loss_coef == 0.5);
+    const Words none = {"llama_config.router_aux_loss_coef=0"};
+    CHECK(from_folder(of_version, none).router_aux_loss_coef == 0.0);
+  }
+  json["decoder_sparse_step"] = 2;
+  json["mlp_only_layers"] = {1};
+  const auto refused = refused_folder(json);
+  CHECK_THAT(refused, Contains("decoder_sparse_step is 2, not 1"));
+  CHECK_THAT(refused, Contains("mlp_only_layers is [1], not []"));
+  json = folder_of("mixtral");
+  json["router_jitter_noise"] = 0.1;
+  CHECK_THAT(refused_folder(json), Contains("router_jitter_noise is 0.1"));
+  CHECK_THAT(refused_folder(folder_of("qwen2_moe")),
+             Contains("model_type is 'qwen2_moe', not one of"));
 }
 
 TEST_CASE("values of llama_config that do not fit each other are refused in one line") {

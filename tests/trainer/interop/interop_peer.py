@@ -21,7 +21,7 @@ try:
     import transformers
     from safetensors.torch import load_file, save_file
     from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, MistralConfig,
-                              Phi3Config, Qwen2Config, Qwen3Config)
+                              MixtralConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
     from transformers.generation import logits_process
 except ImportError:
     sys.exit(77)
@@ -34,6 +34,7 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_f
           "original_max_position_embeddings": 32}
 GEMMA = {"num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 9,
          "pad_token_id": None}
+BALANCED = {"router_aux_loss_coef": 0.25, "output_router_logits": True}
 # Those of llama_kinds.h, in transformers' words.
 LLAMAS = {
     "llama2": (LlamaConfig, {"num_key_value_heads": 4, "rms_norm_eps": 1e-5}),
@@ -53,11 +54,16 @@ LLAMAS = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}}),
     "yarn": (LlamaConfig, {"rms_norm_eps": 1e-5, "rope_parameters": {
         "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}}),
+    "mixtral": (MixtralConfig, {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, **BALANCED}),
+    "qwen3_moe": (Qwen3MoeConfig, {"num_key_value_heads": 2, "head_dim": 32, "moe_intermediate_size": 48, "num_experts": 8,
+                                   "num_experts_per_tok": 3, **BALANCED}),
     "dynamic": (LlamaConfig, {"rms_norm_eps": 1e-5, "max_position_embeddings": 40, "rope_parameters": {
         "rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}),
 }
 SHARDED = ("llama3", "qwen3")
 FUSED = {"qkv_proj": (["q_proj", "k_proj", "v_proj"], [64, 32, 32]), "gate_up_proj": (["gate_proj", "up_proj"], 96)}  # of phi3
+EXPERTS = {"mixtral": {"gate_up_proj": ["w1", "w3"], "down_proj": ["w2"]},
+           "qwen3_moe": {"gate_up_proj": ["gate_proj", "up_proj"], "down_proj": ["down_proj"]}}
 
 FILTERS = [
     {}, {"temperature": 0.7}, {"top_k": 5}, {"top_k": 1000}, {"top_p": 0.9}, {"top_p": 0.3}, {"top_p": 1e-6},
@@ -84,12 +90,28 @@ def make(folder, activation, tied):
     return 0
 
 
+def loss_of(model, inputs, targets):
+    return model(inputs, labels=targets, shift_labels=targets).loss
+
+
+def named_as_in_files(kind, name, gradient):
+    if kind == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    if ".experts." in name:
+        start, fused = name.rsplit(".", 1)
+        return {f"{start}.{i}.{part}.weight": rows.clone() for i, of_expert in enumerate(gradient)
+                for part, rows in zip(EXPERTS[kind][fused], of_expert.chunk(len(EXPERTS[kind][fused])))}
+    layer = name.split(".")[-2]
+    parts, rows = FUSED.get(layer, ([layer], gradient.shape[0]))
+    return {name.replace(layer, part): rows.clone() for part, rows in zip(parts, gradient.split(rows))}
+
+
 def ten_losses(model, inputs, targets):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for _ in range(10):
         optimizer.zero_grad()
-        losses.append(torch.nn.functional.cross_entropy(model(inputs).logits.flatten(0, 1), targets.flatten()))
+        losses.append(loss_of(model, inputs, targets))
         losses[-1].backward()
         optimizer.step()
     return torch.stack(losses).detach()
@@ -112,16 +134,13 @@ def make_llama(folder, kind):
     assert os.path.exists(folder + "/model.safetensors.index.json") == (kind in SHARDED)
     inputs, targets = torch.randint(0, VOCABULARY, (2, 3, 64))
     logits = model(inputs).logits
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss = loss_of(model, inputs, targets)
     loss.backward()
     prompt = torch.tensor([[1, 2, 3]])
     greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, pad_token_id=0, max_new_tokens=50)
     gradients = {}
     for name, parameter in model.named_parameters():
-        layer = name.split(".")[-2]
-        parts, rows = FUSED.get(layer, ([layer], parameter.grad.shape[0]))
-        for part, gradient in zip(parts, parameter.grad.split(rows)):
-            gradients["grad." + name.replace(layer, part)] = gradient.clone()
+        gradients |= {"grad." + each: rows for each, rows in named_as_in_files(kind, name, parameter.grad).items()}
     save_file({"inputs": inputs, "targets": targets, "logits": logits.detach(), "loss": loss.detach().reshape(1),
                "greedy": greedy[0, 3:].contiguous(), "losses": ten_losses(model, inputs, targets), **gradients},
               folder + "/expected.safetensors")

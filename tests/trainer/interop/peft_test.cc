@@ -42,6 +42,9 @@ std::vector<Case> cases() {
     all.push_back({test::whole_config(test::config_of(shape), kPeftContext),
                    {"[qv]_proj", "mlp.down*"},
                    {"down_proj", "q_proj", "v_proj"}});
+    if (shape.n_expert == 0) continue;
+    all.back().targets = {"[qv]_proj"};
+    all.back().modules = {"q_proj", "v_proj"};
   }
   for (Case& each : all) {
     each.config.lora = {.rank = 4, .alpha = 10.0, .dropout = 0.1, .targets = each.targets};

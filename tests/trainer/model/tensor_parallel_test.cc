@@ -158,7 +158,9 @@ std::vector<Case> cases() {
           {"mistral", 2, 65, llama("mistral"), true},
           {"phi3", 2, 64, llama("phi3"), false},
           {"gemma2", 2, 65, llama("gemma2"), false},
-          {"gemma3_text", 2, 64, llama("gemma3_text"), true}};
+          {"gemma3_text", 2, 64, llama("gemma3_text"), true},
+          {"mixtral", 2, 65, llama("mixtral"), false},
+          {"qwen3_moe", 2, 64, llama("qwen3_moe"), true}};
 }
 
 }  // namespace

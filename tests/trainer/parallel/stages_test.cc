@@ -76,7 +76,8 @@ TEST_CASE("the ranks of a pipeline wait and hold as much as their schedule's for
 TEST_CASE(
     "in float64, stages compute the losses and gradients of one process, a tied table's too") {
   std::string cases;
-  for (const std::string model : {"gpt", "tied_gpt", "qwen2", "phi3", "gemma2", "gemma3_text"}) {
+  for (const std::string model :
+       {"gpt", "tied_gpt", "qwen2", "phi3", "gemma2", "gemma3_text", "mixtral"}) {
     for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
       cases += model + "," + schedule + ",whole ";
   }
@@ -87,7 +88,7 @@ TEST_CASE(
 
 TEST_CASE("in float64, stages whose layers are shared compute those of one process") {
   std::string cases;
-  for (const std::string model : {"gpt", "tied_gpt", "qwen2", "llama3"}) {
+  for (const std::string model : {"gpt", "tied_gpt", "qwen2", "llama3", "qwen3_moe"}) {
     for (const std::string schedule : {"1f1b", "interleaved"}) {
       for (const std::string rows : {"whole", "by_sequence"})
         cases += model + "," + schedule + "," + rows + " ";

@@ -10,6 +10,8 @@
 
 namespace ddp::train {
 
+class RouterLoad;
+
 struct BlockPass {
   cpu::Places rows{};  ///< The rows of a sequence that this rank holds between divided layers.
   KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
@@ -17,6 +19,7 @@ struct BlockPass {
   int64_t window = 0;              ///< The layer's: how many tokens each may see; 0: all.
   torch::Tensor mask{};            ///< As TokenContext::mask() of the window.
   torch::Tensor cos{}, sin{};      ///< For rotary positions, [.., T, R / 2]: the first R of D turn.
+  RouterLoad* load = nullptr;      ///< What routers of experts have chosen; null: not wanted.
 
   /// Whether each row is one text from its start.
   bool is_whole_text() const { return cache == nullptr && !mask.defined(); }

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "trainer/model/blocks/causal_attention.h"
+#include "trainer/model/blocks/experts.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/model/llama/llama_types.h"
 #include "trainer/model/ops/block_ops.h"
@@ -92,6 +93,19 @@ class LlamaMlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LlamaMlp);
 
+ExpertsShape experts_of(const LlamaShape& shape) {
+  const LlamaType& family = family_of(shape);
+  return {.width = shape.n_embd,
+          .inner = shape.intermediate,
+          .experts = shape.n_expert,
+          .per_token = shape.n_expert_per_token,
+          .normalized = shape.norm_topk_prob,
+          .rounds_weights = family.rounds_router_weights,
+          .gate = family.names.gate,
+          .up = family.names.up,
+          .down = family.names.down};
+}
+
 class LlamaBlock : public DecoderBlock {
  public:
   LlamaBlock(const LlamaShape& shape, const LayerOptions& layers) {
@@ -103,13 +117,18 @@ class LlamaBlock : public DecoderBlock {
     self_attn = register_module("self_attn", LlamaAttention(shape, layers));
     if (both) after_attention = norm("post_attention_layernorm");
     before_mlp = norm(both ? "pre_feedforward_layernorm" : "post_attention_layernorm");
-    mlp = register_module("mlp", LlamaMlp(shape, layers));
+    const char* const feed_forward = family_of(shape).names.layer;
+    if (shape.n_expert > 0)
+      experts = register_module(feed_forward, Experts(experts_of(shape), layers));
+    else
+      mlp = register_module(feed_forward, LlamaMlp(shape, layers));
     if (both) after_mlp = norm("post_feedforward_layernorm");
   }
 
   ResidualStream through(const ResidualStream& stream, const BlockPass& pass) override {
     const auto attended = normed(self_attn(before_attention(stream), pass), after_attention);
-    return normed(mlp(before_mlp(attended), pass), after_mlp);
+    const auto inner = before_mlp(attended);
+    return normed(experts ? experts(inner, pass) : mlp(inner, pass), after_mlp);
   }
 
  private:
@@ -120,7 +139,8 @@ class LlamaBlock : public DecoderBlock {
   Norm before_attention{nullptr}, before_mlp{nullptr};
   Norm after_attention{nullptr}, after_mlp{nullptr};  // empty without post-norms
   LlamaAttention self_attn{nullptr};
-  LlamaMlp mlp{nullptr};
+  LlamaMlp mlp{nullptr};     // either this
+  Experts experts{nullptr};  // or these
 };
 
 torch::Tensor rotary_exponents(const LlamaShape& shape, torch::Device device) {
@@ -197,9 +217,11 @@ torch::Tensor rotary_frequencies(const LlamaShape& shape, bool is_local) {
 LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
                      std::optional<uint64_t> seed, const TensorRanksPtr& ranks)
     : DecoderModel({vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of,
-                    ranks, llama_layout(config, vocab_size), config.final_logit_softcapping},
+                    ranks, llama_layout(config, vocab_size), config.final_logit_softcapping,
+                    config.router_aux_loss_coef},
                    {.n_layer = config.n_layer,
                     .n_embd = config.n_embd,
+                    .n_expert = config.n_expert,
                     .tied = config.tie_weights,
                     .checkpointed = config.activation_checkpointing,
                     .norm_start = family_of(config).is_gemma ? 0.0 : 1.0,

@@ -24,7 +24,7 @@ class LlamaArchitecture : public CausalArchitecture {
     return {"llama_config.n_layer",     "llama_config.n_head",   "llama_config.n_kv_head",
             "llama_config.n_embd",      "llama_config.head_dim", "llama_config.intermediate",
             "llama_config.tie_weights", "llama_config.qkv_bias", "llama_config.qk_norm",
-            "llama_config.family",      "data_config.block_size"};
+            "llama_config.family",      "llama_config.n_expert", "data_config.block_size"};
   }
 
   int64_t published_vocabulary(const Config& config) const override {
@@ -34,11 +34,14 @@ class LlamaArchitecture : public CausalArchitecture {
   std::string describe(const Config& config) const override {
     const LlamaConfig& llama = llama_of(config);
     return fmt::format("Llama of {} layers, {} heads, {} key-value heads, {} channels",
-                       llama.n_layer, llama.n_head, llama.n_kv_head, llama.n_embd);
+                       llama.n_layer, llama.n_head, llama.n_kv_head, llama.n_embd) +
+           (llama.n_expert == 0 ? ""
+                                : fmt::format(", {} experts, {} for each token", llama.n_expert,
+                                              llama.n_expert_per_token));
   }
 
   void shrink(Config& config) const override {
-    constexpr int64_t kLayers = 2, kHeads = 2, kHeadDim = 16, kInner = 64;
+    constexpr int64_t kLayers = 2, kHeads = 2, kHeadDim = 16, kInner = 64, kExperts = 4;
     LlamaConfig& llama = llama_of(config);
     llama.n_layer = std::min(llama.n_layer, kLayers);
     llama.n_head = kHeads;
@@ -46,6 +49,8 @@ class LlamaArchitecture : public CausalArchitecture {
     llama.head_dim = kHeadDim;
     llama.n_embd = kHeads * kHeadDim;
     llama.intermediate = kInner;
+    llama.n_expert = std::min(llama.n_expert, kExperts);
+    llama.n_expert_per_token = std::min(llama.n_expert_per_token, llama.n_expert);
     llama.init_from.clear();
   }
 
@@ -59,6 +64,9 @@ class LlamaArchitecture : public CausalArchitecture {
   std::string_view flops_formula() const override { return "6N + 12LHQT per token"; }
   double recomputed_share(const Config& config) const override {
     return llama_of(config).activation_checkpointing ? 1.0 : 0.0;
+  }
+  bool waits_for_device(const Config& config) const override {
+    return llama_of(config).n_expert > 0;
   }
   std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                        const ComputePlace& place) const override {

@@ -34,6 +34,10 @@ void take_family(LlamaConfig& llama, const Given& given) {
   if (!is_given(given, "qk_norm")) llama.qk_norm = llama.qk_norm || of_family.qk_norm;
   if (!is_given(given, "rope_local_base_freq") && llama.rope_local_base_freq == 0)
     llama.rope_local_base_freq = of_family.rope_local_base_freq;
+  if (llama.n_expert == 0) llama.n_expert = of_family.n_expert;
+  if (llama.n_expert_per_token == 0) llama.n_expert_per_token = of_family.n_expert_per_token;
+  if (!is_given(given, "norm_topk_prob"))
+    llama.norm_topk_prob = llama.norm_topk_prob || of_family.norm_topk_prob;
 }
 
 void derive_sizes(LlamaConfig& llama) {
@@ -76,6 +80,26 @@ void check_family(const LlamaConfig& llama, const Given& given) {
                            did_you_mean(llama.family, names, "choose one")));
 }
 
+void check_experts(const LlamaConfig& llama, const Given& given) {
+  const LlamaShape& of_family = family_of(llama).defaults;
+  if (of_family.n_expert == 0) {
+    if (llama.n_expert > 0 || llama.n_expert_per_token > 0)
+      given.refuse(llama_key(llama.n_expert > 0 ? "n_expert" : "n_expert_per_token"),
+                   fmt::format("models of family={} have no experts; set llama_config.family to "
+                               "mixtral or qwen3_moe",
+                               family_of(llama).model_type));
+    return;
+  }
+  if (llama.n_expert_per_token > llama.n_expert)
+    given.refuse(llama_key("n_expert_per_token"),
+                 fmt::format("{} is above n_expert={}; reduce it", llama.n_expert_per_token,
+                             llama.n_expert));
+  if (of_family.norm_topk_prob && !llama.norm_topk_prob)
+    given.refuse(llama_key("norm_topk_prob"),
+                 fmt::format("family={} always scales the weights of a token's experts; remove it",
+                             llama.family));
+}
+
 void check_rope(const RopeScaling& scaling, const Given& given) {
   const std::string& type = scaling.rope_type;
   const std::string key = llama_key("rope_scaling.");
@@ -114,13 +138,17 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
   if (llama.family == "llama") llama.family.clear();
   SizeKeys keys(llama, "llama_config", given);
   const bool by_name = !llama.model_type.empty() || llama.init_from.empty();
-  if (!keys.sizes_given() && by_name)
-    take_what_is_not_given(llama, keys.take_preset(llama_presets(), "smollm2-135m"), given);
+  const auto take = [&](const LlamaShape& from) {
+    take_what_is_not_given(llama, from, given);
+    if (!is_given(given, "router_aux_loss_coef"))
+      llama.router_aux_loss_coef = from.router_aux_loss_coef;
+  };
+  if (!keys.sizes_given() && by_name) take(keys.take_preset(llama_presets(), "smollm2-135m"));
   if (!llama.init_from.empty()) {
     keys.follow([&](const std::string& path) {
       const PretrainedLlama there = read_pretrained_llama(path);
       if (llama.n_layer == 0) keys.take_sizes(there.shape);
-      take_what_is_not_given(llama, there.shape, given);
+      take(there.shape);
       auto differences = there.unsupported;
       for (std::string& text : shape_differences(there.shape, llama))
         differences.push_back(std::move(text));
@@ -136,6 +164,7 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
   if (llama.sliding_window == 0 || llama.full_attention_every > llama.n_layer)
     llama.full_attention_every = 0;
   check_llama_heads(llama, given);
+  check_experts(llama, given);
   check_rope(llama.rope_scaling, given);
 }
 

@@ -1,5 +1,5 @@
 // llama_config: one section for Llama 2 and 3, TinyLlama, SmolLM2, Qwen2, Qwen3 (dense),
-// Mistral, Phi-3, Gemma 2 and Gemma 3 (text).
+// Mistral, Phi-3, Gemma 2, Gemma 3 (text), Mixtral and Qwen3-MoE.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct LlamaShape {
   int64_t n_kv_head = 0;  ///< Heads of keys and values, each for n_head / n_kv_head query heads.
   int64_t n_embd = 0;
   int64_t head_dim = 0;
-  int64_t intermediate = 0;  ///< Inner width of the feed-forward layers.
+  int64_t intermediate = 0;  ///< Inner width of the feed-forward layers, of each expert.
   double rope_theta = 10000.0;
   RopeScaling rope_scaling{};
   double norm_eps = 1e-5;
@@ -49,6 +49,11 @@ struct LlamaShape {
   double query_pre_attn_scalar = 0.0;    ///< Scores are divided by its root; 0: head_dim.
   double attn_logit_softcapping = 0.0;   ///< Scores are bounded by it; 0: not.
   double final_logit_softcapping = 0.0;  ///< So are logits.
+  int64_t n_expert = 0;                  ///< In each block; 0: one dense feed-forward layer.
+  int64_t n_expert_per_token = 0;        ///< Those that a token goes through.
+  bool norm_topk_prob = false;           ///< Their weights are scaled to sum to 1.
+  /// Factor of the load-balancing loss in training: no part of what the model computes.
+  double router_aux_loss_coef = 0.001;
 };
 
 struct LlamaConfig : LlamaShape {

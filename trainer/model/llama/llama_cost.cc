@@ -32,7 +32,8 @@ class LlamaLayout {
  private:
   void add(std::string name, std::vector<int64_t> sizes, Split split = Split::kNone,
            int64_t units = 1) {
-    places.push_back({std::move(name), std::move(sizes), block_, split, /*ranges=*/1, units});
+    places.push_back(
+        {std::move(name), std::move(sizes), block_, split, /*ranges=*/1, units, share_});
   }
   void add_heads(const std::string& name, int64_t heads) {
     add(name + ".weight", {heads * shape_.head_dim, width_}, Split::kColumns, heads);
@@ -48,23 +49,35 @@ class LlamaLayout {
     add(name + "q_norm.weight", {shape_.head_dim}, Split::kInEachPart);
     add(name + "k_norm.weight", {shape_.head_dim}, Split::kInEachPart);
   }
+  void add_gated(const std::string& name) {
+    const FeedForwardNames& names = family_of(shape_).names;
+    const int64_t inner = shape_.intermediate;
+    add(name + names.gate + ".weight", {inner, width_}, Split::kColumns, inner);
+    add(name + names.up + ".weight", {inner, width_}, Split::kColumns, inner);
+    add(name + names.down + ".weight", {width_, inner}, Split::kRows, inner);
+  }
+  void add_feed_forward(const std::string& name) {
+    if (shape_.n_expert == 0) return add_gated(name);
+    add(name + "gate.weight", {shape_.n_expert, width_}, Split::kInEachPart);
+    share_ = static_cast<double>(shape_.n_expert_per_token) / static_cast<double>(shape_.n_expert);
+    for (int64_t e = 0; e < shape_.n_expert; ++e) add_gated(fmt::format("{}experts.{}.", name, e));
+    share_ = 1.0;
+  }
   void add_block() {
     const std::string block = fmt::format("model.layers.{}.", block_);
-    const int64_t inner = shape_.intermediate;
     add(block + "input_layernorm.weight", {width_});
     add_attention(block + "self_attn.");
     add(block + "post_attention_layernorm.weight", {width_});
     const bool has_post_norms = family_of(shape_).has_post_norms;
     if (has_post_norms) add(block + "pre_feedforward_layernorm.weight", {width_});
-    add(block + "mlp.gate_proj.weight", {inner, width_}, Split::kColumns, inner);
-    add(block + "mlp.up_proj.weight", {inner, width_}, Split::kColumns, inner);
-    add(block + "mlp.down_proj.weight", {width_, inner}, Split::kRows, inner);
+    add_feed_forward(block + family_of(shape_).names.layer + ".");
     if (has_post_norms) add(block + "post_feedforward_layernorm.weight", {width_});
   }
 
   const LlamaShape& shape_;
   const int64_t width_;
   int64_t block_ = WeightPlace::kBeforeBlocks;
+  double share_ = 1.0;
 };
 
 /// Sizes of one micro-batch; numbers of elements as double: no overflow.
@@ -75,7 +88,8 @@ struct LlamaSizes {
         row(tokens * static_cast<double>(shape.n_embd)),
         queries(tokens * static_cast<double>(shape.n_head * shape.head_dim)),
         keys(tokens * static_cast<double>(shape.n_kv_head * shape.head_dim)),
-        inner(tokens * static_cast<double>(shape.intermediate)),
+        per_token(static_cast<double>(std::max<int64_t>(1, shape.n_expert_per_token))),
+        inner(per_token * tokens * static_cast<double>(shape.intermediate)),
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
@@ -104,10 +118,11 @@ struct LlamaSizes {
 
   const LlamaConfig& shape;
   double tokens;
-  double row;      ///< Elements of a hidden state.
-  double queries;  ///< Elements of the rank's query heads.
-  double keys;     ///< Elements of its key heads; as many of its value heads.
-  double inner;    ///< Elements of its part of the feed-forward layer.
+  double row;        ///< Elements of a hidden state.
+  double queries;    ///< Elements of the rank's query heads.
+  double keys;       ///< Elements of its key heads; as many of its value heads.
+  double per_token;  ///< Feed-forward layers that a token goes through.
+  double inner;      ///< Elements of its parts of the feed-forward layers.
   double vocab_size;
   double compute;         ///< Bytes of an element in matrix products.
   bool fused;             ///< By the kernels of a CPU.
@@ -130,6 +145,9 @@ double llama_block_activations(const LlamaSizes& s) {
            s.scores * s.heads * kLlamaFloat;
   bytes += (s.fused ? 3 : 4) * s.inner * s.compute;  // gate, silu(gate), up, their product
   bytes += s.tokens * (2 + s.heads) * kLlamaFloat;   // statistics
+  if (s.shape.n_expert > 0)  // rows sorted by expert, and their outputs; the router
+    bytes += 2 * s.per_token * s.row * s.compute +
+             3 * s.tokens * static_cast<double>(s.shape.n_expert) * kLlamaFloat;
   if (family_of(s.shape).has_post_norms) bytes += 2 * s.row * (kLlamaFloat + s.compute) / s.by_rows;
   if (s.shape.qk_norm) bytes += (s.fused ? 1 : 2) * (s.queries + s.keys) * kLlamaFloat;
   return bytes;
@@ -162,7 +180,7 @@ WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size) {
 
 double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_t block_size) {
   const int64_t looked_up = shape.tie_weights ? 0 : vocab_size * shape.n_embd;
-  return flops_per_token({elements_of(llama_layout(shape, vocab_size)) - looked_up, shape.n_layer,
+  return flops_per_token({used_by_token(llama_layout(shape, vocab_size)) - looked_up, shape.n_layer,
                           shape.n_head * shape.head_dim, block_size});
 }
 

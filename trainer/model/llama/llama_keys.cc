@@ -12,8 +12,9 @@ std::vector<Field> llama_size_fields() {
            "Preset: llama-2-7b, llama-2-13b, llama-3-8b, llama-3.1-8b, llama-3.2-1b, "
            "llama-3.2-3b, tinyllama-1.1b, smollm2-135m, smollm2-360m, smollm2-1.7b, "
            "qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-0.6b, qwen3-1.7b, "
-           "qwen3-4b, qwen3-8b, mistral-7b, phi-3-mini-4k, gemma-2-2b, gemma-2-9b, gemma-3-1b or "
-           "llama-mini. Set either this or n_layer, n_head and n_embd; "
+           "qwen3-4b, qwen3-8b, mistral-7b, phi-3-mini-4k, gemma-2-2b, gemma-2-9b, gemma-3-1b, "
+           "mixtral-8x7b, qwen3-30b-a3b or llama-mini. Set either this or n_layer, n_head and "
+           "n_embd; "
            "the other keys of the shape override the preset's."},
       {DDP_MODEL_KEY(llama, LlamaConfig, n_layer), .range = kUpTo1e4,
        .null_means = NullMeans::kNotGiven, .default_text = "from model_type",
@@ -32,7 +33,7 @@ std::vector<Field> llama_size_fields() {
        .meaning = "Width of a head; must be even."},
       {DDP_MODEL_KEY(llama, LlamaConfig, intermediate), .range = kUpTo1e6,
        .null_means = NullMeans::kNotGiven, .default_text = "8/3 n_embd, to a multiple of 64",
-       .meaning = "Inner width of the feed-forward layers (SwiGLU)."},
+       .meaning = "Inner width of the feed-forward layers (SwiGLU), of each expert."},
   };
 }
 
@@ -75,6 +76,18 @@ std::vector<Field> llama_shape_fields() {
        .meaning =
            "What a block computes: the model_type of one of the models in docs/llama.md; llama is "
            "Qwen's, too."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, n_expert), .range = kUpTo1e4,
+       .null_means = NullMeans::kNotGiven, .default_text = "from family",
+       .meaning = "Experts per block (mixture of experts), with family mixtral or qwen3_moe."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, n_expert_per_token), .range = kUpTo1e4,
+       .null_means = NullMeans::kNotGiven, .default_text = "from family",
+       .meaning = "Experts that each token goes through."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, norm_topk_prob),
+       .meaning = "Scale the weights of a token's experts to sum to 1 (always with mixtral)."},
+      {DDP_MODEL_KEY(llama, LlamaConfig, router_aux_loss_coef), .range = kAtLeast0,
+       .null_means = NullMeans::kOff,
+       .meaning = "Factor of the load-balancing loss of all routers, which the training loss "
+                  "includes; 0: none. A pretrained model's own is the default."},
       {DDP_MODEL_KEY(llama, LlamaConfig, partial_rotary_factor), .range = kShare,
        .meaning = "Share of each head, from its start, that turns with its position (Phi-3)."},
       {DDP_MODEL_KEY(llama, LlamaConfig, sliding_window), .range = kStepCountOr0, .unit = "tokens",

@@ -110,6 +110,20 @@ LlamaShape gemma_3_1b() {
   return shape;
 }
 
+LlamaShape mixtral_8x7b() {
+  LlamaShape shape = of_type("mixtral", 32, 32, 8, 4096, 14336);
+  shape.router_aux_loss_coef = 0.02;
+  return shape;
+}
+
+LlamaShape qwen3_30b_a3b() {
+  LlamaShape shape = of_type("qwen3_moe", 48, 32, 4, 2048, 768);
+  shape.head_dim = 128;
+  shape.rope_theta = 1e6;
+  shape.norm_topk_prob = true;
+  return shape;
+}
+
 }  // namespace
 
 const std::vector<LlamaPreset>& llama_presets() {
@@ -138,6 +152,8 @@ const std::vector<LlamaPreset>& llama_presets() {
       {"gemma-2-2b", of_type("gemma2", 26, 8, 4, 2304, 9216)},
       {"gemma-2-9b", of_type("gemma2", 42, 16, 8, 3584, 14336)},
       {"gemma-3-1b", gemma_3_1b()},
+      {"mixtral-8x7b", mixtral_8x7b()},
+      {"qwen3-30b-a3b", qwen3_30b_a3b()},
       {"llama-mini",
        {.n_layer = 6,
         .n_head = 6,
@@ -152,7 +168,7 @@ int64_t published_vocabulary(std::string_view model_type) {
   static const std::vector<std::pair<std::string_view, int64_t>> sizes = {
       {"llama-2-", 32000},    {"llama-3", 128256},  {"tinyllama-", 32000}, {"smollm2-", 49152},
       {"qwen2.5-7b", 152064}, {"qwen2.5-", 151936}, {"qwen3-", 151936},    {"mistral-", 32768},
-      {"phi-3-", 32064},      {"gemma-2-", 256000}, {"gemma-3-", 262144}};
+      {"phi-3-", 32064},      {"gemma-2-", 256000}, {"gemma-3-", 262144},  {"mixtral-", 32000}};
   const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) {
     return model_type.starts_with(size.first);
   });

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kGelu = "gelu_pytorch_tanh";
 
 /// Replaces transformers' defaults by the file's values.
-void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values) {
+void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values, const char* inner_key) {
   shape.n_layer = values.number("num_hidden_layers", shape.n_layer, kMostLayers);
   shape.n_head = values.number("num_attention_heads", shape.n_head, kMostLayers);
   const bool as_queries = shape.n_kv_head == 0 || values.is_null("num_key_value_heads");
@@ -30,9 +30,19 @@ void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values) {
   const int64_t head_dim =
       by_width ? std::max<int64_t>(1, shape.n_embd / shape.n_head) : shape.head_dim;
   shape.head_dim = values.number("head_dim", head_dim, kMostLayers);
-  shape.intermediate = values.number("intermediate_size", shape.intermediate, kMostWidth);
+  shape.intermediate = values.number(inner_key, shape.intermediate, kMostWidth);
   shape.norm_eps = values.real("rms_norm_eps", shape.norm_eps);
   shape.tie_weights = values.flag("tie_word_embeddings", shape.tie_weights);
+}
+
+/// transformers 5 calls the experts of all classes local.
+void read_experts(LlamaShape& shape, const PretrainedValues& values) {
+  const char* key = values.has("num_experts") ? "num_experts" : "num_local_experts";
+  shape.n_expert = values.number(key, shape.n_expert, kMostLayers);
+  shape.n_expert_per_token =
+      values.number("num_experts_per_tok", shape.n_expert_per_token, kMostLayers);
+  if (!shape.norm_topk_prob) shape.norm_topk_prob = values.flag("norm_topk_prob", false);
+  shape.router_aux_loss_coef = values.real("router_aux_loss_coef", shape.router_aux_loss_coef);
 }
 
 void read_window(LlamaShape& shape, const PretrainedValues& values) {
@@ -152,6 +162,9 @@ std::vector<std::string> unsupported_in_llama(const nlohmann::json& config, cons
        {"embd_pdrop", 0.0},
        {"resid_pdrop", 0.0},
        {"mlp_bias", false},
+       {"decoder_sparse_step", 1},
+       {"mlp_only_layers", nlohmann::json::array()},
+       {"router_jitter_noise", 0.0},
        {"use_sliding_window", false},
        {"is_encoder_decoder", false}});
   const std::string& rope_type = shape.rope_scaling.rope_type;
@@ -195,7 +208,8 @@ PretrainedLlama llama_of_config(const nlohmann::json& config, const std::string&
   }
   PretrainedLlama result;
   result.shape = type->defaults;
-  read_llama_sizes(result.shape, values);
+  read_llama_sizes(result.shape, values, type->inner_key);
+  if (result.shape.n_expert > 0) read_experts(result.shape, values);
   if (type->has_window) read_window(result.shape, values);
   if (type->has_softcaps) {
     read_pattern(result.shape, values, config.value("layer_types", nlohmann::json()), *type);
@@ -250,6 +264,8 @@ PretrainedLlama llama_of_snapshot(const std::string& path) {
         each_shape_value([&](const char* name, auto member) {
           if (llama.contains(name)) take_value(llama.at(name), shape.*member);
         });
+        shape.router_aux_loss_coef =
+            llama.value("router_aux_loss_coef", shape.router_aux_loss_coef);
         result.positions = config.at("data_config").at("block_size");
       });
   return result;
@@ -327,7 +343,7 @@ std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64
       {"num_attention_heads", shape.n_head},
       {"num_key_value_heads", shape.n_kv_head},
       {"head_dim", shape.head_dim},
-      {"intermediate_size", shape.intermediate},
+      {type.inner_key, shape.intermediate},
       {type.is_gemma ? "hidden_activation" : "hidden_act", type.is_gemma ? kGelu : "silu"},
       {"rms_norm_eps", shape.norm_eps},
       {"rope_theta", shape.rope_theta},
@@ -349,6 +365,13 @@ std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64
   }
   if (type.has_local_rope) text["rope_local_base_freq"] = shape.rope_local_base_freq;
   if (type.has_partial_rotary) text["partial_rotary_factor"] = shape.partial_rotary_factor;
+  if (shape.n_expert > 0) {
+    text["num_local_experts"] = shape.n_expert;
+    if (type.model_type == "qwen3_moe") text["num_experts"] = shape.n_expert;
+    text["num_experts_per_tok"] = shape.n_expert_per_token;
+    text["norm_topk_prob"] = shape.norm_topk_prob;
+    text["router_aux_loss_coef"] = shape.router_aux_loss_coef;
+  }
   check_described(nlohmann::json(text), shape, type.class_name);
   return text.dump(2) + "\n";
 }

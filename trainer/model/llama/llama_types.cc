@@ -94,12 +94,43 @@ LlamaType gemma3_text() {
   return type;
 }
 
+LlamaType mixtral() {
+  LlamaType type{"mixtral", "MixtralForCausalLM", 131072};
+  type.has_window = true;
+  type.names = {"block_sparse_moe", "w1", "w3", "w2"};
+  type.defaults = defaults_7b(14336);
+  type.defaults.family = type.model_type;
+  type.defaults.n_kv_head = 8;
+  type.defaults.norm_eps = 1e-5;
+  type.defaults.rope_theta = 1e6;
+  type.defaults.n_expert = 8;
+  type.defaults.n_expert_per_token = 2;
+  type.defaults.norm_topk_prob = true;
+  return type;
+}
+
+LlamaType qwen3_moe() {
+  LlamaType type{"qwen3_moe", "Qwen3MoeForCausalLM", 32768};
+  type.rounds_router_weights = true;
+  type.inner_key = "moe_intermediate_size";
+  type.defaults = defaults_7b(768);
+  type.defaults.family = type.model_type;
+  type.defaults.n_layer = 24;
+  type.defaults.n_kv_head = 4;
+  type.defaults.n_embd = 2048;
+  type.defaults.qk_norm = true;
+  type.defaults.n_expert = 128;
+  type.defaults.n_expert_per_token = 8;
+  return type;
+}
+
 }  // namespace
 
 // After the classes of transformers 5.23, which have the defaults of version 4.
 const std::vector<LlamaType>& llama_types() {
-  static const std::vector<LlamaType> types = {llama(), qwen2(),  qwen3(),      mistral(),
-                                               phi3(),  gemma2(), gemma3_text()};
+  static const std::vector<LlamaType> types = {llama(),       qwen2(),   qwen3(),
+                                               mistral(),     phi3(),    gemma2(),
+                                               gemma3_text(), mixtral(), qwen3_moe()};
   return types;
 }
 

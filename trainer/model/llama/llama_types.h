@@ -10,6 +10,14 @@
 
 namespace ddp::train {
 
+/// What files call the parts of a feed-forward layer, and of each expert.
+struct FeedForwardNames {
+  const char* layer = "mlp";
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+};
+
 struct LlamaType {
   std::string_view model_type;  ///< In config.json.
   const char* class_name;       ///< The model with a head.
@@ -25,7 +33,11 @@ struct LlamaType {
   bool has_local_rope = false;      ///< rope_local_base_freq
   // What a family computes.
   bool is_gemma = false;  ///< Norms by 1 + weight, GELU for SiLU, embeddings times sqrt(n_embd).
-  bool has_post_norms = false;  ///< Norms of what attention and feed-forward layer add, too.
+  bool has_post_norms = false;         ///< Norms of what attention and feed-forward layer add, too.
+  bool rounds_router_weights = false;  ///< To the type of the router's logits, under autocast.
+  // What its files contain.
+  const char* inner_key = "intermediate_size";
+  FeedForwardNames names{};
 };
 
 const std::vector<LlamaType>& llama_types();

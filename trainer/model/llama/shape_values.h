@@ -51,6 +51,9 @@ void each_shape_value(const Visit& visit) {
   visit("query_pre_attn_scalar", &LlamaShape::query_pre_attn_scalar);
   visit("attn_logit_softcapping", &LlamaShape::attn_logit_softcapping);
   visit("final_logit_softcapping", &LlamaShape::final_logit_softcapping);
+  visit("n_expert", &LlamaShape::n_expert);
+  visit("n_expert_per_token", &LlamaShape::n_expert_per_token);
+  visit("norm_topk_prob", &LlamaShape::norm_topk_prob);
 }
 
 /// "n_layer is 2 there, 3 here"

@@ -1,5 +1,6 @@
 #include "trainer/model/load/weights_layout.h"
 
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -25,6 +26,13 @@ int64_t elements_of(const WeightsLayout& layout) {
         std::accumulate(place.shape.begin(), place.shape.end(), int64_t{1}, std::multiplies<>());
   }
   return elements;
+}
+
+int64_t used_by_token(const WeightsLayout& layout) {
+  double used = 0.0;
+  for (const WeightPlace& place : layout)
+    used += static_cast<double>(elements_of({place})) * place.share;
+  return std::llround(used);
 }
 
 }  // namespace ddp::train

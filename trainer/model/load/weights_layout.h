@@ -32,6 +32,7 @@ struct WeightPlace {
   int64_t ranges = 1;
   /// Parts of a range that stay whole, such as heads: the number of ranks must divide it.
   int64_t units = 1;
+  double share = 1.0;  ///< Share of the tokens that it is multiplied by: an expert's.
 };
 
 /// Every distinct weight once, in the order of the model's parameters.
@@ -43,5 +44,7 @@ using WeightsLayout = std::vector<WeightPlace>;
 TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks);
 /// Elements of all weights, each once.
 int64_t elements_of(const WeightsLayout& layout);
+/// The same with each weight counted by its share of the tokens.
+int64_t used_by_token(const WeightsLayout& layout);
 
 }  // namespace ddp::train

@@ -54,6 +54,8 @@ std::string why_no_cuda_graphs(const Config& config, torch::Device device, int r
   if (config.task == TaskKind::kCausalLm &&
       causal_architecture(config).recomputed_share(config) > 0)
     return "activation_checkpointing sets the state of generators within the backward pass";
+  if (trains_causal_lm(config.task) && causal_architecture(config).waits_for_device(config))
+    return "routers of experts decide the sizes of products on the device";
   if (keeps_statistics) return "batch norm keeps statistics of each batch";
   return "";
 }
