@@ -258,6 +258,7 @@ if(DDP_STATIC_LIBS)
 endif()
 ddp_install_with_torch(trainer)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/track_run.py DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
 install(FILES ${PROJECT_SOURCE_DIR}/data/sample_corpus.txt DESTINATION ${DDP_SHARE_DIR}/ddp_run/data COMPONENT trainer)
 
 if(TARGET ddp::torch_cuda)

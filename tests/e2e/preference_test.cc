@@ -144,6 +144,12 @@ TEST_CASE("a model learned from pairs is evaluated, exported and starts another 
                         "trainer_config.snapshot_path=next.pt"}));
 }
 
+TEST_CASE("equal runs in different folders have the same content") {
+  const PreferencePlace one, two;
+  for (const auto* place : {&one, &two}) succeed(alone(*place, {"trainer_config.max_steps=2"}));
+  CHECK(content_sha256(one) == content_sha256(two));
+}
+
 TEST_CASE("pairs that cannot be used are refused in one line, or left out") {
   const PreferencePlace place;
   const auto rows = read_bytes(place / "explicit.jsonl");

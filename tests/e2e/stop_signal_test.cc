@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -282,6 +283,35 @@ TEST_CASE("a signal ends a rank that still waits for the others") {
   } else {
     CHECK((exit == -SIGTERM || exit == 128 + SIGTERM));
   }
+}
+
+// Each rank writes the tokens of its rows to a folder in TMPDIR.
+TEST_CASE("a signal while the data is read ends the job at once, and leaves no temporary files") {
+  const int ranks = GENERATE(1, 2);
+  const Workspace place;
+  {
+    std::ofstream rows(place / "rows.jsonl");
+    const std::string row = "{\"text\": \"" + std::string(2000, 'a') + "\"}\n";
+    for (int i = 0; i < 60'000; ++i) rows << row;
+  }
+  const TempFolder temporary;
+  const Words of_rows = {"data_config.path=rows.jsonl", "data_config.tokenizer=byte"};
+  auto options = ranks == 1 ? alone(place, of_rows) : launched(place, ranks, of_rows);
+  options.set["TMPDIR"] = temporary.path();
+  FolderWatch watch(temporary.path());
+  ChildProgram job(options);
+  REQUIRE(watch.wait_for(
+      [](const FileEvent& event) {
+        return (event.mask & IN_CREATE) != 0 && event.name.starts_with("trainer-");
+      },
+      kPatience));
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK_THAT(log_of(place), Contains("Stopped by signal 15 before the first step"));
+  CHECK(errors_of(job.err()) == Words{});
+  for (const auto& file : std::filesystem::directory_iterator(temporary.path()))
+    CHECK_FALSE(file.path().filename().string().starts_with("trainer-"));
 }
 
 TEST_CASE("SIGUSR1 to ddp-run ends a job that has not begun to train as preempted") {

@@ -180,6 +180,67 @@ class Export(Place):
         self.assertEqual(after, {**before, "template": templates.LLAMA3, "special": {**before["special"], "eos_token": "<|eot_id|>"},
                                  "generation": {**before["generation"], "eos_token_id": [before["generation"]["eos_token_id"], turn]}})
 
+    def grow(self, model, tied):
+        """A base, and its tokenizer with three more tokens in the folder grown. Returns the model as transformers grows it, but with the mean itself."""
+        if model == "llama":
+            llama(self.base, tie_word_embeddings=tied)
+        else:
+            peer = made.byte_level(made.pre_tokenizers.ByteLevel(add_prefix_space=False), ["<|endoftext|>"], 600)
+            tokenizer_of(peer, {"eos_token": "<|endoftext|>"}, 64, templates.CHATML).save_pretrained(self.base)
+            torch.manual_seed(1)
+            GPT2LMHeadModel(GPT2Config(vocab_size=peer.get_vocab_size(), n_embd=32, n_layer=2, n_head=2, n_positions=64)).save_pretrained(self.base)
+        tokenizer = AutoTokenizer.from_pretrained(self.base)
+        tokenizer.add_tokens(["<tool>", "naïve"])
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<|think|>"]})
+        tokenizer.save_pretrained(self.folder / "grown")
+        peer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
+        rows = peer.get_input_embeddings().weight.shape[0]
+        peer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        with torch.no_grad():
+            for table in (peer.get_input_embeddings().weight, peer.get_output_embeddings().weight):
+                table[rows:] = table[:rows].double().mean(0).float()
+        return tokenizer, peer
+
+    def test_tokens_that_were_added_to_the_tokenizer_begin_as_the_mean_and_are_learned(self):
+        (self.folder / "text.txt").write_text("A <tool> is naïve, <|think|>and so on.\n" * 80)
+        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+            with self.subTest(model=model, tied=tied):
+                shutil.rmtree(self.base, ignore_errors=True)
+                self.base.mkdir()
+                tokenizer, peer = self.grow(model, tied)
+                for name in ("still.pt", "tuned.pt"):
+                    (self.folder / name).unlink(missing_ok=True)
+                new = ["data_config.tokenizer=grown", "optimizer_config.weight_decay=0"]
+                self.train(*new, "optimizer_config.learning_rate=1e-30", "trainer_config.snapshot_path=still.pt", model=model)
+                self.assertIn("Vocabulary: 3 tokens more than the pretrained model's", (self.folder / "main.log").read_text())
+                out, _ = self.export("--dtype", "fp32", snapshot="still.pt")
+                ours, theirs = AutoModelForCausalLM.from_pretrained(out).eval(), AutoTokenizer.from_pretrained(out)
+                text = "Is <tool><|think|> naïve? "
+                ids = tokenizer(text)["input_ids"]
+                self.assertEqual(theirs(text)["input_ids"], ids)
+                self.assertEqual(ours.config.vocab_size, len(tokenizer))
+                with torch.no_grad():
+                    self.assertTrue(torch.allclose(ours(torch.tensor([ids])).logits, peer(torch.tensor([ids])).logits, atol=1e-6))
+                for name, weight in peer.named_parameters():  # a step of 1e-30 changes zeros only
+                    self.assertTrue(torch.allclose(ours.get_parameter(name), weight, rtol=0, atol=1e-28), name)
+                self.train(*new, "optimizer_config.learning_rate=0.01", "trainer_config.max_steps=1", model=model)
+                self.train(*new, "optimizer_config.learning_rate=0.01", model=model)  # resumes
+                tuned = AutoModelForCausalLM.from_pretrained(self.export("--dtype", "fp32")[0]).get_input_embeddings().weight
+                start = peer.get_input_embeddings().weight
+                self.assertTrue(all((tuned[row] - start[row]).abs().max() > 0.005 for row in range(len(start) - 3, len(start))))
+
+    def test_a_tokenizer_with_other_tokens_and_adapters_for_new_ones_are_refused(self):
+        tokenizer, _ = self.grow("llama", tied=True)
+        command = ["--config", "config.yaml", "init_from=base", "data_config.tokenizer=grown"]
+        self.assertIn("or train all weights (no lora.rank), which adds rows for them", self.refused(*command, "lora.rank=2"))
+        grown = self.folder / "grown/tokenizer.json"
+        tokens = json.loads(grown.read_text())
+        vocabulary = tokens["model"]["vocab"]
+        one, two = list(vocabulary)[:2]
+        vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+        write(grown, tokens)
+        self.assertIn("is another vocabulary than that of llama_config.init_from=", self.refused(*command))
+
     def test_positions_that_were_cut_limit_the_tokenizer(self):
         tokenizer_of(made.smollm2(), {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}, 128, templates.LLAMA2).save_pretrained(self.base)
         GPT2LMHeadModel(GPT2Config(vocab_size=len(AutoTokenizer.from_pretrained(self.base)), n_positions=128, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=2,

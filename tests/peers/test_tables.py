@@ -1,5 +1,6 @@
 """Parquet and Arrow tables of texts, as pyarrow writes them, next to the same documents in files of tokens."""
 
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,55 @@ class Tables(unittest.TestCase):
                                "data_config.eval_sets={again: a.parquet}", "data_config.mask_documents=true")
         self.assertIn("a.parquet: ", out)
         self.assertRegex(out, r"again_loss \d")
+
+    def shown(self, name, config, *more):
+        out = self.run_trainer("data", "show", "--config", ROOT / "configs" / f"{config}.yaml", f"data_config.path={name}", "--rows", "5", *more)
+        return out.replace(name, "FILE")
+
+    def write_rows(self, rows):
+        """The same rows in files of each format, of which the first is JSON lines. Returns their names."""
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        table = pyarrow.Table.from_pylist(rows)
+        parquet.write_table(table, self.folder / "rows.parquet", row_group_size=3)
+        feather.write_feather(table, self.folder / "rows.feather", chunksize=2)
+        with ipc.new_stream(self.folder / "rows.arrow", table.schema) as writer:  # as datasets' save_to_disk()
+            writer.write_table(table, max_chunksize=4)
+        return ["rows.jsonl", "rows.parquet", "rows.feather", "rows.arrow"]
+
+    def test_rows_of_nested_columns_are_those_of_JSON_lines(self):
+        subprocess.run([sys.executable, ROOT / "scripts/make_conversations.py", self.folder / "data/chat"], check=True)
+        texts = ["2 + 2 is \"4\"?\n\t\\", "naïve \U0001f600 \x01", "", "c"]
+        forms = [[{"messages": [{"role": "user", "content": text, "name": None}, {"role": "assistant", "content": f"<{text}>", "weight": 1}],
+                   "score": 1.5, "nan": None, "tags": [], "meta": {"n": i, "ok": True}} for i, text in enumerate(texts)],
+                 [{"conversations": [{"from": "human", "value": text}, {"from": "gpt", "value": "b"}]} for text in texts],
+                 [{"prompt": text, "completion": "b", "messages": None} for text in texts],
+                 [{"instruction": text + "a", "input": text, "output": "b", "history": [["c", "d"]]} for text in texts]]
+        for rows in forms:
+            expected, *others = [self.shown(name, "chat") for name in self.write_rows(rows)]
+            self.assertIn("[[b", expected) if rows is not forms[0] else self.assertIn("[[<c>", expected)
+            for out in others:
+                self.assertEqual(out, expected)
+
+    def test_labels_and_their_texts_are_read_from_tables(self):
+        words = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad film a the"
+        (self.folder / "vocab.txt").write_text("\n".join(words.split()) + "\n")
+        rows = [{"text": ["a good film", "the bad film"][i % 2], "label": i % 2, "id": i} for i in range(10)]
+        names = self.write_rows(rows)
+        more = ["data_config.tokenizer=vocab.txt", "bert_config.init_from=null", "data_config.block_size=16"]
+        self.assertEqual(len({self.shown(name, "text_classification", *more) for name in names}), 1)
+
+    def test_a_row_of_a_table_is_refused_or_left_out_by_its_number(self):
+        subprocess.run([sys.executable, ROOT / "scripts/make_conversations.py", self.folder / "data/chat"], check=True)
+        rows = [{"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": None}, {"prompt": "c", "completion": "d"}] * 1000
+        parquet.write_table(pyarrow.Table.from_pylist(rows), self.folder / "a.parquet", row_group_size=1000)
+        show = ["data", "show", "--config", ROOT / "configs/chat.yaml", "data_config.path=a.parquet"]
+        self.assertRegex(self.run_trainer(*show, fails=True), r"a\.parquet:2: .*'prompt' and 'completion'")
+        self.assertIn("1000 unusable conversations left out; the first: ", self.run_trainer(*show, "data_config.on_bad_sample=skip"))
+        data = bytearray((self.folder / "a.parquet").read_bytes())
+        middle = parquet.ParquetFile(self.folder / "a.parquet").metadata.row_group(2).column(1).data_page_offset
+        data[middle:middle + 12] = b"\xff" * 12
+        (self.folder / "a.parquet").write_bytes(data)
+        self.assertIn("no row from there on can be read", self.run_trainer(*show, "data_config.on_bad_sample=skip", fails=True))
 
     def test_a_table_that_cannot_be_read_is_refused_in_one_line(self):
         parquet.write_table(self.table(column="story"), self.folder / "named.parquet")

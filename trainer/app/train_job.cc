@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -33,6 +34,7 @@
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/temporary_folder.h"
 #include "trainer/runtime/log/log.h"
 #include "trainer/runtime/process/start_time.h"
 #include "trainer/runtime/process/stop_signal.h"
@@ -172,8 +174,10 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
     log.warning("trainer_config.fused_gpu_kernels: torch's slower operations are used: " + why);
 }
 
+/// `loading` is reset once all ranks have their data.
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
-                         ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
+                         ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor,
+                         std::atomic<bool>& loading) {
   const bool several_nodes = !env.single_node();
   const bool remote_path = is_remote(config.trainer.snapshot_path);
   monitor.starting(remote_path);  // nobody knows how long a download takes
@@ -213,6 +217,8 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
           fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
                       config.data.path, group.rank()));
     }
+    group.barrier();
+    loading = false;
     if (resume.meta) {
       for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
     }
@@ -306,6 +312,14 @@ std::string prepare_folders(const RunConfig& run) {
   std::_Exit(signal == SIGUSR1 ? launch::kExitPreempted : launch::kExitSignalBase + signal);
 }
 
+/// Ends the process as after a step with a snapshot: no state is lost.
+[[noreturn]] void stop_loading(int signal, Log& log) {
+  log.info(fmt::format("Stopped by signal {} before the first step", signal));
+  log.flush();
+  TemporaryFolder::remove_all();
+  std::_Exit(launch::kExitPreempted);
+}
+
 /// A build without CUDA trains on the CPU of any machine; a GPU that CUDA does not show is a fault,
 /// found only hours later if the CPU served instead.
 void check_reason_for_cpu(const DevicePlan& plan, Log& log) {
@@ -347,7 +361,9 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   monitor.joining();
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
-  const StopSignal stop_signal([&log](int signal) {
+  std::atomic<bool> loading = alone;  // a sweep has other jobs
+  const StopSignal stop_signal([&log, &loading](int signal) {
+    if (loading) stop_loading(signal, log);
     log.info(fmt::format(
         "Signal {}: the run stops after the current step and saves; {} ends it at once, unsaved",
         signal, signal == SIGINT ? "Ctrl-C again" : "another signal"));
@@ -362,7 +378,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     monitor.started("group");
-    auto result = train_in_group(config, plan, env, group, log, peers, monitor);
+    auto result = train_in_group(config, plan, env, group, log, peers, monitor, loading);
     if (alone) ignore_preemption();
     return result;
   } catch (...) {

@@ -230,11 +230,14 @@ std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector
   return fmt::format(
       " (the tokenizer has {} tokens, the table there {} rows: use the tokenizer that the weights "
       "were trained with, as data_config.tokenizer{})",
-      here[0], there[0], here[0] > there[0] ? ", or drop the tokens that were added to it" : "");
+      here[0], there[0],
+      here[0] > there[0] ? ", or drop the tokens that were added to it, or train all "
+                           "weights (no lora.rank), which adds rows for them"
+                         : "");
 }
 
 std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
-                       const TensorBytes* there, bool in_codes) {
+                       const TensorBytes* there, bool in_codes, bool may_grow) {
   if (there == nullptr) return parameter.name + " is missing";
   if (in_codes)
     layout.is_transposed = is_never_transposed;
@@ -245,7 +248,9 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
   const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
   if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
   const bool vocabulary = parameter.name.ends_with(layout.words) || parameter.name.ends_with(kHead);
-  if (vocabulary && there->shape.size() == 2 && is_padded_table(there->shape[0], wanted[0]))
+  const bool grows = may_grow && !there->shape.empty() && there->shape[0] < wanted[0];
+  if (vocabulary && there->shape.size() == 2 &&
+      (grows || is_padded_table(there->shape[0], wanted[0])))
     wanted[0] = there->shape[0];
   if (there->shape == wanted) return "";
   return fmt::format(
@@ -256,14 +261,15 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,
                                          const PretrainedLayout& layout,
-                                         const std::vector<ParameterShape>& parameters) {
+                                         const std::vector<ParameterShape>& parameters,
+                                         bool may_grow) {
   std::vector<std::string> result;
   std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
   for (const ParameterShape& parameter : parameters) {
     known.insert(parameter.name);
     if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
     const std::string text = difference(layout, parameter, there.find(parameter.name),
-                                        there.codes_of(parameter.name) != nullptr);
+                                        there.codes_of(parameter.name) != nullptr, may_grow);
     if (!text.empty()) result.push_back(text);
   }
   for (const auto& [name, tensor] : there.all()) {
@@ -307,15 +313,22 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
 
 /// Returns the tensors in `folder`, if they fit.
 PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLayout& layout,
-                                  const std::vector<ParameterShape>& parameters) {
+                                  const std::vector<ParameterShape>& parameters,
+                                  bool may_grow = false) {
   PretrainedTensors there(folder, layout);
   PretrainedLayout as_stored = layout;
   if (there.is_snapshot()) as_stored.is_transposed = is_never_transposed;
   there.split(layout, parameters);
   join_tied_head(there, as_stored, parameters);
-  auto differences = all_differences(there, as_stored, parameters);
+  auto differences = all_differences(there, as_stored, parameters, may_grow);
   if (!differences.empty()) refuse(layout, there.place(), std::move(differences));
   return there;
+}
+
+/// The further rows are of tokens that were never trained.
+torch::Tensor grown(const torch::Tensor& table, int64_t rows) {
+  const auto mean = table.to(torch::kFloat64).mean(0, /*keepdim=*/true).to(torch::kFloat32);
+  return torch::cat({table.to(torch::kFloat32), mean.expand({rows - table.size(0), -1})});
 }
 
 }  // namespace
@@ -348,11 +361,12 @@ void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
 }
 
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
-                      const Config& config, int64_t vocab_size) {
+                      const Config& config, int64_t vocab_size, bool may_grow) {
   std::vector<ParameterShape> shapes;
   for (const WeightPlace& place : architecture.layout(config, vocab_size))
     shapes.push_back({place.name, place.shape});
-  check_pretrained(folder, *architecture.huggingface_layout(), shapes);
+  if (!fs::is_regular_file(folder))
+    fitting_tensors(folder, *architecture.huggingface_layout(), shapes, may_grow);
 }
 
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
@@ -365,11 +379,11 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
-    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes) {
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes, bool may_grow) {
   std::vector<ParameterShape> shapes;
   for (const NamedTensor& each : parameters)
     shapes.push_back({each.name, each.tensor.sizes().vec()});
-  const PretrainedTensors there = fitting_tensors(folder, layout, shapes);
+  const PretrainedTensors there = fitting_tensors(folder, layout, shapes, may_grow);
   if (there.is_snapshot()) layout.is_transposed = is_never_transposed;
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
@@ -392,7 +406,7 @@ std::vector<std::string> load_pretrained(
     }
     auto tensor = read(*bytes);
     if (layout.is_transposed(parameter.name)) tensor = tensor.t();
-    take(i, tensor.narrow(0, 0, rows));
+    take(i, rows > tensor.size(0) ? grown(tensor, rows) : tensor.narrow(0, 0, rows));
     drop_pages(*bytes);
   }
   return absent;

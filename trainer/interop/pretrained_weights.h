@@ -26,9 +26,10 @@ extern const PretrainedLayout kPeftLayout;
 /// of these shapes takes memory. Snapshots describe themselves and are not read.
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
                       const std::vector<ParameterShape>& shapes);
-/// The same for the model that `config` describes.
+/// The same for the model that `config` describes. `may_grow`: the tables of tokens may have fewer
+/// rows there.
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
-                      const Config& config, int64_t vocab_size);
+                      const Config& config, int64_t vocab_size, bool may_grow = false);
 
 /// Copies the folder's weights into `parameters`, by name; position embeddings beyond theirs are
 /// left out. A tied head may be present under its own name as well, or only so. float32, float16
@@ -39,10 +40,12 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
                                          const std::vector<NamedTensor>& parameters);
 /// The same without memory for `parameters`, of which only names and shapes are needed before the
 /// first value: `take` receives the values of parameters[i], one after the other, and `take_codes`
-/// weights that the folder has in codes; without it these are dequantized.
+/// weights that the folder has in codes; without it these are dequantized. `may_grow`: further rows
+/// of the tables of tokens are the mean of those there.
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
-    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {});
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {},
+    bool may_grow = false);
 
 }  // namespace ddp::train

@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "trainer/interop/base_settings.h"
 #include "trainer/parallel/device/page_lock.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
@@ -60,6 +61,14 @@ Json arithmetic_settings(const std::string& config_json) {
                             "betas", "eps", "state_bits", "momentum", "nesterov", "param_groups"});
   keep_model(config, kept);
   return kept;
+}
+
+/// base_settings_state() wherever the pretrained model was.
+std::string without_folder(const std::string& base_settings) {
+  Json settings = Json::parse(base_settings, nullptr, /*allow_exceptions=*/false);
+  if (!settings.is_object()) return base_settings;
+  settings.erase("folder");
+  return settings.dump();
 }
 
 }  // namespace
@@ -176,7 +185,7 @@ std::string content_sha256(const SavedTensors& file) {
     sum.update(fmt::format("{}={}\n", key, file.require_metadata(key)));
   }
   for (const auto& [key, value] : SnapshotMeta::from_metadata(file.metadata(), "").task)
-    sum.update(fmt::format("{}={}\n", key, value));
+    sum.update(fmt::format("{}={}\n", key, key == kBaseSettings ? without_folder(value) : value));
   sum.update(arithmetic_settings(file.require_metadata("config")).dump());
   std::vector<const LogicalTensor*> tensors;
   for (const auto& tensor : file.tensors()) tensors.push_back(&tensor);

@@ -14,7 +14,8 @@ namespace ddp::train {
 using ArrowModuleEntry = RemoteFolder* (*)(const std::string& url);
 inline constexpr const char* kArrowModuleEntry = "ddp_trainer_open_remote_folder";
 
-/// The implementation of open_column_texts(). The caller owns the result.
+/// The implementation of open_column_texts(), and of open_table_rows() for no column. The caller
+/// owns the result.
 using ArrowTableEntry = ColumnTexts* (*)(const std::string& path, const std::string& column);
 inline constexpr const char* kArrowTableEntry = "ddp_trainer_open_column_texts";
 

@@ -1,5 +1,6 @@
-// Texts of Parquet and Arrow files. Part of libtrainer_arrow.so, see arrow_module.h.
+// Texts and rows of Parquet and Arrow files. Part of libtrainer_arrow.so, see arrow_module.h.
 #include <arrow/array.h>
+#include <arrow/buffer.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/record_batch.h>
@@ -11,11 +12,13 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/storage/arrow_json.h"
 #include "trainer/storage/arrow_module.h"
 
 namespace ddp::train {
@@ -76,26 +79,78 @@ auto with_file(const std::string& path, const Work& work) {
 }
 
 using File = std::shared_ptr<arrow::io::RandomAccessFile>;
+using Batches = std::shared_ptr<arrow::RecordBatchReader>;
 
-class ParquetTexts : public ColumnTexts {
+/// A batch holds this many rows at most where the file does not cut them itself.
+constexpr int64_t kRowsAtATime = 1024;
+
+class ParquetBatches : public arrow::RecordBatchReader {
  public:
-  ParquetTexts(const std::string& path, const File& file, const std::string& column)
-      : path_(path), column_(column) {
-    constexpr int64_t kRowsAtATime = 1024;
+  /// An empty `column` stands for all columns.
+  ParquetBatches(const File& file, const std::string& column) {
     parquet::ArrowReaderProperties properties;
     properties.set_batch_size(kRowsAtATime);
     properties.set_pre_buffer(false);  // it would keep all of the column
     parquet::arrow::FileReaderBuilder builder;
     check(builder.Open(file));
     check(builder.properties(properties)->Build(&reader_));
+    std::vector<int> groups(static_cast<std::size_t>(reader_->num_row_groups()));
+    std::iota(groups.begin(), groups.end(), 0);
+    batches_ = get(column.empty() ? reader_->GetRecordBatchReader(groups)
+                                  : reader_->GetRecordBatchReader(groups, {leaf_of(column)}));
+  }
+
+  std::shared_ptr<arrow::Schema> schema() const override { return batches_->schema(); }
+  arrow::Status ReadNext(std::shared_ptr<arrow::RecordBatch>* batch) override {
+    return batches_->ReadNext(batch);
+  }
+
+ private:
+  int leaf_of(const std::string& column) {
     std::shared_ptr<arrow::Schema> schema;
     check(reader_->GetSchema(&schema));
     column_of(*schema, column);
     const int leaf = reader_->parquet_reader()->metadata()->schema()->ColumnIndex(column);
     if (leaf < 0) throw UserError(fmt::format("column '{}' is not of texts", column));
-    std::vector<int> groups(static_cast<std::size_t>(reader_->num_row_groups()));
-    std::iota(groups.begin(), groups.end(), 0);
-    batches_ = get(reader_->GetRecordBatchReader(groups, {leaf}));
+    return leaf;
+  }
+
+  std::unique_ptr<parquet::arrow::FileReader> reader_;  // batches_ uses it
+  Batches batches_;
+};
+
+class ArrowFileBatches : public arrow::RecordBatchReader {
+ public:
+  explicit ArrowFileBatches(const File& file)
+      : reader_(get(arrow::ipc::RecordBatchFileReader::Open(file))) {}
+
+  std::shared_ptr<arrow::Schema> schema() const override { return reader_->schema(); }
+  arrow::Status ReadNext(std::shared_ptr<arrow::RecordBatch>* batch) override {
+    batch->reset();
+    if (at_ == reader_->num_record_batches()) return arrow::Status::OK();
+    return reader_->ReadRecordBatch(at_++).Value(batch);
+  }
+
+ private:
+  std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
+  int at_ = 0;
+};
+
+/// Arrow's files begin with their name; its streams, which datasets' save_to_disk() writes, do not.
+Batches open_batches(const std::string& path, const std::string& column) {
+  const File file = get(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
+  if (lower_extension(path) == ".parquet") return std::make_shared<ParquetBatches>(file, column);
+  constexpr std::string_view kFileStart = "ARROW1";
+  const auto start = get(file->ReadAt(0, kFileStart.size()));
+  if (std::string_view(*start) == kFileStart) return std::make_shared<ArrowFileBatches>(file);
+  return get(arrow::ipc::RecordBatchStreamReader::Open(file));
+}
+
+class ArrowTexts : public ColumnTexts {
+ public:
+  ArrowTexts(const std::string& path, const std::string& column)
+      : path_(path), column_(column), batches_(open_batches(path, column)) {
+    if (!column.empty()) field_ = column_of(*batches_->schema(), column);
   }
 
   bool next(std::vector<std::string>& texts) override {
@@ -103,41 +158,24 @@ class ParquetTexts : public ColumnTexts {
       texts.clear();
       std::shared_ptr<arrow::RecordBatch> batch;
       check(batches_->ReadNext(&batch));
-      if (batch) take_array(*batch->column(0), column_, texts);
+      if (batch && column_.empty()) {
+        take_rows(*get(batch->ToStructArray()), texts);
+      } else if (batch) {
+        take_array(*batch->column(field_), column_, texts);
+      }
       return batch != nullptr;
     });
   }
 
  private:
-  std::string path_;
-  std::string column_;
-  std::unique_ptr<parquet::arrow::FileReader> reader_;
-  std::shared_ptr<arrow::RecordBatchReader> batches_;
-};
-
-class ArrowTexts : public ColumnTexts {
- public:
-  ArrowTexts(const std::string& path, const File& file, const std::string& column)
-      : path_(path),
-        column_(column),
-        reader_(get(arrow::ipc::RecordBatchFileReader::Open(file))),
-        field_(column_of(*reader_->schema(), column)) {}
-
-  bool next(std::vector<std::string>& texts) override {
-    texts.clear();
-    if (at_ == reader_->num_record_batches()) return false;
-    return with_file(path_, [&] {
-      take_array(*get(reader_->ReadRecordBatch(at_++))->column(field_), column_, texts);
-      return true;
-    });
+  static void take_rows(const arrow::Array& rows, std::vector<std::string>& texts) {
+    for (int64_t i = 0; i < rows.length(); ++i) append_json(rows, i, texts.emplace_back());
   }
 
- private:
   std::string path_;
   std::string column_;
-  std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
-  int field_;
-  int at_ = 0;
+  Batches batches_;
+  int field_ = 0;
 };
 
 }  // namespace
@@ -146,9 +184,5 @@ class ArrowTexts : public ColumnTexts {
 extern "C" __attribute__((visibility("default"))) ddp::train::ColumnTexts*
 ddp_trainer_open_column_texts(const std::string& path, const std::string& column) {
   using namespace ddp::train;
-  return with_file(path, [&]() -> ColumnTexts* {
-    const File file = get(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
-    if (lower_extension(path) == ".parquet") return new ParquetTexts(path, file, column);
-    return new ArrowTexts(path, file, column);
-  });
+  return with_file(path, [&]() -> ColumnTexts* { return new ArrowTexts(path, column); });
 }

@@ -25,4 +25,8 @@ std::unique_ptr<ColumnTexts> open_column_texts(const std::string& path, const st
   return std::unique_ptr<ColumnTexts>(reinterpret_cast<ArrowTableEntry>(entry)(path, column));
 }
 
+std::unique_ptr<ColumnTexts> open_table_rows(const std::string& path) {
+  return open_column_texts(path, "");
+}
+
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
-// Reads texts in the columns of Parquet and Arrow files, using the module that trainer loads for
-// object stores; see arrow_module.h.
+// Reads texts in the columns of Parquet and Arrow files, or their rows, using the module that
+// trainer loads for object stores; see arrow_module.h.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace ddp::train {
 
-/// The texts of a column in the order of the rows, a batch of rows in memory at a time.
+/// The texts of a column in the order of the rows, or the rows as JSON objects; a batch of rows in
+/// memory at a time.
 class ColumnTexts {
  public:
   virtual ~ColumnTexts() = default;
@@ -23,5 +24,8 @@ bool is_arrow_table(const std::string& path);
 /// Throws UserError with the file: not readable, no such column (with those there are), a column of
 /// another type; or that this trainer was built without Arrow.
 std::unique_ptr<ColumnTexts> open_column_texts(const std::string& path, const std::string& column);
+
+/// The rows as JSON objects with all columns, nulls included. Throws as open_column_texts().
+std::unique_ptr<ColumnTexts> open_table_rows(const std::string& path);
 
 }  // namespace ddp::train

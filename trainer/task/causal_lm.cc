@@ -42,6 +42,23 @@ std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
   return tokenizer_of(causal_snapshot_metadata(path));
 }
 
+/// Null: there is none that can be read, which is why another one is named.
+std::unique_ptr<Tokenizer> tokenizer_in_folder(const std::string& folder) {
+  try {
+    return holds_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
+  } catch (const UserError&) {
+    return nullptr;
+  }
+}
+
+/// Whether `larger` has all tokens of `smaller` under their ids, and others after them.
+bool adds_tokens(const Tokenizer& larger, const Tokenizer& smaller) {
+  bool same = larger.size() > smaller.size();
+  for (int32_t id = 0; same && id < smaller.size(); ++id)
+    same = larger.decode(id) == smaller.decode(id);
+  return same;
+}
+
 /// Whether a run that does not resume has the tokenizer of the folder to start from: it configures
 /// none, and files of tokens have their own.
 bool takes_folders_tokenizer(const Config& config) {
@@ -117,20 +134,30 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
       base_settings_(base_settings(config, metadata, data_->tokenizer())),
       sample_prompt_(make_sample_prompt()) {
   if (metadata != nullptr) resumed_ = *metadata;
-  if (!resumed_) check_same_vocabulary();
+  if (!resumed_) compare_vocabularies();
   if (!config.data.test_path.empty())
     test_ = data_->open_whole(config.data.test_path, "data_config.test_path");
   open_eval_sets();
 }
 
-void CausalLm::check_same_vocabulary() const {
+// Another tokenizer may only add tokens to the model's.
+void CausalLm::compare_vocabularies() {
+  const Tokenizer& own = data_->tokenizer();
   const auto theirs = tokenizer_of_pretrained(config_);
-  if (theirs == nullptr || have_same_tokens(data_->tokenizer(), *theirs)) return;
+  const std::string folder = architecture_.pretrained(config_);
+  const auto there =
+      theirs == nullptr && !config_.data.tokenizer.empty() ? tokenizer_in_folder(folder) : nullptr;
+  const Tokenizer* base = theirs ? theirs.get() : there.get();
+  if (base == nullptr || (there && own.size() <= there->size()) || have_same_tokens(own, *base))
+    return;
+  if (adds_tokens(own, *base)) {
+    new_tokens_ = own.size() - base->size();
+    return;
+  }
   throw UserError(fmt::format(
       "data_config.tokenizer: {} is another vocabulary than that of {}={}; leave it out to use the "
-      "one that the weights were trained with",
-      config_.data.tokenizer, architecture_.huggingface_layout()->key,
-      architecture_.pretrained(config_)));
+      "one that the weights were trained with, or add tokens to that one",
+      config_.data.tokenizer, architecture_.huggingface_layout()->key, folder));
 }
 
 void CausalLm::open_eval_sets() {
@@ -194,7 +221,8 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   if (config_.adapted()) {
     check_base(config_, data_->tokenizer().size());
   } else if (!resumed_ && !pretrained.empty()) {
-    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size());
+    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(),
+                     new_tokens_ > 0);
   }
   const bool drawn =
       !part_ && !config_.quantize.enabled() && (!tensor_ranks_ || pretrained.empty());
@@ -205,10 +233,12 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const auto whole = weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
-    load_pretrained(pretrained, *architecture_.huggingface_layout(), whole,
-                    [&](std::size_t i, const torch::Tensor& values) {
-                      model_->set_weight(whole[i].name, values);
-                    });
+    load_pretrained(
+        pretrained, *architecture_.huggingface_layout(), whole,
+        [&](std::size_t i, const torch::Tensor& values) {
+          model_->set_weight(whole[i].name, values);
+        },
+        /*take_codes=*/{}, new_tokens_ > 0);
   }
   model_->keep_own_parts();
   model_->to(device);
@@ -386,6 +416,12 @@ std::vector<std::string> CausalLm::describe() const {
     lines.push_back(fmt::format(
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
+  }
+  if (new_tokens_ > 0) {
+    lines.push_back(fmt::format(
+        "Vocabulary: {} more than the pretrained model's; rows that its tables lack begin as the "
+        "mean of the others",
+        counted(new_tokens_, "token")));
   }
   if (config_.adapted())
     lines.push_back(describe_adapters(parameters(), config_, model_->parameter_count()));

@@ -109,7 +109,7 @@ class CausalLm : public Task, private StageModel {
   std::string describe_shares() const;
   void open_eval_sets();
   /// Throws UserError if the weights' embeddings belong to other tokens.
-  void check_same_vocabulary() const;
+  void compare_vocabularies();
   std::vector<int32_t> make_sample_prompt() const;
 
   const Config& config_;
@@ -121,6 +121,7 @@ class CausalLm : public Task, private StageModel {
   std::string base_settings_;                                   ///< See base_settings_state().
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
+  int64_t new_tokens_ = 0;  ///< Tokens that the model to start from has no rows for.
   std::vector<int32_t> sample_prompt_;
   TensorRanksPtr tensor_ranks_;    ///< Null: this process holds the whole model.
   std::optional<ModelPart> part_;  ///< This rank's part, if the model is cut into stages.

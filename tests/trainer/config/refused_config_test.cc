@@ -75,6 +75,9 @@ TEST_CASE("an unknown key is an error with its place and the nearest known key")
         std::string::npos);
   CHECK(loading.error("batch_size: 3").find("did you mean 'trainer_config.batch_size'?") !=
         std::string::npos);
+  // The exact name in another section rather than a similar one (block_size).
+  CHECK(loading.error_with({"data_config.batch_size=3"})
+            .ends_with("did you mean 'trainer_config.batch_size'?"));
   CHECK(loading.error("hydra: {rundir: x}").find("cfg.yaml:1:9: hydra.rundir: unknown key") == 0);
   CHECK(loading.error("gpt_config: {1: x}").find("gpt_config.1: unknown key") != std::string::npos);
   CHECK(loading.error_with({"trainer_config.bach_size=3"})

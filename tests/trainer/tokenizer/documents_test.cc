@@ -150,7 +150,7 @@ TEST_CASE("a row that cannot be used is refused with its file and line, or count
              Contains("a.json:1: a comma is missing between two elements; add it"));
   CHECK_THAT(error_of("a.csv", "text\na\n"), Contains("a.csv: has no column story"));
   CHECK_THAT(error_of("a.jsonl", "PAR1\n"),
-             Contains("a.jsonl: is a Parquet file") && Contains("python3 -c"));
+             Contains("a.jsonl: is a Parquet file; name it .parquet"));
   CHECK_THAT(error_of("a.csv", "\x1F\x8B\x08"), Contains("is compressed; unpack it: gzip -dk"));
   const TempFolder folder;
   const std::string file = folder.write(

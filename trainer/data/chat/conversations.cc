@@ -166,7 +166,10 @@ std::string names_of(const OrderedJson& object) {
 
 /// Returns the name of its form.
 const char* read_form(const OrderedJson& object, Conversation& conversation) {
-  const auto holds = [&](const char* key) { return object.contains(key); };
+  // A table has all columns in each row, null where a row lacks one.
+  const auto holds = [&](const char* key) {
+    return object.contains(key) && !object[key].is_null();
+  };
   if (!object.is_object())
     throw UserError("is not an object; write one per line, or an array of objects");
   add_system(object, conversation);
@@ -238,8 +241,11 @@ void read_file(const std::string& path, LeftOut& left_out, const TakeRow& take) 
 }  // namespace
 
 void read_chat_rows(const std::string& path, LeftOut& left_out, const TakeRow& take) {
-  const auto files = find_data_files(path, ".jsonl");
-  if (files.empty()) throw UserError(path + ": no such file, glob or folder with .jsonl files");
+  std::vector<std::string> files;
+  for (const char* extension : {".jsonl", ".parquet", ".arrow"})
+    if (files.empty()) files = find_data_files(path, extension);
+  if (files.empty())
+    throw UserError(path + ": no such file, glob or folder with .jsonl, .parquet or .arrow files");
   for (const std::string& file : files) read_file(file, left_out, take);
 }
 

@@ -13,9 +13,10 @@
 
 namespace ddp::train {
 
-/// Calls `take` for each row of `path`, a file, a glob, or a folder with *.jsonl: JSON lines or an
-/// array. Rows that are no JSON, or that `take` throws UserError for, go to `left_out` as
-/// "FILE:LINE: reason". Throws UserError: no such file, or one that is no JSON.
+/// Calls `take` for each row of `path`, a file, a glob, or a folder with *.jsonl, *.parquet or
+/// *.arrow: the rows of RecordFile, except separated values. Rows that are no JSON, or that `take`
+/// throws UserError for, go to `left_out` as "FILE:LINE: reason". Throws UserError: no such file,
+/// or one that is no JSON.
 void read_chat_rows(
     const std::string& path, LeftOut& left_out,
     const std::function<void(const nlohmann::ordered_json& row, const std::string& place)>& take);
@@ -35,8 +36,7 @@ struct Conversation {
 /// Rows of each form, by its name: "messages (OpenAI)".
 using ConversationForms = std::map<std::string, int64_t>;
 
-/// `path`: a file, a glob, or a folder with *.jsonl; JSON lines or an array. A row has
-/// one of the following, which `system` may precede:
+/// `path`: as of read_chat_rows(). A row has one of the following, which `system` may precede:
 /// - `messages`, a list of {role, content}, as OpenAI's;
 /// - `conversations`, a list of {from, value}, as ShareGPT's;
 /// - `instruction`, `input` (may be absent or empty) and `output`, as Alpaca's; `history`, a

@@ -110,7 +110,7 @@ class PairEncoder {
 const PairJson& prompt_in(const PairJson& row) {
   static const PairJson kNone;
   for (const char* key : {"prompt", "conversations", "messages"})
-    if (row.contains(key)) return row[key];
+    if (row.contains(key) && !row[key].is_null()) return row[key];
   return kNone;
 }
 

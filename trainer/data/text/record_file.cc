@@ -20,15 +20,9 @@ constexpr std::size_t kMostRecordBytes = std::size_t{64} << 20U;
 
 bool is_blank_character(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// What other formats begin with, and the command that converts them.
+/// What other formats begin with, and how to have them read.
 void refuse_other_content(const std::string& path, std::string_view start) {
-  if (start.starts_with("PAR1")) {
-    throw UserError(fmt::format(
-        "{0}: is a Parquet file; name it .parquet for texts; for other rows write JSON lines: "
-        "python3 -c \"import json, pyarrow.parquet as p; [print(json.dumps(row)) for batch in "
-        "p.ParquetFile('{0}').iter_batches() for row in batch.to_pylist()]\" > rows.jsonl",
-        path));
-  }
+  if (start.starts_with("PAR1")) throw UserError(path + ": is a Parquet file; name it .parquet");
   for (const auto& [magic, tool] : {std::pair{"\x1F\x8B", "gzip -dk"},
                                     {"\x28\xB5\x2F\xFD", "zstd -dk"},
                                     {"PK\x03\x04", "unzip"}}) {
@@ -59,6 +53,10 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)), bytes_(file_.
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path_, ignored))
     throw UserError(path_ + ": is not a regular file; name a file of rows");
+  if (is_arrow_table(path_)) {
+    table_ = open_table_rows(path_);
+    return;
+  }
   file_.open(path_, std::ios::binary);
   if (!file_) throw UserError(fmt::format("{}: cannot read: {}", path_, std::strerror(errno)));
   const std::string end = lower_extension(path_);
@@ -116,6 +114,21 @@ void RecordFile::append(Record& record, int c) {
               "starts a row larger than 64 MB; close its quote or its brackets, or split it");
   }
   record.text += static_cast<char>(c);
+}
+
+bool RecordFile::read_row(Record& record) {
+  while (row_ == rows_.size()) {
+    row_ = 0;
+    try {
+      if (!table_->next(rows_)) return false;
+    } catch (const UserError& error) {
+      done_ = true;
+      throw BrokenFileError(error.what());
+    }
+  }
+  record.text = std::move(rows_[row_++]);
+  ++line_;
+  return true;
 }
 
 bool RecordFile::read_line(Record& record) {
@@ -186,6 +199,7 @@ bool RecordFile::read(Record& record) try {
   record.text.clear();
   record.line = line_;
   record_offset_ = offset_;
+  if (table_) return read_row(record);
   if (is_array_) return read_element(record);
   return is_json() ? read_line(record) : read_values(record);
 } catch (const std::ios_base::failure&) {

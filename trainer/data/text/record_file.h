@@ -1,11 +1,16 @@
-// Cuts a file of rows into records: JSON lines, the elements of a JSON array, or separated values.
+// Cuts a file of rows into records: JSON lines, the elements of a JSON array, separated values, or
+// the rows of Parquet and Arrow as JSON.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "trainer/runtime/error.h"
+#include "trainer/storage/table_texts.h"
 
 namespace ddp::train {
 
@@ -18,15 +23,16 @@ class BrokenFileError : public UserError {
 
 struct Record {
   std::string text;
-  int64_t line = 0;  ///< Where it begins in the file, from 1.
+  int64_t line = 0;  ///< Where it begins in the file, from 1; of Parquet and Arrow its row.
 };
 
-/// Holds one record at a time, whatever the size of the file. Single-threaded.
+/// Holds one record at a time, or a batch of Parquet's or Arrow's, whatever the size of the file.
+/// Single-threaded.
 class RecordFile {
  public:
-  /// The name gives the format: .csv, .tsv, else JSON: an array of objects if it begins with one,
-  /// else lines. Throws UserError: not a readable file, or Parquet or compressed by its content;
-  /// RunError: the system failed to read it.
+  /// The name gives the format: .csv, .tsv, is_arrow_table(), else JSON: an array of objects if it
+  /// begins with one, else lines. Throws UserError: not a readable file, Parquet by its content
+  /// only, or compressed; RunError: the system failed to read it.
   explicit RecordFile(std::string path);
 
   /// Returns false at the end of the file; skips blank lines of JSON, and a byte order mark. A
@@ -45,6 +51,7 @@ class RecordFile {
  private:
   void look_at_start();
   bool read(Record& record);
+  bool read_row(Record& record);
   bool read_line(Record& record);
   bool read_values(Record& record);
   bool read_element(Record& record);
@@ -65,6 +72,9 @@ class RecordFile {
   int64_t line_ = 1;
   uint64_t offset_ = 0;
   uint64_t record_offset_ = 0;
+  std::unique_ptr<ColumnTexts> table_;  // of Parquet and Arrow
+  std::vector<std::string> rows_;       // the batch
+  std::size_t row_ = 0;
 };
 
 }  // namespace ddp::train

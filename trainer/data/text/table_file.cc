@@ -192,8 +192,9 @@ bool is_row_file(const std::string& path) {
 
 void require_row_file(const char* key, const std::string& path) {
   std::error_code ignored;
-  if (fs::is_regular_file(path, ignored) && is_row_file(path)) return;
-  throw UserError(fmt::format("{}: {}: expected a .csv, .tsv, .jsonl or .json file", key, path));
+  if (fs::is_regular_file(path, ignored) && (is_row_file(path) || is_arrow_table(path))) return;
+  throw UserError(
+      fmt::format("{}: {}: expected a .csv, .tsv, .jsonl, .json or .parquet file", key, path));
 }
 
 TableReader::TableReader(const std::string& path, TableColumns columns, bool with_cells)

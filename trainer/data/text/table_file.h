@@ -1,5 +1,5 @@
-// Reads tables of texts: comma- or tab-separated values (RFC 4180), or JSON objects, one per line
-// or in an array.
+// Reads tables of texts: comma- or tab-separated values (RFC 4180), JSON objects, one per line or
+// in an array, or Parquet and Arrow.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ bool is_blank(const std::string& text);
 /// Whether the name is that of a file of rows: .csv, .tsv, .jsonl, .ndjson or .json, in any case.
 bool is_row_file(const std::string& path);
 
-/// Throws UserError that begins with `key` if `path` is not such a file.
+/// Throws UserError that begins with `key` if `path` is neither such a file nor is_arrow_table().
 void require_row_file(const char* key, const std::string& path);
 
 /// The rows of a file below the header, one at a time; its format: as RecordFile's. Empty lines of

@@ -35,13 +35,12 @@ std::vector<std::string> KnownKeys::children_of(const std::string& section) cons
 std::string KnownKeys::suggestion(const std::string& parent, const std::string& name) const {
   const auto other = elsewhere_.find(name);
   if (other != elsewhere_.end()) return fmt::format("use {}", other->second);
-  const std::vector<std::string> names = children_of(parent);
   const auto elsewhere =
       std::find_if(paths_.begin(), paths_.end(),
                    [&name](const std::string& path) { return path.ends_with("." + name); });
-  return did_you_mean(name, names,
-                      elsewhere != paths_.end() ? fmt::format("did you mean '{}'?", *elsewhere)
-                                                : fmt::format("known: {}", fmt::join(names, ", ")),
+  if (elsewhere != paths_.end()) return fmt::format("did you mean '{}'?", *elsewhere);
+  const std::vector<std::string> names = children_of(parent);
+  return did_you_mean(name, names, fmt::format("known: {}", fmt::join(names, ", ")),
                       parent.empty() ? "" : parent + ".");
 }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 #include "trainer/runtime/error.h"
 
@@ -13,10 +15,28 @@ namespace ddp::train {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Never destroyed: a folder may outlive all static objects.
+struct Folders {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+Folders& folders() {
+  static auto* const all = new Folders;
+  return *all;
+}
+
+}  // namespace
+
 TemporaryFolder::TemporaryFolder(std::string_view content) {
   std::error_code error;
   path_ = (fs::temp_directory_path(error) / "trainer-XXXXXX").string();
-  if (!error && ::mkdtemp(path_.data()) != nullptr) return;
+  const std::lock_guard lock(folders().mutex);
+  if (!error && ::mkdtemp(path_.data()) != nullptr) {
+    folders().paths.insert(path_);
+    return;
+  }
   const std::string why = error ? error.message() : std::strerror(errno);
   const char* const parent = std::getenv("TMPDIR");
   throw UserError(
@@ -27,6 +47,14 @@ TemporaryFolder::TemporaryFolder(std::string_view content) {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+  const std::lock_guard lock(folders().mutex);
+  folders().paths.erase(path_);
+}
+
+void TemporaryFolder::remove_all() {
+  std::error_code ignored;
+  const std::lock_guard lock(folders().mutex);
+  for (const std::string& path : folders().paths) fs::remove_all(path, ignored);
 }
 
 }  // namespace ddp::train

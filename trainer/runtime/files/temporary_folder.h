@@ -16,6 +16,8 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  /// Removes those that there are: for a process that ends without their destructors.
+  static void remove_all();
 
  private:
   std::string path_;

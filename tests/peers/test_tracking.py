@@ -1,0 +1,126 @@
+"""Runs in Weights & Biases and MLflow, as scripts/track_run.py sends them and as their own readers find them.
+
+By a Python of your own, as no set-up installs them:  DDP_TRAINER=build/release/bin/trainer PYTHON tests/peers/test_tracking.py
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if not (importlib.util.find_spec("wandb") and importlib.util.find_spec("mlflow")):
+    print("[skipped] all of it: no Python with wandb and mlflow")
+    sys.exit(0)
+os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # where SQLAlchemy is not installed
+TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
+CONFIG = """data_config: {path: text.txt, block_size: 16, train_split: 0.9, tokenizer: byte}
+gpt_config: {n_layer: 1, n_head: 2, n_embd: 16}
+trainer_config: {max_steps: 6, batch_size: 4, data_loader_workers: 0, eval_every_steps: 2, device: cpu}
+hydra: {run: {dir: run}}
+"""
+
+
+def records_of(data):
+    """The records of a .wandb file: LevelDB's log format after a header of seven bytes."""
+    at, whole = 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        whole += data[at + 7:at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield whole
+            whole = b""
+
+
+class Tracking(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddp_tracking_")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "text.txt").write_text((ROOT / "data/sample_corpus.txt").read_text()[:4000])
+        (self.folder / "c.yaml").write_text(CONFIG)
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_PROJECT": "tests",
+                            "MLFLOW_TRACKING_URI": f"sqlite:///{self.folder}/mlflow.db" if importlib.util.find_spec("sqlalchemy") else f"file:{self.folder}/mlruns"}
+
+    def train(self, *more):
+        subprocess.run([TRAINER, "--config", "c.yaml", *more], cwd=self.folder, env=self.environment, check=True, capture_output=True)
+
+    def track(self, *more, code=0):
+        done = subprocess.run([sys.executable, ROOT / "scripts/track_run.py", "run", *more], cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stderr
+
+    def records(self):
+        return [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+
+    def expected(self, split, name):
+        return [(record["step"], record[name]) for record in self.records() if record["split"] == split]
+
+    def test_mlflow_has_every_number_once_and_the_configuration_after_a_resume_too(self):
+        from mlflow import MlflowClient
+        self.train("trainer_config.max_steps=3")
+        self.track("--to", "mlflow")
+        first = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"]
+        self.train()
+        for _ in range(2):
+            self.track("--to", "mlflow", "--follow")  # ends, as the run has finished
+        client = MlflowClient(self.environment["MLFLOW_TRACKING_URI"])
+        run = client.get_run(first)
+        self.assertEqual((run.info.status, run.data.params["trainer_config.batch_size"]), ("FINISHED", "4"))
+        for split, name in (("train", "loss"), ("train", "lr"), ("eval", "perplexity")):
+            self.assertEqual([(metric.step, metric.value) for metric in sorted(client.get_metric_history(first, f"{split}/{name}"), key=lambda metric: metric.step)],
+                             self.expected(split, name))
+
+    def wandb_history(self):
+        """(ids and names, rows) of all offline files."""
+        from wandb.proto import wandb_internal_pb2 as proto
+        runs, rows = set(), []
+        for path in sorted(self.folder.glob("wandb/offline-run-*/*.wandb")):
+            for data in records_of(path.read_bytes()):
+                record = proto.Record.FromString(data)
+                if record.run.run_id:
+                    runs.add((record.run.run_id, record.run.display_name))
+                row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+                if row:
+                    rows.append(row)
+        return runs, rows
+
+    def test_wandb_has_every_number_once_in_one_run_after_a_resume_too(self):
+        self.train("trainer_config.max_steps=3")
+        self.track("--to", "wandb")
+        self.train()
+        self.track("--to", "wandb")
+        ids, rows = self.wandb_history()
+        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.json").read_text())["wandb"]["id"], "run")})
+        for split, name in (("train", "loss"), ("eval", "perplexity")):
+            self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
+
+    def test_a_follower_that_is_stopped_continues_where_it_was(self):
+        self.train("trainer_config.max_steps=3")
+        summary = self.folder / "run/run_summary.json"
+        summary.write_text(json.dumps({"outcome": "unfinished"}))
+        with subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1"],
+                              cwd=self.folder, env=self.environment) as follower:
+            tracking = self.folder / "run/tracking.json"
+            while not tracking.exists():
+                self.assertIsNone(follower.poll())
+            follower.send_signal(signal.SIGTERM)
+            self.assertEqual(follower.wait(60), 0)
+        self.assertEqual(json.loads(tracking.read_text())["mlflow"]["sent"]["train"], 3)
+
+    def test_a_folder_without_metrics_is_refused_in_one_line(self):
+        self.assertRegex(self.track("--to", "wandb", code=1), r"^error: run/metrics\.jsonl: no such file; .*\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
