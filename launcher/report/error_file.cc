@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_of(const json& value) {
+std::string words_of(const json& value) {
   return value.is_string() ? value.get<std::string>()
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -45,15 +45,15 @@ ErrorMessage parse(const std::string& text) {
   if (!root.is_object() || !root.contains("message"))
     return {"(its error file has no \"message\")", "", 0};
   const json& message = root["message"];
-  if (!message.is_object()) return {text_of(message), "", time_of(root)};
+  if (!message.is_object()) return {words_of(message), "", time_of(root)};
   ErrorMessage result;
   result.time = time_of(message);
   if (message.contains("errorCode") && message["errorCode"].is_number_integer())
     result.code = message["errorCode"].get<int>();
-  if (message.contains("message")) result.text = text_of(message["message"]);
+  if (message.contains("message")) result.text = words_of(message["message"]);
   if (message.contains("extraInfo") && message["extraInfo"].is_object() &&
       message["extraInfo"].contains("py_callstack")) {
-    result.callstack = text_of(message["extraInfo"]["py_callstack"]);
+    result.callstack = words_of(message["extraInfo"]["py_callstack"]);
     if (result.time == 0) result.time = time_of(message["extraInfo"]);
   }
   return result;

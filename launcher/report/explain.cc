@@ -33,7 +33,7 @@ std::string clock_text(double unix_seconds) {
   return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-std::string text_of(const std::vector<std::string>& lines, std::string_view indent) {
+std::string indented(const std::vector<std::string>& lines, std::string_view indent) {
   std::string text;
   for (const auto& line : lines) text += fmt::format("{}{}\n", indent, line);
   return text;
@@ -48,7 +48,7 @@ std::string what_to_do(const ProcessFailure& failure, const Traces& traces,
   } else if (traces.error) {
     lines.push_back(look_at(*traces.error));
   }
-  return "What to do:\n" + text_of(lines, "  ");
+  return "What to do:\n" + indented(lines, "  ");
 }
 
 // What the result does not hold about a rank.
@@ -74,8 +74,8 @@ Logs logs_of(const std::string& folder, bool knows_stderr) {
       logs.written = std::filesystem::last_write_time(folder + name, ignored);
     if (knows_stderr && name == "/stderr.log") continue;
     const auto lines = last_lines(*end, kLinesOfLog);
-    logs.shown += fmt::format("  end of {}{}:\n{}", folder, name, text_of(lines, "    "));
-    logs.words += text_of(lines, "");
+    logs.shown += fmt::format("  end of {}{}:\n{}", folder, name, indented(lines, "    "));
+    logs.words += indented(lines, "");
   }
   return logs;
 }
@@ -211,7 +211,7 @@ std::string first_error(const Told& told) {
   const std::string when = error.time > 0 ? ", at " + clock_text(error.time) : "";
   const std::string& words = error.callstack.empty() ? error.text : error.callstack;
   return fmt::format("First to write an error file: local rank {}{}\n{}", told.files.local_rank,
-                     when, text_of(last_lines(words, kLinesOfLog), "    "));
+                     when, indented(last_lines(words, kLinesOfLog), "    "));
 }
 
 std::string why_unrecorded(const PastRun& run) {
