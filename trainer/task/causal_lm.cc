@@ -205,7 +205,7 @@ torch::Tensor CausalLm::forward_stage(int own_stage, const torch::Tensor& x_BTC,
   const LayerRange& layers = part_->stages[static_cast<std::size_t>(own_stage)];
   const auto y_BTC =
       model_->stage(x_BTC, layers, batch[kInputs], {nullptr, batch.find(kPositions)});
-  return layers.end == part_->layers ? counted(model_->loss_of(y_BTC, countable_targets(batch)))
+  return layers.end == part_->layers ? note_added(model_->loss_of(y_BTC, countable_targets(batch)))
                                      : y_BTC;
 }
 
@@ -307,10 +307,10 @@ torch::Tensor CausalLm::countable_targets(const Batch& batch) {
 }
 
 torch::Tensor CausalLm::loss(const Batch& batch) {
-  return counted(model_->loss(batch[kInputs], countable_targets(batch), batch.find(kPositions)));
+  return note_added(model_->loss(batch[kInputs], countable_targets(batch), batch.find(kPositions)));
 }
 
-torch::Tensor CausalLm::counted(torch::Tensor loss) {
+torch::Tensor CausalLm::note_added(torch::Tensor loss) {
   if (model_->router_loss().defined()) router_losses_.push_back(model_->router_loss());
   return loss;
 }
