@@ -13,7 +13,7 @@ Usage: ./scripts/setup.sh [--launcher | --cpu | --gpu | --test] [--object-stores
   --cpu          torch, two small wheels needed to link it: 556 MB to download, 1.3 GB on disk
   --gpu          torch with all its dependencies (CUDA, NCCL): 3.0 GB to download, 5.4 GB on disk
   --test         --gpu --object-stores, plus Python packages that some tests compare against or use as servers
-  --object-stores  pyarrow as well, for snapshots in S3 and Google Cloud Storage: 53 MB to download, 170 MB on disk
+  --object-stores  pyarrow as well, for Parquet, Arrow, S3 and Google Cloud Storage: 53 MB to download, 170 MB on disk
   --check        install nothing; list what is missing and exit 1 if anything is
   --no-packages  skip system packages (already installed, or provided some other way)
 

@@ -174,7 +174,7 @@ void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& 
     log.warning("trainer_config.fused_gpu_kernels: torch's slower operations are used: " + why);
 }
 
-/// `loading` is reset once all ranks have their data.
+/// `loading` is reset once the data is there.
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor,
                          std::atomic<bool>& loading) {
@@ -217,7 +217,6 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
           fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
                       config.data.path, group.rank()));
     }
-    group.barrier();
     loading = false;
     if (resume.meta) {
       for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
@@ -361,7 +360,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   monitor.joining();
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
-  std::atomic<bool> loading = alone;  // a sweep has other jobs
+  std::atomic<bool> loading = alone && group.size() == 1;  // ranks agree after a step
   const StopSignal stop_signal([&log, &loading](int signal) {
     if (loading) stop_loading(signal, log);
     log.info(fmt::format(

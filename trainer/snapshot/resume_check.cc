@@ -57,13 +57,14 @@ struct Change {
 };
 
 std::vector<Change> changes(const std::string& before_json, const std::string& now_json) {
-  const Json before = Json::parse(before_json);
+  // A key that the snapshot's version did not have counts as its default.
+  const Json before = Json::parse(config_to_json(config_from_json(before_json)));
   const Json now = Json::parse(now_json);
   std::vector<Change> result;
   for (const auto& [section, keys] : now.items()) {
     if (!keys.is_object() || kSilentSections.count(section) != 0) continue;
     for (const auto& [key, value] : keys.items()) {
-      const Json& old = before.at(section).at(key);  // check_model() has read them all
+      const Json old = before.value(section, Json::object()).value(key, Json());
       if (old != value) result.push_back({section + "." + key, old.dump(), value.dump()});
     }
   }

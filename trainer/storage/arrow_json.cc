@@ -10,8 +10,12 @@
 #include <iterator>
 #include <string_view>
 
+#include "trainer/runtime/error.h"
+
 namespace ddp::train {
 namespace {
+
+constexpr std::size_t kMostRowBytes = std::size_t{64} << 20U;
 
 void append_quoted(std::string_view text, std::string& json) {
   json += '"';
@@ -69,6 +73,7 @@ void append_scalar(const arrow::Array& array, int64_t row, std::string& json) {
 
 void append_json(const arrow::Array& array, int64_t row, std::string& json) {
   using Type = arrow::Type;
+  if (json.size() > kMostRowBytes) throw UserError("a row has more than 64 MB; divide it");
   if (array.IsNull(row)) {
     json += "null";
     return;

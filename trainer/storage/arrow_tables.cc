@@ -156,18 +156,26 @@ class ArrowTexts : public ColumnTexts {
   bool next(std::vector<std::string>& texts) override {
     return with_file(path_, [&] {
       texts.clear();
-      std::shared_ptr<arrow::RecordBatch> batch;
-      check(batches_->ReadNext(&batch));
-      if (batch && column_.empty()) {
+      if (!rest_ || rest_->num_rows() == 0) check(next_batch());
+      if (!rest_) return false;
+      const auto batch = rest_->Slice(0, kRowsAtATime);
+      rest_ = rest_->Slice(batch->num_rows());
+      if (column_.empty()) {
         take_rows(*get(batch->ToStructArray()), texts);
-      } else if (batch) {
+      } else {
         take_array(*batch->column(field_), column_, texts);
       }
-      return batch != nullptr;
+      return true;
     });
   }
 
  private:
+  /// Offsets and codes of a damaged file would be followed as they are.
+  arrow::Status next_batch() {
+    ARROW_RETURN_NOT_OK(batches_->ReadNext(&rest_));
+    return rest_ ? rest_->ValidateFull() : arrow::Status::OK();
+  }
+
   static void take_rows(const arrow::Array& rows, std::vector<std::string>& texts) {
     for (int64_t i = 0; i < rows.length(); ++i) append_json(rows, i, texts.emplace_back());
   }
@@ -175,6 +183,7 @@ class ArrowTexts : public ColumnTexts {
   std::string path_;
   std::string column_;
   Batches batches_;
+  std::shared_ptr<arrow::RecordBatch> rest_;  // of a batch; null: none yet, or the end
   int field_ = 0;
 };
 

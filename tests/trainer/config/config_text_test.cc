@@ -43,8 +43,7 @@ std::string json_error(const std::string& json) {
 }
 
 TEST_CASE(
-    "a stored configuration that is none, or of another version, is a failed run and not a user's "
-    "mistake") {
+    "a stored configuration that is none, or newer, is a failed run and not a user's mistake") {
   CHECK(json_error("").find("not a JSON object") != std::string::npos);
   CHECK(json_error("[1]").find("not a JSON object") != std::string::npos);
   CHECK(json_error("{\"data_config\": {\"path\"").find("damaged") != std::string::npos);
@@ -53,9 +52,7 @@ TEST_CASE(
         "that version");
   std::string without = config_to_json(Config{});
   without.erase(without.find("\"seed\":1337,"), 12);
-  CHECK(json_error(without) ==
-        "stored configuration: trainer_config.seed: is missing: written by another version; use "
-        "that version");
+  CHECK(config_to_json(config_from_json(without)) == config_to_json(Config{}));
   CHECK(json_error(R"({"trainer_config":{"seed":"x"}})").find("trainer_config.seed") !=
         std::string::npos);
   CHECK(json_error(R"({"trainer_config":{"seed":18446744073709551615}})").find("too large") !=

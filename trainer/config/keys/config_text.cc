@@ -1,9 +1,6 @@
 #include "trainer/config/keys/config_text.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/yaml/node_text.h"
@@ -43,8 +40,7 @@ Node node_from_json(const nlohmann::ordered_json& json) {
   return node;
 }
 
-void read_object(const nlohmann::ordered_json& object, const std::string& parent, Config& config,
-                 std::set<std::string>& read) {
+void read_object(const nlohmann::ordered_json& object, const std::string& parent, Config& config) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = joined_path(parent, name);
     const Field* field = find_field(path);
@@ -61,7 +57,6 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
     const bool is_default = same_value(node, current_value(*field, Config{}));
     const std::string problem = is_default ? "" : assign_field(*field, node, config);
     if (!problem.empty()) damaged(path + ": " + problem);
-    read.insert(path);
   }
 }
 
@@ -74,13 +69,7 @@ Config config_from_json(const std::string& json) {
   const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
   if (!parsed.is_object()) damaged("not a JSON object; the snapshot is damaged");
   Config config;
-  std::set<std::string> read;
-  read_object(parsed, "", config, read);
-  for (const Field& field : config_fields()) {
-    if (belongs_to(field, config) && !read.contains(field.path))
-      damaged(
-          fmt::format("{}: is missing: written by another version; use that version", field.path));
-  }
+  read_object(parsed, "", config);
   return config;
 }
 
