@@ -82,7 +82,10 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   constexpr std::size_t kLongestLine = 300;
   std::vector<std::string> lines;
   for (const std::string_view whole : lines_of(text)) {
-    std::string line(whole.substr(0, kLongestLine));
+    std::size_t size = std::min(whole.size(), kLongestLine);
+    // Not within a character of UTF-8.
+    while (size > 0 && size < whole.size() && (whole[size] & 0xC0) == 0x80) --size;
+    std::string line(whole.substr(0, size));
     std::replace(line.begin(), line.end(), '\t', ' ');
     if (!line.empty()) lines.push_back(printable(line) + (whole.size() > line.size() ? "..." : ""));
   }

@@ -71,11 +71,12 @@ void make_user_token(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(folder.parent_path(), error);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) cannot_make(path, errno);
+  const std::string token = random_hex(32) + "\n";
   std::string name;
   const Descriptor file(create_temporary_file(path, name));
   if (file.get() < 0) cannot_make(path, errno);
   int problem = ::fchmod(file.get(), 0600) == 0 ? 0 : errno;
-  if (problem == 0) problem = write_fully(file.get(), random_hex(32) + "\n");
+  if (problem == 0) problem = write_fully(file.get(), token);
   if (problem == 0 && ::fsync(file.get()) != 0) problem = errno;
   if (problem == 0 && ::link(name.c_str(), path.c_str()) != 0 && errno != EEXIST) problem = errno;
   ::unlink(name.c_str());
