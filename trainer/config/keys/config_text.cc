@@ -45,7 +45,7 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
     const std::string path = joined_path(parent, name);
     const Field* field = find_field(path);
     if (field == nullptr && value.is_object()) {
-      read_object(value, path, config, read);
+      read_object(value, path, config);
       continue;
     }
     if (field == nullptr)
