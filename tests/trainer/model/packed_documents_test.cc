@@ -37,7 +37,7 @@ std::vector<NamedModel> models() {
   for (const auto& [name, shape] : test::llama_kinds()) {
     LlamaConfig config = test::config_of(shape);
     config.activation_checkpointing = name == "llama3";
-    config.router_aux_loss_coef = 0.0;  // which is no sum over documents
+    config.router_aux_loss_coef = 0.0;  // which is not a sum over documents
     result.push_back({name, Llama(config, kTokens, kWidth, 5).ptr()});
   }
   return result;
