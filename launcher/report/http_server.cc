@@ -30,14 +30,52 @@ constexpr std::size_t kLongestRequest = 8 << 10;
                                             endpoint.host, endpoint.port, why));
 }
 
+struct ListenAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
+
 // Numeric addresses only: a name would need a resolver and could refer to other machines.
-Descriptor open_listener(const Endpoint& endpoint) {
-  const auto address =
-      parse_address(endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host, endpoint.port);
-  if (!address) cannot_listen(endpoint, "HOST must be an address of this machine, as in 0.0.0.0");
-  Descriptor listener(listen_on(*address));
-  if (listener.get() < 0) cannot_listen(endpoint, error_text(errno));
-  return listener;
+ListenAddress numeric_address(const Endpoint& endpoint) {
+  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  const auto port = htons(static_cast<std::uint16_t>(endpoint.port));
+  ListenAddress address;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = port;
+    address.size = sizeof *v4;
+  } else if (::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = port;
+    address.size = sizeof *v6;
+  } else {
+    cannot_listen(endpoint, "HOST must be an address of this machine, as in 0.0.0.0");
+  }
+  return address;
+}
+
+int open_listener(const Endpoint& endpoint) {
+  const ListenAddress address = numeric_address(endpoint);
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (fd < 0 || ::bind(fd, where, address.size) != 0 || ::listen(fd, SOMAXCONN) != 0) {
+    const std::string why = error_text(errno);
+    if (fd >= 0) ::close(fd);
+    cannot_listen(endpoint, why);
+  }
+  return fd;
+}
+
+int reserve_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+bool is_numeric(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
 // "Host: NAME:PORT" -> the name in lower case; empty: there is no such line.
@@ -74,32 +112,70 @@ const char* reason(int status) {
 }  // namespace
 
 HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
-    : responder_(std::move(responder)),
-      listener_(open_listener(endpoint)),
-      loopback_only_(is_loopback(endpoint.host) || is_localhost(endpoint.host)) {}
+    : responder_(std::move(responder)), listener_(open_listener(endpoint)) {
+  port_ = port_of(listener_);
+  loopback_only_ = is_loopback(endpoint.host) || is_localhost(endpoint.host);
+  reserve_ = reserve_descriptor();
+  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+HttpServer::~HttpServer() {
+  for (const Connection& connection : connections_) ::close(connection.fd);
+  ::close(listener_);
+  if (reserve_ >= 0) ::close(reserve_);
+  if (timer_ >= 0) ::close(timer_);
+}
 
 void HttpServer::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (!acceptor_.rests_until()) fds.push_back({listener_.get(), POLLIN, 0});
+  fds.push_back({resting_ ? timer_ : listener_, POLLIN, 0});
   for (const Connection& connection : connections_) {
     const short wanted = connection.answer.empty() ? POLLIN : POLLOUT;
-    fds.push_back({connection.fd.get(), wanted, 0});
+    fds.push_back({connection.fd, wanted, 0});
   }
 }
 
 void HttpServer::handle(const std::vector<pollfd>& fds) {
+  const auto is_ready = [&](int fd) {
+    return std::any_of(fds.begin(), fds.end(),
+                       [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
+  };
   connections_.remove_if([&](Connection& connection) {
-    return is_ready(fds, connection.fd.get()) && !serve(connection);
+    if (!is_ready(connection.fd) || serve(connection)) return false;
+    ::close(connection.fd);
+    return true;
   });
-  if (acceptor_.wake() || is_ready(fds, listener_.get())) accept_some();
+  if (resting_ && is_ready(timer_)) end_rest();
+  if (!resting_ && is_ready(listener_)) accept_some();
+}
+
+// A connection that can be neither accepted nor refused would wake the loop repeatedly.
+void HttpServer::rest() {
+  const itimerspec once{{0, 0}, {0, 200'000'000}};
+  ::timerfd_settime(timer_, 0, &once, nullptr);
+  resting_ = true;
+}
+
+void HttpServer::end_rest() {
+  std::uint64_t times = 0;
+  [[maybe_unused]] const auto got = ::read(timer_, &times, sizeof times);
+  resting_ = false;
 }
 
 // Answers at once what has been asked already, so that a flood of silent connections drops no
 // probe.
 void HttpServer::accept_some() {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
-    Connection connection{.fd = Descriptor(acceptor_.accept(listener_.get()))};
-    if (connection.fd.get() < 0) return;
-    if (!serve(connection)) continue;
+    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_one()) continue;
+    if (fd < 0) {
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) rest();
+      return;
+    }
+    Connection connection{fd, "", ""};
+    if (!serve(connection)) {
+      ::close(fd);
+      continue;
+    }
     if (connections_.size() == kMostConnections) drop_oldest();
     connections_.push_back(std::move(connection));
   }
@@ -107,13 +183,26 @@ void HttpServer::accept_some() {
 
 void HttpServer::drop_oldest() {
   serve(connections_.front());  // its request may have come meanwhile
+  ::close(connections_.front().fd);
   connections_.pop_front();
+}
+
+bool HttpServer::refuse_one() {
+  if (reserve_ < 0) reserve_ = reserve_descriptor();
+  if (reserve_ < 0) return false;
+  ::close(reserve_);
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  reserve_ = reserve_descriptor();
+  errno = error;
+  return fd >= 0;
 }
 
 bool HttpServer::serve(Connection& connection) {
   if (connection.answer.empty()) {
     char buffer[4096];
-    const ssize_t got = ::recv(connection.fd.get(), buffer, sizeof buffer, 0);
+    const ssize_t got = ::recv(connection.fd, buffer, sizeof buffer, 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
     if (got < 0) return true;
     connection.request.append(buffer, static_cast<std::size_t>(got));
@@ -123,7 +212,7 @@ bool HttpServer::serve(Connection& connection) {
     connection.answer = answer_to(complete ? connection.request : "");
   }
   const std::string& answer = connection.answer;
-  const ssize_t sent = ::send(connection.fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+  const ssize_t sent = ::send(connection.fd, answer.data(), answer.size(), MSG_NOSIGNAL);
   if (sent < 0) return errno == EAGAIN || errno == EINTR;
   connection.answer.erase(0, static_cast<std::size_t>(sent));
   return !connection.answer.empty();
@@ -131,7 +220,7 @@ bool HttpServer::serve(Connection& connection) {
 
 bool HttpServer::is_meant(const std::string& request) const {
   const std::string host = host_of(request);
-  return !loopback_only_ || host.empty() || parse_address(host, 0) || host == "localhost";
+  return !loopback_only_ || host.empty() || is_numeric(host) || host == "localhost";
 }
 
 std::string HttpServer::answer_to(const std::string& request) const {

@@ -9,8 +9,6 @@
 #include <list>
 #include <string>
 
-#include "launcher/base/system/acceptor.h"
-#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/report/job_status.h"
@@ -23,30 +21,38 @@ class HttpServer : public PollHandler {
 
   /// Starts listening; port 0: any free port. Throws LaunchError (2) on failure.
   HttpServer(const Endpoint& endpoint, Responder responder);
+  ~HttpServer() override;
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const { return port_of(listener_.get()); }
+  int port() const { return port_; }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
-  std::optional<Clock::time_point> deadline() const override { return acceptor_.rests_until(); }
 
  private:
   struct Connection {
-    Descriptor fd;
-    std::string request{};
-    std::string answer{};  // what is left to send; not empty: the request is complete
+    int fd = -1;
+    std::string request;
+    std::string answer;  // what is left to send; not empty: the request is complete
   };
 
   void accept_some();
   void drop_oldest();
+  bool refuse_one();
+  void rest();
+  void end_rest();
   bool serve(Connection& connection);  // false: close it
   std::string answer_to(const std::string& request) const;
   bool is_meant(const std::string& request) const;
 
   Responder responder_;
-  Descriptor listener_;
-  Acceptor acceptor_{"/health"};
-  bool loopback_only_;
+  int listener_ = -1;
+  int reserve_ = -1;      // closed to refuse a connection when no descriptor is left
+  int timer_ = -1;        // ends a pause
+  bool resting_ = false;  // paused: a connection could be neither accepted nor refused
+  int port_ = 0;
+  bool loopback_only_ = false;
   std::list<Connection> connections_;
 };
 

@@ -114,7 +114,7 @@ TEST_CASE("after a signal its exit code counts, though a host hears first that a
   // b ends with 1 and is reaped before a ends.
   constexpr const char* kSsh = R"(#!/bin/sh
 [ $1 = b ] && echo $$ >{0}
-echo begun; read signal
+read token; echo begun; read signal
 [ $1 = b ] && exit 1
 while kill -0 $(cat {0}); do :; done
 exit 143
