@@ -125,19 +125,6 @@ TEST_CASE("a run that continues on CPUs keeps the precision it has, whatever the
              Catch::Contains("Changed since the snapshot: trainer_config.use_amp true -> false\n"));
 }
 
-// Versions without amp_on_cpu had autocast wherever use_amp asked for it.
-TEST_CASE("a run resumed from a snapshot of a version without amp_on_cpu keeps its autocast") {
-  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
-  const Workspace place;
-  succeed(alone(place, with(with(amp, {"trainer_config.amp_on_cpu=true"}), kTenSteps)));
-  auto config = inspect(place, place.snapshot()).at("config");
-  REQUIRE(config.at("trainer_config").erase("amp_on_cpu") == 1);
-  rewrite_metadata(place.snapshot(), "config", config.dump());
-  const auto resumed = succeed(alone(place, with(amp, {"trainer_config.max_steps=11"})));
-  CHECK_THAT(resumed.out,
-             Catch::Contains("Half autocast") && !Catch::Contains("Changed since the snapshot"));
-}
-
 // The largest scale there is takes a hundred halvings to get to one that fits.
 TEST_CASE("a float16 run whose gradients overflow at every scale ends with one line") {
   const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
