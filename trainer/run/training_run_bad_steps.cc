@@ -30,7 +30,7 @@ std::string digits_of(double value) {
 
 }  // namespace
 
-// On a GPU the flag is read when the next step has been queued: nobody waits for the device here.
+// On a GPU the flag is read when the next step has been queued: nothing waits for the device here.
 void TrainingRun::defer_check(StepOutput output, const DataCursor& at) {
   auto not_finite = begin_to_host(output.not_finite);
   DeviceProgress::collectives_end_at(not_finite.copied);
