@@ -3,13 +3,12 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fstream>
-#include <thread>
 #include <utility>
 #include "tests/support/catch.h"
 
@@ -173,15 +172,13 @@ TEST_CASE("when the restarts are used up the last failure is reported") {
   CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts  : 2 of 2 used"));
 }
 
-// Files are dated by a clock that ticks every few milliseconds: what is written from now on is
-// later.
-void wait_for_tick_of_file_times() {
-  const auto now = [] {
-    timespec time{};
-    ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
-    return std::pair(time.tv_sec, time.tv_nsec);
-  };
-  for (const auto begin = now(); now() == begin;) std::this_thread::yield();
+// Files are dated by a clock that ticks every few milliseconds, or finer where a date was asked for
+// (multigrain timestamps): only files show its state. What is written from now on is later.
+void wait_for_tick_of_file_times(const TempFolder& folder) {
+  const std::string begin = folder.write("begin", "");
+  namespace fs = std::filesystem;
+  while (fs::last_write_time(folder.write("now", "")) <= fs::last_write_time(begin)) {
+  }
 }
 
 TEST_CASE("who wrote its error file before the first death is the cause, whatever ended it") {
@@ -191,7 +188,7 @@ TEST_CASE("who wrote its error file before the first death is the cause, whateve
                              "error-file={\"message\":\"lost rank 1\"}", "@0exit=1", "wait"}));
   job.wait_for("waiting ");
   job.wait_for("holding ", 2);
-  wait_for_tick_of_file_times();
+  wait_for_tick_of_file_times(tmp);
   for (const auto& line : job.out_lines()) {
     if (line.rfind("holding ", 0) == 0) ::kill(std::stoi(line.substr(8)), SIGUSR1);
   }
