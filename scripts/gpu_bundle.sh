@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$bundle" ] || { usage >&2; exit 2; }
 [ ! -e "$bundle" ] || [ -e "$bundle/bin/trainer" ] || [ -z "$(ls -A "$bundle")" ] || die "$bundle exists and is no bundle; name a new folder"
-[ -z "$against" ] || git rev-parse -q --verify "$against^{commit}" >/dev/null || die "no such commit: $against"
+[ -z "$against" ] || git rev-parse -q --verify "$against^{commit}" >/dev/null 2>&1 || die "no such commit: $against"
 
 readonly version=${TORCH_VERSION:-2.11.0}
 torch_root() { echo "$PWD/.venv-$version"/lib/python3*/site-packages/torch; }
@@ -78,8 +78,9 @@ if [ -n "$against" ]; then
   git worktree remove --force "$source"
   collect "$PWD/build/against" "$bundle/against/bin"
 fi
-git ls-files scripts/gpu scripts/gpu_check.sh scripts/bench scripts/checks/gpu_counts.py tests/gpu/expected_counts.json configs \
-  data/sample_corpus.txt docs/gpus.md docs/gpu_figures.json | xargs cp --parents -t "$bundle"
+cp -r --parents -t "$bundle" scripts/gpu scripts/gpu_check.sh scripts/bench scripts/checks/gpu_counts.py tests/gpu/expected_counts.json \
+  configs data/sample_corpus.txt docs/gpus.md docs/gpu_figures.json
+find "$bundle" -name __pycache__ -prune -exec rm -r {} +
 
 # In a root with LibTorch and what every Linux has, both programs start.
 starts_alone() {
@@ -102,4 +103,4 @@ case $bundle in /*) bundle=$(realpath --relative-to="$PWD" "$bundle") ;; esac
 starts_alone || die "the bundle's programs need a library that a GPU machine may lack (above)" 1
 size=$(du -sm "$bundle" | cut -f1)
 [ "$size" -le "$most_megabytes" ] || die "$bundle has $size MB; at most $most_megabytes can be sent" 1
-echo "bundle: $bundle, $size MB, commit $(git rev-parse --short HEAD)${against:+, against $against}; there: $bundle/scripts/gpu_check.sh --bundle $bundle"
+echo "bundle: $bundle, $size MB, commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)${against:+, against $against}; there: $bundle/scripts/gpu_check.sh --bundle $bundle"

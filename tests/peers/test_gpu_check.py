@@ -47,6 +47,8 @@ class Scripts(unittest.TestCase):
         build = DDP_RUN.parent.parent
         if not (build / "lib/libtrainer_kernels.so").exists():
             self.skipTest("this build has no CUDA modules")
+        if subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no user namespaces here")
         done = self.run_script(ROOT / "scripts/gpu_bundle.sh", "--build", str(build), str(self.folder / "bundle"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         done = self.check("--bundle", "bundle", "--dry-run", "--budget", "100000", "--only", *steps,
