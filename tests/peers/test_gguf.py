@@ -44,10 +44,6 @@ def llama2_tokenizer():
     return made.of_model(made.sentencepiece_model(), normalizer=made.PREPEND)
 
 
-def gemma_tokenizer():
-    return made.of_model(made.sentencepiece_model(), pre_tokenizer=made.metaspace("never", split=False))
-
-
 # Name: model_type, architecture there, type, tokenizer, its special tokens, configuration, keys that the file has besides those of all.
 KINDS = {
     "gpt2": ("gpt2", "gpt2", "f16", gpt2_tokenizer, {"eos_token": "<|endoftext|>"},
@@ -65,9 +61,9 @@ KINDS = {
     "qwen3": ("qwen3", "qwen3", "bf16", made.qwen, {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, {**SIZES, "head_dim": 32}, {"attention.value_length": 32}),
     "phi3": ("phi3", "phi3", "q8_0", llama2_tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}, {**SIZES, "sliding_window": None, "pad_token_id": 0},
              {"rope.dimension_count": 16, "attention.sliding_window": 0}),
-    "gemma2": ("gemma2", "gemma2", "bf16", gemma_tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}, GEMMA,
+    "gemma2": ("gemma2", "gemma2", "bf16", made.gemma, {"bos_token": "<s>", "eos_token": "</s>"}, GEMMA,
                {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "attention.sliding_window": 9}),
-    "gemma3": ("gemma3_text", "gemma3", "q8_0", gemma_tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}, {**GEMMA, "num_hidden_layers": 6},
+    "gemma3": ("gemma3_text", "gemma3", "q8_0", made.gemma, {"bos_token": "<s>", "eos_token": "</s>"}, {**GEMMA, "num_hidden_layers": 6},
                {"rope.freq_base": 1e6, "rope.freq_base_swa": 1e4, "attention.sliding_window": 9}),
 }
 

@@ -115,6 +115,15 @@ def of_model(model, end_is_normalized=True, **parts):
 PREPEND = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
 
 
+def gemma():
+    """As transformers' GemmaTokenizer writes it: marks for spaces, none in front."""
+    marks = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    spaces = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    return of_model(sentencepiece_model(), normalizer=marks, pre_tokenizer=split,
+                    decoder={"type": "Sequence", "decoders": [spaces, {"type": "ByteFallback"}, {"type": "Fuse"}]})
+
+
 def metaspace(scheme, split):
     return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
 
@@ -225,6 +234,14 @@ class Llama2WithMetaspace(ModelPeer, unittest.TestCase):
     @staticmethod
     def new_peer():
         return of_model(sentencepiece_model(), pre_tokenizer=metaspace("first", False))
+
+
+class Gemma(ModelPeer, unittest.TestCase):
+    @staticmethod
+    def new_peer():
+        peer = gemma()
+        peer.add_tokens([AddedToken("end of turn", normalized=True, special=False)])
+        return peer
 
 
 class SplitMetaspace(ModelPeer, unittest.TestCase):

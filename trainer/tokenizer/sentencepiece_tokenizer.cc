@@ -83,9 +83,10 @@ std::vector<int32_t> byte_tokens_of(const std::unordered_map<std::string, int32_
 
 /// The Prepend and Replace normalizers; other rules put the marks after normalization.
 AddedTokens::Normalize normalizer_of(const SentencePieceRules& rules) {
-  if (rules.prepend != Prepend::kAlways) return nullptr;
-  return [](std::string_view text) {
-    return text.empty() ? std::string() : with_marks_for_spaces(kMark, text);
+  if (!rules.marks_first) return nullptr;
+  const std::string_view start = rules.prepend == Prepend::kAlways ? kMark : "";
+  return [start](std::string_view text) {
+    return text.empty() ? std::string() : with_marks_for_spaces(start, text);
   };
 }
 
@@ -142,7 +143,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const
 }
 
 std::string SentencePieceTokenizer::with_marks(std::string_view text, bool first) const {
-  if (rules_.prepend == Prepend::kAlways) return std::string(text);  // the normalizer's work
+  if (rules_.marks_first) return std::string(text);
   const bool wanted =
       rules_.prepend == Prepend::kMissing || (rules_.prepend == Prepend::kFirst && first);
   const bool marked = text.starts_with(' ') || text.starts_with(kMark);

@@ -79,7 +79,7 @@ class PartsReader {
   }
 
   void read_normalizer() {
-    constexpr const char* kKnown = "none, NFC, or Prepend and Replace as Llama 2 has them";
+    constexpr const char* kKnown = "none, NFC, or Replace as Llama 2 and Gemma have it";
     const Json& part = part_member(root_, "normalizer");
     const auto steps = steps_of(part, "normalizers");
     if (steps.empty()) return;
@@ -87,11 +87,11 @@ class PartsReader {
       spec_.nfc = true;
       return;
     }
-    const bool marks = steps.size() == 2 && part_type(*steps[0]) == "Prepend" &&
-                       part_text(part_member(*steps[0], "prepend")) == kSpaceMark &&
-                       replaces(*steps[1], " ", kSpaceMark);
-    if (!marks) refuse("normalizer", part, kKnown);
-    spec_.sentencepiece.emplace().prepend = Prepend::kAlways;
+    const bool prepends = part_type(*steps[0]) == "Prepend" &&
+                          part_text(part_member(*steps[0], "prepend")) == kSpaceMark;
+    if (steps.size() != (prepends ? 2 : 1) || !replaces(*steps.back(), " ", kSpaceMark))
+      refuse("normalizer", part, kKnown);
+    spec_.sentencepiece.emplace().prepend = prepends ? Prepend::kAlways : Prepend::kNever;
   }
 
   void read_pre_tokenizer() {
@@ -100,7 +100,12 @@ class PartsReader {
     if (steps.size() == 1 && part_type(*steps[0]) == "Metaspace" && !spec_.nfc &&
         !spec_.sentencepiece)
       return read_metaspace(*steps[0]);
-    if (spec_.sentencepiece && steps.empty()) return;
+    // Gemma's splits at spaces, of which its normalizer leaves none.
+    const bool splits_spaces =
+        steps.size() == 1 && part_type(*steps[0]) == "Split" &&
+        part_text(part_member(part_member(*steps[0], "pattern"), "String")) == " " &&
+        !part_flag(*steps[0], "invert", false);
+    if (spec_.sentencepiece && (steps.empty() || splits_spaces)) return;
     if (spec_.sentencepiece || steps.empty() || part_type(*steps.back()) != "ByteLevel")
       refuse("pre_tokenizer", part,
              "ByteLevel, alone or after Split and Digits, and SentencePiece's Metaspace");
@@ -110,6 +115,7 @@ class PartsReader {
 
   void read_metaspace(const Json& part) {
     SentencePieceRules& rules = spec_.sentencepiece.emplace();
+    rules.marks_first = false;
     if (part_text(part_member(part, "replacement")) != kSpaceMark)
       refuse("pre_tokenizer.replacement", part_member(part, "replacement"), kSpaceMark);
     rules.split = part_flag(part, "split", true);
