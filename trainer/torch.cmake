@@ -37,7 +37,6 @@ ddp_torch_room(ddp_data
     data/text/text_dataset.cc
     data/text/text_mixture.cc
     data/text/text_samples.cc
-    data/tokens/joined_windows.cc
     data/tokens/token_windows.cc
     data/weighted_order.cc)
 
@@ -98,7 +97,6 @@ ddp_torch_room(ddp_parallel
     parallel/device/device_wait.cc
     parallel/environment/dist_env.cc
     parallel/collectives/gloo_backend.cc
-    parallel/strategy/gradient_compression.cc
     parallel/strategy/gradient_norm.cc
     parallel/environment/local_address.cc
     parallel/mesh/mesh.cc
@@ -113,7 +111,6 @@ ddp_torch_room(ddp_parallel
     parallel/collectives/shared_memory_backend.cc
     parallel/collectives/sign_of_life.cc
     parallel/environment/store_port.cc
-    parallel/collectives/unsent_backend.cc
     parallel/strategy/zero.cc
     parallel/device/device_progress.cc
     parallel/mesh/nccl_watch.cc)
@@ -132,7 +129,6 @@ ddp_torch_room(ddp_interop
     interop/peft_files.cc
     interop/pretrained_weights.cc
     interop/tokenizer_files.cc
-    interop/torch_file.cc
     interop/weight_files.cc)
 
 ddp_torch_room(ddp_task
@@ -185,8 +181,7 @@ ddp_torch_room(ddp_snapshot
     snapshot/snapshot_manifest.cc
     snapshot/snapshot_meta.cc
     snapshot/state_buffer.cc
-    snapshot/state_piece.cc
-    snapshot/round_fence.cc)
+    snapshot/state_piece.cc)
 
 ddp_torch_room(ddp_run
   PUBLIC ddp_snapshot

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/llama/llama_config.h"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/gpt/gpt.h"
 
 namespace ddp::train::test {

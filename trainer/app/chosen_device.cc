@@ -13,10 +13,8 @@
 namespace ddp::train {
 
 torch::Device chosen_device(DeviceChoice choice) {
-  Config config;
-  config.trainer.device = choice;
   try {
-    return plan_device(config, DistEnv{}).device;
+    return plan_device(choice, {}, DistEnv{}).device;
   } catch (const UserError& error) {
     throw UserError(fmt::format("--device cuda: {}", error.what()));
   }

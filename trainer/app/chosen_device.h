@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "trainer/config/training_config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {

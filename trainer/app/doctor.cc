@@ -17,13 +17,13 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
 #include "trainer/parallel/collectives/collectives.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/device/device_share.h"
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log/finish_stdout.h"
 #include "trainer/runtime/process/build_commit.h"
 #include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/host_name.h"
@@ -301,11 +301,10 @@ int run_doctor(const TrainerArgs& args) {
   DistEnv env = DistEnv::from_environment();
   Report report(env.is_main(), args.doctor_json, args.doctor_quick);
   if (env.local_rank == 0) report_gpu_access(report);
-  Config config;
-  config.distributed = args.doctor_group;
-  const DevicePlan plan = plan_device(config, env);
+  const DistributedConfig& config = args.doctor_group;
+  const DevicePlan plan = plan_device(DeviceChoice::kAuto, config, env);
   env.launched = true;  // alone: a group of one
-  ProcessGroup group(env, config.distributed, plan);
+  ProcessGroup group(env, config, plan);
   report_versions(report);
   report_devices(report, env, plan);
   report_kernels(report, plan.device);
@@ -315,7 +314,7 @@ int run_doctor(const TrainerArgs& args) {
                          ? std::vector<int64_t>{256 * kKiB}
                          : std::vector<int64_t>{4 * kKiB, 256 * kKiB, 16 * kBytesPerMiB});
   report.gather_problems(group);
-  report_share(report, config.distributed, plan);
+  report_share(report, config, plan);
   return report.finish();
 }
 

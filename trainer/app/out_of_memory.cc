@@ -7,6 +7,7 @@
 #include <new>
 #include <system_error>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/device/device_share.h"
 
@@ -69,11 +70,11 @@ std::string memory_asked_for(const std::string& error_text) {
   return std::string(behind(error_text, kCudaAllocator, ". "));
 }
 
-std::string out_of_memory_text(const Config& config, const MemoryModel& model,
+std::string out_of_memory_text(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index,
                                const std::exception& error) {
   const std::string asked = memory_asked_for(error.what());
-  const MemoryEstimate estimate = estimate_memory(config, model, place, device_index);
+  const MemoryEstimate estimate = estimate_memory(config, task, place, device_index);
   const auto device = place.cuda
                           ? torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(device_index))
                           : torch::Device(torch::kCPU);
@@ -86,7 +87,7 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
       in_bytes(estimate.device_bytes),
       limit.empty() ? fmt::format(", {} are free", in_bytes(estimate.available_bytes)) : "",
       items_text(estimate), limit.empty() ? "" : "raise the limit, or, ",
-      savings_text(memory_savings(config, model, place, device_index)));
+      savings_text(memory_savings(config, task, place, device_index)));
 }
 
 }  // namespace ddp::train

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "trainer/app/plan/memory_estimate.h"
-#include "trainer/config/config.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Whether an allocation failed: std::bad_alloc, a thread without a stack, torch's OutOfMemoryError
 /// of a GPU, or what torch's allocator for the CPU throws.
@@ -18,7 +19,7 @@ std::string memory_asked_for(const std::string& error_text);
 
 /// Returns one line: the size requested, a rank's memory and its uses, the free memory, the keys
 /// that reduce it.
-std::string out_of_memory_text(const Config& config, const MemoryModel& model,
+std::string out_of_memory_text(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index,
                                const std::exception& error);
 

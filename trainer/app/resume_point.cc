@@ -57,14 +57,14 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
   return point;
 }
 
-bool saves_shards(const Config& config, bool divided, const SnapshotFolder& folder,
+bool saves_shards(const TrainerConfig& config, bool divided, const SnapshotFolder& folder,
                   ProcessGroup& group, Log& log) {
-  const AutoSwitch wanted = config.trainer.snapshot_shards;
+  const AutoSwitch wanted = config.snapshot_shards;
   const bool automatic = wanted == AutoSwitch::kAuto;
   if (group.size() == 1 || wanted == AutoSwitch::kFalse || (automatic && !divided)) return false;
   const auto blind = rank_without_folder(folder.path(), group);
   if (!blind) return true;
-  const bool needed = !automatic || config.trainer.ram_snapshots;
+  const bool needed = !automatic || config.ram_snapshots;
   const std::string why = fmt::format(
       "rank {} does not see the folder of {} on rank 0's node, which sharded snapshots need; put "
       "trainer_config.snapshot_path on storage that all nodes share",

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/log/log.h"
@@ -24,7 +24,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, Proces
 
 /// Whether every rank saves its part of the state, which all ranks have to write to one folder.
 /// Throws UserError if they cannot, and have to.
-bool saves_shards(const Config& config, bool divided, const SnapshotFolder& folder,
+bool saves_shards(const TrainerConfig& config, bool divided, const SnapshotFolder& folder,
                   ProcessGroup& group, Log& log);
 
 /// Turns copies in memory off: the memory of one machine has the parts of its own ranks, of which

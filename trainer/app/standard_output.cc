@@ -9,11 +9,25 @@
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
+namespace {
+
+void flush_stdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw RunError(
+      fmt::format("cannot write to standard output: {}", std::strerror(errno != 0 ? errno : EIO)));
+}
+
+}  // namespace
 
 void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw RunError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
-  }
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  flush_stdout();
+}
+
+void finish_stdout() {
+  errno = 0;
+  flush_stdout();
 }
 
 }  // namespace ddp::train

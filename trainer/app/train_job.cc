@@ -23,7 +23,6 @@
 #include "trainer/metrics/text.h"
 #include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
-#include "trainer/parallel/collectives/abort_on_failure.h"
 #include "trainer/parallel/device/collective_wait.h"
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/device/device_share.h"
@@ -151,11 +150,8 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
   if (!is_out_of_memory(error)) throw;
   hold_to_share({}, plan);  // the words need memory, too
   const ComputePlace place{plan.device.is_cuda(), group.size()};
-  const auto model = [&task](const Config& changed, const ComputePlace& where) {
-    return task.memory_items(changed, where);
-  };
   throw FinalError(
-      out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
+      out_of_memory_text(config, task, place, place.cuda ? plan.device.index() : 0, error));
 }
 
 void check_cuda_graphs(const TrainerConfig& config, const DevicePlan& plan) {
@@ -231,7 +227,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
       resume.snapshot = open_as_rank_zero(std::move(resume.snapshot), group);
     if (group.is_main())
       folder.begin_run(config_to_json(config), samples, RoundFence::of_environment());
-    const bool sharded = saves_shards(config, divided, folder, group, log);
+    const bool sharded = saves_shards(config.trainer, divided, folder, group, log);
     if (sharded) follow_rank_zero(folder, group);
     if (sharded && several_nodes) leave_out_copies(config.trainer, env, log);
     monitor.started("snapshot and data");
@@ -349,7 +345,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   check_strategy(config.distributed, env, log);
-  const DevicePlan plan = plan_device(config, env);
+  const DevicePlan plan = plan_device(config.trainer.device, config.distributed, env);
   check_reason_for_cpu(plan, log);
   check_offload(config.distributed, plan);
   apply_numerics(config.trainer, plan.device);

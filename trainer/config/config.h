@@ -3,34 +3,21 @@
 // unit and meaning; scripts/docs/config_docs.py writes the rest.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <string_view>
 
+#include "trainer/config/adapter_config.h"
 #include "trainer/config/data_config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/model_sections.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/config/preference_config.h"
 #include "trainer/config/run_config.h"
-#include "trainer/config/training_config.h"
+#include "trainer/config/task_kind.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
-
-/// What is trained.
-enum class TaskKind {
-  kCausalLm,
-  kPreference,
-  kMaskedLm,
-  kTextClassification,
-  kImageClassification
-};
-inline Names names_of(TaskKind) {
-  return {"causal_lm", "preference", "masked_lm", "text_classification", "image_classification"};
-}
-inline std::string_view task_name(TaskKind task) { return name_of(task); }
-/// Whether the task trains a causal language model.
-inline bool trains_causal_lm(TaskKind task) {
-  return task == TaskKind::kCausalLm || task == TaskKind::kPreference;
-}
 
 struct Config {
   TaskKind task = TaskKind::kCausalLm;

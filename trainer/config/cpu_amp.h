@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "trainer/config/training_config.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
 

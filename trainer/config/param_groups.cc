@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "trainer/config/config.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/optimizer_config.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// A parameter's role in its model; determines how it is trained by default.
 enum class ParameterRole {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/data_config.h"
 #include "trainer/data/length_counts.h"
 #include "trainer/data/tokens/token_sequence.h"
 #include "trainer/tokenizer/tokenizer.h"

@@ -21,11 +21,8 @@ void beat_at_start(double promise) {
 }
 
 HeartbeatFile::HeartbeatFile(const std::string& path) {
-  if (!path.empty()) fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
-
-HeartbeatFile::~HeartbeatFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (path.empty()) return;
+  fd_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 // Always of one length, so that a reader never sees the end of an older, longer line.

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 
 /// Seconds for each part of a start: program, connections, snapshot and data, model, first step.
@@ -20,9 +22,6 @@ class HeartbeatFile {
  public:
   /// `path` may be empty. A file that cannot be opened is not an error: no launcher reads it then.
   explicit HeartbeatFile(const std::string& path);
-  ~HeartbeatFile();
-  HeartbeatFile(const HeartbeatFile&) = delete;
-  HeartbeatFile& operator=(const HeartbeatFile&) = delete;
 
   bool is_open() const { return fd_ >= 0; }
   /// Replaces the line by `words`, at most kLength characters of it.
@@ -30,7 +29,7 @@ class HeartbeatFile {
 
  private:
   static constexpr std::size_t kLength = 224;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace ddp::train

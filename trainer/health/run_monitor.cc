@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/config/config.h"
 
 namespace ddp::train {
 namespace {

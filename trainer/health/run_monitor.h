@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/config/config.h"
+#include "trainer/config/value_types.h"
 #include "trainer/health/fault_plan.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/health/phase.h"
@@ -18,6 +18,8 @@
 #include "trainer/health/step_times.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Seconds until the next heartbeat if hang_timeout_s is automatic: max(3 s, 5 median steps),
 /// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been

@@ -12,7 +12,6 @@
 #include "trainer/interop/gguf_files.h"
 #include "trainer/interop/peft_files.h"
 #include "trainer/interop/tokenizer_files.h"
-#include "trainer/interop/torch_file.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"

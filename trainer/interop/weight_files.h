@@ -36,5 +36,8 @@ void write_text(const std::string& path, const std::string& text);
 /// Writes in_dtype()'s weights for Python's safetensors.
 void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
                        torch::ScalarType dtype);
+/// Writes, in the format of Python's torch.save, a dict of names and CPU tensors that
+/// torch.load(path, weights_only=True) reads. Throws RunError.
+void write_torch_file(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace ddp::train

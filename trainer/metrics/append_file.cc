@@ -21,10 +21,6 @@ AppendFile::AppendFile(std::string path)
   if (::fstat(fd_, &status) == 0) size_ = status.st_size;
 }
 
-AppendFile::~AppendFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void AppendFile::append(std::string_view record) {
   std::size_t done = 0;
   while (done < record.size()) {

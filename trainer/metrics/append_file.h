@@ -5,15 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 
 class AppendFile {
  public:
   /// Creates the file if it does not exist yet. Throws RunError with the path and the reason.
   explicit AppendFile(std::string path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   /// Appends the whole record or, with a RunError, nothing. No fsync: it survives the process but
   /// not a crash of the machine.
@@ -28,7 +27,7 @@ class AppendFile {
   [[noreturn]] void fail(const char* what, int error) const;
 
   std::string path_;
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t size_ = 0;
 };
 

@@ -1,17 +1,28 @@
 #include "trainer/metrics/event_messages.h"
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <string_view>
 #include <vector>
-
-#include "trainer/metrics/crc32c.h"
 
 namespace ddp::train {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+constexpr std::array<uint32_t, 256> make_table() {
+  constexpr uint32_t kReflected = 0x82F63B78;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? kReflected : 0);
+    table[i] = value;
+  }
+  return table;
+}
+
+constexpr std::array<uint32_t, 256> kTable = make_table();
 
 template <class T>
 void add_raw(std::string& bytes, T value) {
@@ -70,6 +81,18 @@ constexpr int kValue = 1;                                                       
 constexpr int kTag = 1, kSimpleValue = 2, kHisto = 5, kTensor = 8, kMetadata = 9;  // of its Value
 
 }  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char c : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(c)) & 0xFF];
+  return ~crc;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  constexpr uint32_t kMask = 0xA282EAD8;
+  const uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + kMask;
+}
 
 std::string version_event(double time) {
   return Message().real(1, time).bytes(kFileVersion, "brain.Event:2").str();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "trainer/metrics/metric_sink.h"
 
@@ -23,5 +24,12 @@ std::string histogram_event(const HistogramRecord& record);
 /// A record of a TFRecord file: length, its masked CRC, data, its masked CRC; little-endian
 /// (tensorflow.org/tutorials/load_data/tfrecord).
 std::string framed(const std::string& data);
+
+/// CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected (RFC 3720, B.4). crc32c("123456789") is
+/// 0xE3069283.
+uint32_t crc32c(std::string_view bytes);
+
+/// As stored next to the data it covers: tensorflow/core/lib/hash/crc32c.h, Mask().
+uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace ddp::train

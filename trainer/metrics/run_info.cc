@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>

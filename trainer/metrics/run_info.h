@@ -1,14 +1,15 @@
 // run_info.json in a run's folder: the run's configuration and environment.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "trainer/config/config.h"
-
 namespace ddp::train {
+
+struct Config;
 
 inline constexpr const char* kRunInfoFile = "run_info.json";
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/event_file_sink.h"
 #include "trainer/metrics/jsonl_sink.h"

@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/metrics/metric_recorder.h"
 #include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/run_info.h"
 #include "trainer/runtime/log/log.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Exists on rank 0, for the training thread; flush() may be called from any thread. Never waits
 /// for a disk or a terminal, and never throws: a failed write is logged once as a warning.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 
 namespace ddp::train {
 

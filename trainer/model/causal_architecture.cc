@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/llama/llama_architecture.h"
 #include "trainer/model/load/pretrained_json.h"

@@ -10,13 +10,14 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/load/pretrained_layout.h"
 #include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// A change of the configuration that reduces memory.
 struct MemorySaver {

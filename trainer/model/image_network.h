@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/blocks/batch_norm.h"
 #include "trainer/model/cost/image_cost.h"
 

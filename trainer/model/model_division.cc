@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "trainer/model/cost/memory_model.h"
+#include "trainer/config/config.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/load/weights_layout.h"
 #include "trainer/model/model_part.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Throws UserError with the reason why the model cannot be divided as distributed_config.tensor
 /// and pipeline ask. The trainer and its planner both ask here.

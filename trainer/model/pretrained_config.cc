@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "trainer/config/config.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// The shape of a pretrained model.
 struct PretrainedSizes {

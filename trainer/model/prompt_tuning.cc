@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "trainer/config/config.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"

@@ -5,10 +5,11 @@
 
 #include <string>
 
-#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// The parameter's name in the model, in snapshots and in peft's file: [tokens, width].
 inline constexpr const char* kPromptName = "prompt_embeddings";

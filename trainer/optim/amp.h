@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/optim/blockwise_adam.h"
 #include "trainer/optim/optimizer.h"
 

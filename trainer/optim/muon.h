@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/optim/fused_optimizers.h"
 #include "trainer/optim/optimizer.h"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/config/param_groups.h"
 #include "trainer/layout/tensor_layout.h"
 

@@ -4,11 +4,12 @@
 #include <functional>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {
+
+struct Config;
 
 std::vector<ParameterShape> shapes_of(const std::vector<Parameter>& parameters);
 

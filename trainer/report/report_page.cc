@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/process/start_time.h"

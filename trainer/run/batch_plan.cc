@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/snapshot/snapshot_meta.h"
 
 namespace ddp::train {

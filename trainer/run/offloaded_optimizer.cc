@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {

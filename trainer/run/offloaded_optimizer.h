@@ -10,12 +10,14 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/parallel/device/page_lock.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Updates parameters of a GPU in host memory, where it keeps a copy of their values and all of
 /// the state of the optimizer that `config` selects. Parameters and gradients stay on the GPU:

@@ -97,17 +97,15 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step,
   totals_.job_began = began_;
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
-  if (!file.empty()) fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (!file.empty())
+    fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd_ >= 0) read_earlier_attempts(resumed_step);
   if (!summary.empty()) remove_stale_temporaries(summary);  // a job was killed while it wrote
   if (totals_.first_step > 0) read_earlier_jobs(summary);
   write_totals();  // an attempt that ends before its first step counts, too
 }
 
-RunAccount::~RunAccount() {
-  if (fd_ >= 0) ::close(fd_);
-  previous_end() = unix_seconds();
-}
+RunAccount::~RunAccount() { previous_end() = unix_seconds(); }
 
 // What does not parse is nothing: the account is not worth a run.
 void RunAccount::read_earlier_attempts(int64_t resumed_step) {

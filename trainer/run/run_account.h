@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trainer/health/step_times.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/snapshot/snapshot_keeper.h"
 
 namespace ddp::train {
@@ -99,7 +100,7 @@ class RunAccount {
   StepTimes times_;
   double began_ = 0.0;  // this attempt of this job, Unix seconds
   std::optional<double> previous_step_at_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace ddp::train

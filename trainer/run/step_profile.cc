@@ -42,13 +42,14 @@ std::string communication_text(const SyncTimes& times, int64_t step) {
 
 }  // namespace
 
-StepProfile::StepProfile(const Config& config, int rank, c10::Device device, int64_t last_step)
-    : run_dir_(config.hydra.run_dir),
+StepProfile::StepProfile(const ProfileConfig& config, const std::string& run_dir, int rank,
+                         c10::Device device, int64_t last_step)
+    : run_dir_(run_dir),
       rank_(rank),
       device_(device),
-      first_(config.profile.start.value_or(0)),
-      last_(first_ + config.profile.steps - 1),
-      done_(!config.profile.start) {
+      first_(config.start.value_or(0)),
+      last_(first_ + config.steps - 1),
+      done_(!config.start) {
   if (done_) return;
   if (first_ > last_step) {
     throw UserError(

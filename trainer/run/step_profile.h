@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/run_config.h"
 #include "trainer/parallel/strategy/gradient_sync.h"
 
 namespace ddp::train {
@@ -19,7 +19,8 @@ namespace ddp::train {
 class StepProfile {
  public:
   /// `last_step`: where the run ends. Throws UserError if profile.start is after it.
-  StepProfile(const Config& config, int rank, c10::Device device, int64_t last_step);
+  StepProfile(const ProfileConfig& config, const std::string& run_dir, int rank, c10::Device device,
+              int64_t last_step);
   /// Drops what was recorded and not written.
   ~StepProfile();
   StepProfile(const StepProfile&) = delete;

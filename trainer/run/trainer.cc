@@ -5,6 +5,7 @@
 
 #include <ATen/record_function.h>
 
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/run/offloaded_optimizer.h"
 #include "trainer/run/run_end.h"

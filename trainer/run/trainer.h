@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/health/run_monitor.h"
@@ -30,6 +29,8 @@
 #include "trainer/task/task.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// What one optimizer step leaves behind, still on the device: reading it is a host sync that only
 /// log steps pay.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/memory.h"
 #include "trainer/model/blocks/attention.h"
 #include "trainer/parallel/device/collective_wait.h"
@@ -25,7 +26,7 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
       monitor_(monitor),
       log_(log),
       sharded_(sharded),
-      profile_(config, group.rank(), trainer.device_plan().device,
+      profile_(config.profile, config.hydra.run_dir, group.rank(), trainer.device_plan().device,
                steps_of_run(config.trainer, trainer.sampler().steps_per_epoch())),
       duties_(duties()),
       first_step_(trainer.step()) {

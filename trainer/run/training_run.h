@@ -9,13 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/health/run_monitor.h"
 #include "trainer/metrics/run_records.h"
 #include "trainer/metrics/throughput.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/run/duty.h"
-#include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
 #include "trainer/run/step_profile.h"
 #include "trainer/run/trainer.h"
@@ -24,6 +22,8 @@
 #include "trainer/snapshot/snapshot_keeper.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// How fit() ended.
 struct FitResult {
@@ -128,7 +128,7 @@ class TrainingRun {
   template <typename Work>
   void profiling(const Work& work);
   RunFacts facts() const;
-  std::string summary_file() const { return config_.hydra.run_dir + "/run_summary.json"; }
+  std::string summary_file() const;
   double epochs_done() const;
   std::string samples_of(const DataCursor& at) const;
 

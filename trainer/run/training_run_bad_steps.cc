@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/parallel/device/device_progress.h"
 #include "trainer/run/state/shared_snapshot.h"
 #include "trainer/run/training_run.h"

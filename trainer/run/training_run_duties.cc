@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/runtime/process/stop_signal.h"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
 #include "trainer/metrics/memory.h"
-#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/ops/gpu_kernels.h"
@@ -233,6 +233,10 @@ void TrainingRun::log_start() const {
     log_.setup("trainer_config.tf32: without effect, as this run computes on the CPU");
   records_->write_info(facts());
   log_.setup(fmt::format("Snapshots: {}", c.snapshot_path));
+}
+
+std::string TrainingRun::summary_file() const {
+  return config_.hydra.run_dir + "/run_summary.json";
 }
 
 RunFacts TrainingRun::facts() const {

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/runtime/files/xxh3.h"
 #include "trainer/runtime/log/message.h"
 #include "trainer/snapshot/shard_file.h"
@@ -66,7 +67,7 @@ std::optional<ShardId> shard_in(const std::string& path) {
 struct RamSnapshots::Slot {
   Slot(const std::string& path, const NamedTensors& like, std::size_t front) : front_size(front) {
     size = front_size + StateBuffer::bytes_of(like);
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (fd < 0) cannot_reserve(path, size, errno);
     int error = ::ftruncate(fd, static_cast<off_t>(size)) == 0
                     ? ::posix_fallocate(fd, 0, static_cast<off_t>(size))  // or SIGBUS later
@@ -74,7 +75,6 @@ struct RamSnapshots::Slot {
     void* mapped =
         error == 0 ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (error == 0 && mapped == MAP_FAILED) error = errno;
-    ::close(fd);
     if (error != 0) {
       ::unlink(path.c_str());
       cannot_reserve(path, size, error);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/runtime/files/remote_path.h"
 #include "trainer/runtime/files/temporary_folder.h"
 #include "trainer/runtime/log/log.h"

@@ -4,11 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Throws UserError if the model or the task's own state, such as a vocabulary, differs:
 /// nothing of the snapshot would fit. Every other change is allowed (that is how

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/health/run_monitor.h"
 #include "trainer/runtime/log/log.h"
 #include "trainer/runtime/process/background_job.h"

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/snapshot/shard_file.h"
 #include "trainer/snapshot/snapshot_keeper.h"
 
@@ -18,7 +19,7 @@ Phase phase_of_shard(PublishPhase phase) {
 }  // namespace
 
 void flip_last_bit(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (fd < 0) return;
   const off_t at = ::lseek(fd, 0, SEEK_END) - 1;
   unsigned char byte = 0;
@@ -26,7 +27,6 @@ void flip_last_bit(const std::string& path) {
     byte ^= 1U;
     [[maybe_unused]] const auto written = ::pwrite(fd, &byte, 1, at);
   }
-  ::close(fd);
 }
 
 void SnapshotKeeper::write_shard(const Save& save) {

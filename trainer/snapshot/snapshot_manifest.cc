@@ -4,9 +4,11 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
@@ -36,6 +38,13 @@ RoundFence round_of(const OrderedJson& manifest) {
 }
 
 }  // namespace
+
+RoundFence RoundFence::of_environment() {
+  const char* job = std::getenv(launch::kRoundJob);
+  const char* epoch = std::getenv(launch::kRoundEpoch);
+  if (job == nullptr || epoch == nullptr) return {};
+  return {job, std::strtoll(epoch, nullptr, 10)};
+}
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
   SnapshotEntry entry{

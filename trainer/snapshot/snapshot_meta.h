@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/task_kind.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/optim/amp.h"
 #include "trainer/tensorfile/safetensors.h"

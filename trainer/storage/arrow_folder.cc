@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "trainer/runtime/files/atomic_file.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/storage/arrow_module.h"
 #include "trainer/storage/store_errors.h"
 #include "trainer/storage/store_settings.h"
@@ -70,15 +71,10 @@ class HeldSignals {
 /// A local file, read in order.
 class LocalFile {
  public:
-  explicit LocalFile(const std::string& path) : path_(path) {
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  explicit LocalFile(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) fail();
   }
-  ~LocalFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  LocalFile(const LocalFile&) = delete;
-  LocalFile& operator=(const LocalFile&) = delete;
 
   /// Fewer bytes than asked for at the end of the file alone.
   int64_t read(uint8_t* to, int64_t size) {
@@ -99,7 +95,7 @@ class LocalFile {
                       fmt::format("cannot read {}: {}", path_, std::strerror(errno)));
   }
   std::string path_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 /// One quick retry of what the SDK holds for a passing fault; longer waits are the caller's.

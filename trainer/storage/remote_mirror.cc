@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/runtime/seed.h"
 
 namespace ddp::train {
@@ -37,34 +38,23 @@ struct Identity {
 /// A file held open: its content stays when its name goes.
 class Pinned {
  public:
-  explicit Pinned(const MirroredFile& file) : name(file.name) {
-    fd_ = ::open(file.local_file.c_str(), O_RDONLY | O_CLOEXEC);
+  explicit Pinned(const MirroredFile& file)
+      : name(file.name), fd_(::open(file.local_file.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat status {};
-    if (fd_ < 0 || ::fstat(fd_, &status) != 0) {
-      const int error = errno;
-      if (fd_ >= 0) ::close(fd_);
-      throw RunError(fmt::format("cannot read {}: {}", file.local_file, std::strerror(error)));
-    }
+    if (fd_ < 0 || ::fstat(fd_, &status) != 0)
+      throw RunError(fmt::format("cannot read {}: {}", file.local_file, std::strerror(errno)));
     identity = {status.st_dev, status.st_ino, status.st_size,
                 status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
   }
-  ~Pinned() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Pinned(Pinned&& other) noexcept
-      : name(std::move(other.name)), identity(other.identity), fd_(std::exchange(other.fd_, -1)) {}
-  Pinned& operator=(Pinned&&) = delete;
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
 
   /// A path that opens this content as long as we live.
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+  std::string path() const { return fmt::format("/proc/self/fd/{}", static_cast<int>(fd_)); }
 
   std::string name;
   Identity identity;
 
  private:
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 /// Files in the order in which they are sent, the manifest last.

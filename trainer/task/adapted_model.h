@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/model_parameter.h"
 #include "trainer/optim/optimizer.h"
@@ -16,6 +15,8 @@
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Metadata key of a snapshot of adapters: the digest of the pretrained model that they belong to,
 /// whose path is the configuration's init_from.

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/data/text/bert_batch.h"
 #include "trainer/data/text/table_file.h"
 #include "trainer/data/text/text_lines.h"
@@ -23,6 +23,8 @@
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Metadata key of the tokenizer's state.
 inline constexpr const char* kTokenizerState = "tokenizer";

@@ -6,6 +6,10 @@
 
 namespace ddp::train {
 
+int64_t CausalCost::units_per_sample() const { return rows_per_sample() * config_.data.block_size; }
+
+bool CausalCost::of_pairs() const { return config_.task == TaskKind::kPreference; }
+
 std::vector<ParameterPart> CausalCost::parameter_parts() const {
   const WeightsLayout weights = architecture_.layout(config_, vocab_size_);
   auto parts = parts_of(weights);

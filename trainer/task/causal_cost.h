@@ -6,11 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/task/task_cost.h"
 
 namespace ddp::train {
+
+struct Config;
 
 class CausalCost : public TaskCost {
  public:
@@ -19,7 +20,7 @@ class CausalCost : public TaskCost {
       : config_(config), architecture_(causal_architecture(config)), vocab_size_(vocab_size) {}
 
   /// At most; how long pairs are depends on the data.
-  int64_t units_per_sample() const override { return rows_per_sample() * config_.data.block_size; }
+  int64_t units_per_sample() const override;
   std::string_view unit() const override { return "tokens"; }
   std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
@@ -30,7 +31,7 @@ class CausalCost : public TaskCost {
                                        const ComputePlace& place) const override;
 
  private:
-  bool of_pairs() const { return config_.task == TaskKind::kPreference; }
+  bool of_pairs() const;
   int64_t rows_per_sample() const { return of_pairs() ? 2 : 1; }
 
   const Config& config_;

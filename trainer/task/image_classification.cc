@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/images/bad_samples.h"
 #include "trainer/data/images/image_samples.h"
 #include "trainer/data/images/image_set.h"
@@ -16,6 +15,8 @@
 #include "trainer/task/task.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// See make_task().
 std::unique_ptr<Task> make_image_classification(const Config& config,

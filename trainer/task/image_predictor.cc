@@ -8,6 +8,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/image_classification.h"
+#include "trainer/task/model_bundle.h"
 #include "trainer/task/predictor.h"
 
 namespace ddp::train {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trainer/config/config.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/data_source.h"
 #include "trainer/data/text/documents.h"

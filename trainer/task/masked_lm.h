@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/left_out.h"
 #include "trainer/data/text/masked_lines.h"
 #include "trainer/data/text/text_lines.h"
@@ -19,6 +18,8 @@
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// See make_task().
 std::unique_ptr<Task> make_masked_lm(const Config& config,

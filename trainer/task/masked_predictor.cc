@@ -8,6 +8,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/task/masked_lm.h"
+#include "trainer/task/model_bundle.h"
 #include "trainer/task/predictor.h"
 
 namespace ddp::train {

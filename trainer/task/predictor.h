@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/config/model_config.h"
 #include "trainer/data/text/table_file.h"
-#include "trainer/task/model_bundle.h"
 
 namespace ddp::train {
+
+struct ModelBundle;
 
 /// The answer to one input.
 struct Prediction {

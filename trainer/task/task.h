@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/layout/tensor_layout.h"
@@ -27,6 +26,8 @@
 #include "trainer/task/task_report.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Name and value, the loss first.
 using Metrics = std::vector<std::pair<std::string, double>>;

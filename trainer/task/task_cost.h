@@ -6,11 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
+
+struct Config;
 
 class TaskCost {
  public:

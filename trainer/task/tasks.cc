@@ -12,6 +12,7 @@
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/image_classification.h"
 #include "trainer/task/masked_lm.h"
+#include "trainer/task/model_bundle.h"
 #include "trainer/task/predictor.h"
 #include "trainer/task/preference.h"
 #include "trainer/task/task.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/bert_family.h"
@@ -78,6 +79,12 @@ void TextClassification::take_pretrained() {
                        : pooler ? "classifier"
                                 : "pooler and classifier");
 }
+
+bool TextClassification::has_classes() const {
+  return config_.bert.problem_type == ProblemType::kSingleLabel;
+}
+
+bool TextClassification::has_pairs() const { return !config_.data.text_pair_column.empty(); }
 
 torch::Tensor TextClassification::logits(const Batch& batch) {
   return model_(batch[kInputs], batch[kAttentionMask], batch.find(kTokenTypes));

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/text/table_file.h"
 #include "trainer/data/text/text_lines.h"
 #include "trainer/data/text/text_samples.h"
@@ -19,6 +18,8 @@
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// See make_task().
 std::unique_ptr<Task> make_text_classification(const Config& config,
@@ -79,8 +80,8 @@ class TextClassification : public BertTask {
   bool next_usable(TableReader& reader, const std::string& path, TableRow& row);
   /// Returns the usable rows of a table. Throws UserError.
   std::vector<TableRow> usable_rows(const char* key, const std::string& path);
-  bool has_classes() const { return config_.bert.problem_type == ProblemType::kSingleLabel; }
-  bool has_pairs() const { return !config_.data.text_pair_column.empty(); }
+  bool has_classes() const;
+  bool has_pairs() const;
   std::string problem_of(const TableRow& row) const;
   Labels labels_of_row(const TableRow& row) const;
   void take_tokens();

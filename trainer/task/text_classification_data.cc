@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/data/text/label_cells.h"
 #include "trainer/data/text/stratified_split.h"
 #include "trainer/model/pretrained_config.h"

@@ -10,6 +10,7 @@
 #include "trainer/task/bert_task.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/label_kind.h"
+#include "trainer/task/model_bundle.h"
 #include "trainer/task/predictor.h"
 #include "trainer/task/text_classification.h"
 

@@ -15,6 +15,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/xxh3.h"
 #include "trainer/runtime/log/message.h"
@@ -177,10 +178,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
 // If the system refuses access, the content is unknown: never treat that as damage.
 void SafetensorsFile::map_file() {
   const auto refused = [this] { return UnreadableError(path_, errno); };
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const Descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd < 0) throw refused();
-  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
-                                                                [](const int* f) { ::close(*f); });
   struct stat info {};
   if (::fstat(fd, &info) != 0) throw refused();
   if (!S_ISREG(info.st_mode)) throw UserError(path_ + ": not a regular file; give a snapshot");

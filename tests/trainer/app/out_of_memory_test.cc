@@ -8,7 +8,8 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/model/gpt/gpt_cost.h"
+#include "trainer/config/config.h"
+#include "trainer/task/causal_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -23,10 +24,9 @@ Config some_model() {
 }
 
 std::string said_of(const std::exception& error) {
-  const auto model = [](const Config& config, const ComputePlace& place) {
-    return memory_items(config, /*vocab_size=*/65, place);
-  };
-  return out_of_memory_text(some_model(), model, {/*cuda=*/false, /*world_size=*/2}, 0, error);
+  const Config config = some_model();
+  const CausalCost task(config, /*vocab_size=*/65);
+  return out_of_memory_text(config, task, {/*cuda=*/false, /*world_size=*/2}, 0, error);
 }
 
 }  // namespace

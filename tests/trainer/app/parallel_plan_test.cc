@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/trainer/app/planned_blocks.h"
+#include "trainer/config/config.h"
 #include "trainer/parallel/strategy/pipeline_schedule.h"
 
 namespace ddp::train {

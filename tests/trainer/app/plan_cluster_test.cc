@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/config/test_files.h"
+#include "trainer/config/config.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
+#include "trainer/config/config.h"
 
 namespace ddp::train {
 namespace {

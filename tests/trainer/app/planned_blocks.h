@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/app/plan/parallel_plan.h"
-#include "trainer/model/cost/memory_model.h"
+#include "trainer/config/config.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/model_division.h"
 #include "trainer/runtime/error.h"

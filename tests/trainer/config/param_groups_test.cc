@@ -1,5 +1,6 @@
 // Which parameter is trained how, as a table.
 #include "trainer/config/param_groups.h"
+#include "trainer/config/config.h"
 
 #include <fmt/format.h>
 

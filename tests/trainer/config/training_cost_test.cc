@@ -1,4 +1,5 @@
 #include "trainer/model/cost/training_cost.h"
+#include "trainer/config/config.h"
 
 #include "tests/support/catch.h"
 

@@ -3,7 +3,6 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/metrics/crc32c.h"
 #include "trainer/metrics/event_file_sink.h"
 
 namespace ddp::train {

@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/metrics/model_flops.h"
+#include "trainer/metrics/throughput.h"
 #include "trainer/model/cost/training_cost.h"
 
 namespace ddp::train {

@@ -1,5 +1,6 @@
 // The files and the terminal of a run, as logging_config asks for them.
 #include "trainer/metrics/run_records.h"
+#include "trainer/config/config.h"
 
 #include <fcntl.h>
 #include <poll.h>

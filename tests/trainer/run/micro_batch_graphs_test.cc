@@ -1,4 +1,5 @@
 #include "trainer/run/strategy/micro_batch_graphs.h"
+#include "trainer/config/config.h"
 
 #include "tests/support/catch.h"
 #include "tests/trainer/llama_kinds.h"

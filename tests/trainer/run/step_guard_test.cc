@@ -3,7 +3,6 @@
 #include <cmath>
 #include "tests/support/catch.h"
 
-#include "trainer/run/rollback_limit.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

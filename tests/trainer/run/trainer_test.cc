@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 
+#include "trainer/config/config.h"
 #include "trainer/runtime/seed.h"
 
 namespace ddp::train {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config.h"
 #include "trainer/data/rows.h"
 #include "trainer/run/trainer.h"
 

@@ -8,6 +8,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/parallel/probe_output.h"
+#include "trainer/config/config.h"
 #include "trainer/runtime/seed.h"
 
 namespace ddp::train {

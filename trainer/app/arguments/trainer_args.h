@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/config/show/config_show.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/interop/export_format.h"
 
 namespace ddp::train {

@@ -42,11 +42,6 @@ struct Job {
   int device_index = 0;
 
   const Config& config() const { return training.config; }
-  MemoryModel memory_model() const {
-    return [this](const Config& changed, const ComputePlace& where) {
-      return training.cost().memory_items(changed, where);
-    };
-  }
 };
 
 Estimate estimate(const Job& job) {
@@ -54,7 +49,7 @@ Estimate estimate(const Job& job) {
   const TrainerConfig& trainer = job.config().trainer;
   Estimate result;
   result.parameters = task.parameter_parts();
-  result.memory = estimate_memory(job.config(), job.memory_model(), job.place, job.device_index);
+  result.memory = estimate_memory(job.config(), task, job.place, job.device_index);
   const int64_t copies = copies_of_model(job.config().distributed, job.place.world_size);
   const BatchPlan batches = plan_batches(trainer, static_cast<int>(copies), std::nullopt);
   const int64_t samples = batches.micro_batches * trainer.batch_size;
@@ -90,7 +85,7 @@ Json as_json(const Estimate& e) {
 std::string advice(const Job& job) {
   std::string text;
   for (const auto& [change, then] :
-       memory_savings(job.config(), job.memory_model(), job.place, job.device_index)) {
+       memory_savings(job.config(), job.training.cost(), job.place, job.device_index)) {
     text += fmt::format("  {}: {}{}\n", change, in_bytes(then.needed_bytes()),
                         then.fits() ? ", which fits" : "");
   }
@@ -139,7 +134,8 @@ std::string as_table(const Estimate& e) {
 
 int run_estimate(const TrainerArgs& args) {
   CostedTraining training = costed_training(args);
-  const DevicePlan plan = plan_device(training.config, DistEnv{});
+  const Config& config = training.config;
+  const DevicePlan plan = plan_device(config.trainer.device, config.distributed, DistEnv{});
   if (!plan.device.is_cuda()) settle_amp_here(training.config.trainer);
   const Job job{training,
                 {plan.device.is_cuda(), args.estimate.world_size},

@@ -176,7 +176,7 @@ int run_eval(const TrainerArgs& args) {
   Subject subject = folder ? subject_of_folder(options) : subject_of_snapshot(options);
   Config& config = subject.config;
   const DistEnv env = DistEnv::from_environment();
-  const DevicePlan plan = plan_device(config, env);
+  const DevicePlan plan = plan_device(config.trainer.device, config.distributed, env);
   ProcessGroup group(env, config.distributed, plan);
   if (!plan.device.is_cuda()) {
     const std::string warning = settle_amp_among(group, config.trainer);

@@ -51,7 +51,7 @@ int run_eval_suite(const EvalArgs& options) {
   Config config;
   config.trainer.device = options.device;
   const DistEnv env = DistEnv::from_environment();
-  const DevicePlan plan = plan_device(config, env);
+  const DevicePlan plan = plan_device(config.trainer.device, config.distributed, env);
   ProcessGroup group(env, config.distributed, plan);
   const ModelBundle bundle = open_model(options.snapshot, plan.device, options.base);
   check_base_is_needed(bundle.config, options.snapshot, options.base);

@@ -7,7 +7,6 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/report/report_page.h"
-#include "trainer/runtime/log/finish_stdout.h"
 #include "trainer/runtime/process/build_commit.h"
 
 namespace ddp::train {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainer/app/arguments/trainer_args.h"
+#include "trainer/config/config.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {

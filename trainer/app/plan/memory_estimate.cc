@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trainer/app/plan/parallel_plan.h"
+#include "trainer/config/config.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
@@ -71,11 +72,22 @@ int64_t available_memory_bytes() {
   return limit && used ? std::min(available, std::max<int64_t>(0, *limit - *used)) : available;
 }
 
-MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
+std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
+                                              ComputePlace place) {
+  std::vector<MemoryItem> largest = task.memory_items(config, place);
+  for (place.stage = 1; place.stage < config.distributed.pipeline; ++place.stage) {
+    auto items = task.memory_items(config, place);
+    if (bytes_of_rank(items, place.cuda) > bytes_of_rank(largest, place.cuda))
+      largest = std::move(items);
+  }
+  return largest;
+}
+
+MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index) {
   MemoryEstimate result;
   result.cuda = place.cuda;
-  result.items = items_of_largest_rank(model, config, place);
+  result.items = items_of_largest_rank(config, task, place);
   result.items.push_back({"program", program_bytes(place.cuda), MemoryKind::kHost});
   result.device_bytes = bytes_of_rank(result.items, place.cuda);
   result.available_bytes = place.cuda ? loaded_cuda_module()->available_memory_bytes(device_index)
@@ -88,10 +100,10 @@ MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
   return result;
 }
 
-std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
+std::vector<MemorySaving> memory_savings(const Config& config, const TaskCost& task,
                                          const ComputePlace& place, int device_index) {
   const auto estimate = [&](const Config& changed) {
-    return estimate_memory(changed, model, place, device_index);
+    return estimate_memory(changed, task, place, device_index);
   };
   const MemoryEstimate now = estimate(config);
   std::vector<MemorySaving> savings;

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
-#include "trainer/model/cost/memory_model.h"
+#include "trainer/task/task_cost.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Bytes that programs can still take: MemAvailable, or less where a cgroup or ulimit -v allows
 /// less.
@@ -25,8 +26,12 @@ struct MemoryEstimate {
   bool fits() const { return needed_bytes() <= available_bytes; }
 };
 
+/// The items of the rank that needs most: in a pipeline each stage has its own.
+std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
+                                              ComputePlace place);
+
 /// `device_index`: of the GPU, where `place` has one.
-MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
+MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index);
 
 /// A change of the configuration that needs less.
@@ -36,7 +41,7 @@ struct MemorySaving {
 };
 
 /// What is still possible: checkpointed blocks; a micro-batch halved until it fits, or is 1.
-std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
+std::vector<MemorySaving> memory_savings(const Config& config, const TaskCost& task,
                                          const ComputePlace& place, int device_index);
 
 }  // namespace ddp::train

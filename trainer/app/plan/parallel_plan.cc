@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/app/plan/memory_estimate.h"
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/yaml/node_text.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/model_division.h"
 #include "trainer/parallel/strategy/pipeline_schedule.h"
 #include "trainer/runtime/error.h"
@@ -117,10 +117,7 @@ std::string why_not(const Config& config, const PlannedTraining& training) {
 /// NCCL's buffers, workspaces and the allocator's slack.
 std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& training) {
   const Cluster& cluster = training.cluster;
-  const MemoryModel model = [&](const Config& of_rank, const ComputePlace& place) {
-    return training.task.memory_items(of_rank, place);
-  };
-  auto items = items_of_largest_rank(model, config, {cluster.cuda, cluster.ranks});
+  auto items = items_of_largest_rank(config, training.task, {cluster.cuda, cluster.ranks});
   items.push_back(cluster.cuda ? MemoryItem{"context", 1'000'000'000}
                                : MemoryItem{"program", 165'000'000, MemoryKind::kHost});
   return items;

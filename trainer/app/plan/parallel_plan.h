@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer/app/plan/step_time.h"
+#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 
 namespace ddp::train {

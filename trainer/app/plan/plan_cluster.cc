@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "trainer/app/arguments/trainer_args.h"
-#include "trainer/config/config.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// The connection between two ranks.
 struct Link {

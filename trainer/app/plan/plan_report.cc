@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/model_division.h"
 
 namespace ddp::train {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
-#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/model_division.h"
 
 namespace ddp::train {

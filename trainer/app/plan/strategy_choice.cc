@@ -7,6 +7,7 @@
 
 #include "trainer/app/plan/memory_estimate.h"
 #include "trainer/app/plan/parallel_plan.h"
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"

@@ -5,10 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "trainer/config/config.h"
 #include "trainer/hydra/yaml/tree.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// The values of the file and of the command line, by key, with their places.
 class Given {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "trainer/config/config.h"
-
 namespace ddp::train {
+
+struct Config;
 
 /// The resolved configuration as one JSON object with the sections and keys of the YAML file,
 /// without the models of other tasks.

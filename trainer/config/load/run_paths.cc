@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/remote_path.h"

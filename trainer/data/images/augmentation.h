@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/data/images/image_decoder.h"
 
 namespace ddp::train {

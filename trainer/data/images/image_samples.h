@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/data/images/bad_samples.h"
 #include "trainer/data/images/image_set.h"
 #include "trainer/data/sample_source.h"

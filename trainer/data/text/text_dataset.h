@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainer/config/config.h"
+#include "trainer/config/data_config.h"
 #include "trainer/data/data_source.h"
 #include "trainer/data/tokens/token_sequence.h"
 #include "trainer/data/tokens/token_windows.h"

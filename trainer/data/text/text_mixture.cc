@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "trainer/data/weighted_order.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/sha256.h"
 
 namespace ddp::train {
 namespace {
@@ -29,6 +31,37 @@ void check_vocabulary(const DataConfig& config, bool of_snapshot, const TextData
                   "before; set data_config.tokenizer to byte or to its folder",
                   kSources, config.sources.front().path));
 }
+
+/// The evaluation windows of several sources, one source after the other. Each of them outlives it.
+class JoinedWindows : public SampleSource {
+ public:
+  explicit JoinedWindows(std::vector<const EvaluationWindows*> parts)
+      : parts_(std::move(parts)), starts_({0}) {
+    Sha256 sum;
+    for (const EvaluationWindows* part : parts_) {
+      starts_.push_back(starts_.back() + part->size());
+      sum.update(part->fingerprint() + "\n");
+    }
+    fingerprint_ = sum.hex();
+  }
+
+  int64_t size() const override { return starts_.back(); }
+  Batch collate(const BatchRequest& request) const override {
+    WindowRows rows = parts_.front()->rows(request);
+    for (std::size_t row = 0; row < request.samples.size(); ++row) {
+      const std::size_t part = part_of(starts_, request.samples[row]);
+      parts_[part]->fill(rows, row, request.samples[row] - starts_[part]);
+    }
+    return rows.batch();
+  }
+  TargetCount targets() const override { return parts_.front()->targets(); }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  std::vector<const EvaluationWindows*> parts_;
+  std::vector<int64_t> starts_;
+  std::string fingerprint_;
+};
 
 }  // namespace
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/data_config.h"
 #include "trainer/data/mixed_samples.h"
 #include "trainer/data/text/text_dataset.h"
-#include "trainer/data/tokens/joined_windows.h"
+#include "trainer/data/tokens/token_windows.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -39,7 +39,7 @@ class TextMixture {
 
   std::vector<std::unique_ptr<TextDataset>> parts_;
   std::unique_ptr<MixedSamples<TrainingWindows>> mixed_;
-  std::unique_ptr<JoinedWindows> joined_;  // null: the evaluation data are those of the first part
+  std::unique_ptr<SampleSource> joined_;  // null: the evaluation data are those of the first part
 };
 
 }  // namespace ddp::train

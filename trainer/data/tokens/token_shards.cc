@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/runtime/files/sha256.h"
 
 namespace ddp::train {
@@ -23,9 +24,6 @@ class OpenFile {
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) fail(errno);
   }
-  ~OpenFile() { ::close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
 
   [[noreturn]] void fail(int error) const {
     throw UserError(fmt::format("cannot read {}: {}", path_, std::strerror(error)));
@@ -55,7 +53,7 @@ class OpenFile {
 
  private:
   const std::string& path_;
-  int fd_;
+  Descriptor fd_;
 };
 
 template <typename Token>

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/model_unit.h"
 #include "trainer/model/model_parameter.h"

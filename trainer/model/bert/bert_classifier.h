@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/bert/bert.h"
 #include "trainer/model/bert_family.h"
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "trainer/config/config.h"
+#include "trainer/config/adapter_config.h"
 #include "trainer/model/ops/quantized_weight.h"
 
 namespace ddp::train {

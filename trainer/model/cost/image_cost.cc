@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/config/config.h"
+
 namespace ddp::train {
 namespace {
 

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/cost/training_cost.h"
 
 namespace ddp::train {
+
+struct Config;
 
 struct ImageSizes {
   int64_t channels = 1;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "trainer/config/config.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/load/weights_layout.h"
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/model/cost/memory_model.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"

@@ -1,15 +1,18 @@
 // Estimates the cost of training any model, arithmetically. Does not use LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/config/param_groups.h"
+#include "trainer/config/trainer_config.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Parameter count of a part of a model; 0: shared with another part.
 struct ParameterPart {
@@ -57,6 +60,26 @@ struct MemoryItem {
   MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is host memory as well.
   bool main_rank_only = false;
 };
+
+/// Whether an item is in the limiting memory: the CPU's holds everything, a GPU's only what is
+/// computed with.
+inline bool counts(const MemoryItem& item, bool cuda) {
+  return !cuda || item.kind == MemoryKind::kDevice;
+}
+
+/// Bytes in the limiting memory of the rank that needs most.
+inline int64_t bytes_of_rank(const std::vector<MemoryItem>& items, bool cuda) {
+  int64_t bytes = 0;
+  for (const MemoryItem& item : items) bytes += counts(item, cuda) ? item.bytes : 0;
+  return bytes;
+}
+
+/// Micro-batches of the rank that computes most of them in a step.
+inline int64_t micro_batches_of_rank(const TrainerConfig& config, int64_t world_size) {
+  if (!config.global_batch_size) return config.grad_accumulation_steps;
+  const int64_t all = *config.global_batch_size / std::max<int64_t>(1, config.batch_size);
+  return std::max<int64_t>(1, (all + world_size - 1) / world_size);
+}
 
 /// The last layer of a causal model in one micro-batch; numbers of elements as double: no overflow.
 struct LossSizes {

@@ -11,10 +11,12 @@
 #include <memory>
 #include <optional>
 
-#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/model/decoder_model.h"
 
 namespace ddp::train {
+
+struct Config;
 
 class GPTImpl : public DecoderModel {
  public:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "trainer/config/config.h"
 #include "trainer/model/gpt/gpt_cost.h"
 #include "trainer/model/pretrained_config.h"
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "trainer/config/model_config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/load/pretrained_layout.h"
 #include "trainer/model/load/size_keys.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/config/config.h"
 #include "trainer/model/cost/loss_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt_architecture.h"

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/cost/training_cost.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Weights, gradients, optimizer, activations, logits, DDP buckets, snapshots. Those that are 0 are
 /// left out.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trainer/config/config.h"
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/model/llama/llama_pretrained.h"

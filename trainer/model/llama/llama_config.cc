@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trainer/config/config.h"
 #include "trainer/model/llama/llama_pretrained.h"
 #include "trainer/model/llama/llama_types.h"
 #include "trainer/model/llama/shape_values.h"
@@ -124,6 +125,9 @@ void check_rope(const RopeScaling& scaling, const Given& given) {
 }
 
 }  // namespace
+
+LlamaConfig& llama_of(Config& config) { return config.models.of<LlamaConfig>(); }
+const LlamaConfig& llama_of(const Config& config) { return config.models.of<LlamaConfig>(); }
 
 int64_t window_of(const LlamaShape& shape, int64_t layer) {
   const int64_t every = shape.full_attention_every;

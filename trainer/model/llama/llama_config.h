@@ -7,10 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/config/keys/config_checks.h"
+#include "trainer/config/value_types.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Scaling of rotary embeddings to contexts longer than those of pretraining; names as in
 /// rope_scaling of transformers' config.json.
@@ -77,8 +79,8 @@ const std::vector<LlamaPreset>& llama_presets();
 int64_t published_vocabulary(std::string_view model_type);
 
 /// The section of `config`. Throws std::out_of_range before add_model_keys().
-inline LlamaConfig& llama_of(Config& config) { return config.models.of<LlamaConfig>(); }
-inline const LlamaConfig& llama_of(const Config& config) { return config.models.of<LlamaConfig>(); }
+LlamaConfig& llama_of(Config& config);
+const LlamaConfig& llama_of(const Config& config);
 
 /// The tokens that each token sees in that layer; 0: all.
 int64_t window_of(const LlamaShape& shape, int64_t layer);

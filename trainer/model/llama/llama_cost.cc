@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/model/cost/loss_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/llama/llama_types.h"

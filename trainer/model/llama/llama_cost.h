@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/model/cost/training_cost.h"
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/model/load/weights_layout.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// In the order of CausalModel::model_parameters().
 WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size);

@@ -1,7 +1,7 @@
 // Settings of adapters that peft has written: adapter_config.json.
 #pragma once
 
-#include "trainer/config/config.h"
+#include "trainer/config/adapter_config.h"
 #include "trainer/config/keys/config_checks.h"
 
 namespace ddp::train {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/task_kind.h"
 
 namespace ddp::train {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "trainer/config/model_config.h"
+#include "trainer/config/adapter_config.h"
 
 namespace ddp::train {
 

@@ -12,24 +12,22 @@
 namespace ddp::train {
 
 std::unique_ptr<ProcessEnds> ProcessEnds::watch(const std::vector<pid_t>& processes) {
-  const int stop = ::eventfd(0, EFD_CLOEXEC);
-  if (stop < 0) return nullptr;
-  std::unique_ptr<ProcessEnds> ends(new ProcessEnds(stop));
+  std::unique_ptr<ProcessEnds> ends(new ProcessEnds);
+  if (ends->stop_ < 0) return nullptr;
   for (const pid_t process : processes) {
     // Debian 11's glibc has no function for it.
-    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
-    if (fd < 0) return nullptr;
-    ends->watched_.push_back(fd);
+    ends->watched_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    if (ends->watched_.back() < 0) return nullptr;
   }
   return ends;
 }
+
+ProcessEnds::ProcessEnds() : stop_(::eventfd(0, EFD_CLOEXEC)) {}
 
 ProcessEnds::~ProcessEnds() {
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(stop_, &one, sizeof one);
   if (thread_.joinable()) thread_.join();
-  for (const int fd : watched_) ::close(fd);
-  ::close(stop_);
 }
 
 void ProcessEnds::start(Ended ended) {
@@ -39,7 +37,7 @@ void ProcessEnds::start(Ended ended) {
 
 void ProcessEnds::look() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
-  for (const int fd : watched_) polled.push_back({fd, POLLIN, 0});
+  for (const Descriptor& fd : watched_) polled.push_back({fd, POLLIN, 0});
   while (true) {
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled.front().revents != 0) return;

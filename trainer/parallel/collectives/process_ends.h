@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 
 /// Waits on a thread of its own without using CPU time.
@@ -27,11 +29,11 @@ class ProcessEnds {
   void start(Ended ended);
 
  private:
-  explicit ProcessEnds(int stop) : stop_(stop) {}
+  ProcessEnds();
   void look();
 
-  int stop_;
-  std::vector<int> watched_;
+  Descriptor stop_;
+  std::vector<Descriptor> watched_;
   Ended ended_;
   std::thread thread_;
 };

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/parallel/collectives/row_collectives.h"
 #include "trainer/parallel/device/device_plan.h"
 #include "trainer/parallel/environment/dist_env.h"

@@ -12,6 +12,8 @@
 #include <sstream>
 #include <utility>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 namespace {
 
@@ -25,18 +27,17 @@ bool may_write(std::size_t bytes) {
          (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
 }
 
-/// A file in memory whose pages are all there and whose length stays; -1 where there is none.
-int sealed_file(std::size_t bytes) {
-  if (!may_write(bytes)) return -1;
-  const int file = ::memfd_create("ddp-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) return -1;
+/// A file in memory whose pages are all there and whose length stays; negative: there is none.
+Descriptor sealed_file(std::size_t bytes) {
+  if (!may_write(bytes)) return Descriptor();
+  Descriptor file(::memfd_create("ddp-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file < 0) return file;
   int failed = 0;
   do {
     failed = ::fallocate(file, 0, 0, static_cast<off_t>(bytes));
   } while (failed != 0 && errno == EINTR);
-  if (failed == 0 && ::fcntl(file, F_ADD_SEALS, kSeals) == 0) return file;
-  ::close(file);
-  return -1;
+  if (failed != 0 || ::fcntl(file, F_ADD_SEALS, kSeals) != 0) return Descriptor();
+  return file;
 }
 
 bool is_sealed(int file, std::size_t bytes) {
@@ -81,15 +82,12 @@ std::optional<SharedSegment> SharedSegment::create(std::size_t bytes) {
   Header header{kMagic, {}};
   if (::getrandom(header.nonce.data(), sizeof header.nonce, 0) != sizeof header.nonce)
     return std::nullopt;
-  const int file = sealed_file(kHeaderBytes + bytes);
+  Descriptor file = sealed_file(kHeaderBytes + bytes);
   if (file < 0) return std::nullopt;
   auto segment = mapped(file, kHeaderBytes + bytes);
-  if (!segment) {
-    ::close(file);
-    return std::nullopt;
-  }
+  if (!segment) return std::nullopt;
   std::memcpy(segment->mapped_, &header, sizeof header);
-  segment->offer_ = {::getpid(), file, header.nonce};
+  segment->offer_ = {::getpid(), file.release(), header.nonce};
   return segment;
 }
 
@@ -97,11 +95,10 @@ std::optional<SharedSegment> SharedSegment::open(const Offer& offer, std::size_t
   const std::string path =
       "/proc/" + std::to_string(offer.process) + "/fd/" + std::to_string(offer.file);
   // Whatever is there, if it is not the segment: opening a terminal or a pipe must do nothing.
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file < 0) return std::nullopt;
   std::optional<SharedSegment> segment;
   if (is_sealed(file, kHeaderBytes + bytes)) segment = mapped(file, kHeaderBytes + bytes);
-  ::close(file);
   if (!segment) return std::nullopt;
   Header header{};
   std::memcpy(&header, segment->mapped_, sizeof header);

@@ -28,22 +28,9 @@ Addresses numeric_address(const std::string& address, uint16_t port) {
   return {error == 0 ? found : nullptr, &::freeaddrinfo};
 }
 
-class Socket {
- public:
-  explicit Socket(const addrinfo& address)
-      : fd_(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
-  int fd() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
+Descriptor socket_for(const addrinfo& address) {
+  return Descriptor(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 uint16_t port_of(int fd) {
   sockaddr_storage own{};
@@ -72,18 +59,18 @@ Answer ask_once(const addrinfo& address, Clock::time_point deadline, const EndEv
   const auto refused = [](int error) {
     return error == ECONNREFUSED ? Answer::kRefused : Answer::kNone;
   };
-  const Socket socket(address);
-  if (socket.fd() < 0) return Answer::kNone;
-  const bool connected = ::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0;
+  const Descriptor socket = socket_for(address);
+  if (socket < 0) return Answer::kNone;
+  const bool connected = ::connect(socket, address.ai_addr, address.ai_addrlen) == 0;
   if (!connected && errno != EINPROGRESS) return refused(errno);
-  if (!connected && !wait_for_socket(socket.fd(), POLLOUT, deadline, end)) return Answer::kNone;
+  if (!connected && !wait_for_socket(socket, POLLOUT, deadline, end)) return Answer::kNone;
   int error = 0;
   socklen_t size = sizeof error;
-  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
     return refused(error);
-  if (!wait_for_socket(socket.fd(), POLLIN, deadline, end)) return Answer::kNone;
+  if (!wait_for_socket(socket, POLLIN, deadline, end)) return Answer::kNone;
   char byte = 0;
-  return ::recv(socket.fd(), &byte, 1, 0) == 0 ? Answer::kAlive : Answer::kNone;
+  return ::recv(socket, &byte, 1, 0) == 0 ? Answer::kAlive : Answer::kNone;
 }
 
 /// Where nothing but the process itself can refuse a connection.
@@ -97,10 +84,6 @@ bool is_loopback(const addrinfo& address) {
 
 EndEvent::EndEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-EndEvent::~EndEvent() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void EndEvent::raise() const { ::eventfd_write(fd_, 1); }
 
 bool EndEvent::wait_for(std::chrono::milliseconds time) const {
@@ -112,19 +95,18 @@ LifeSign::LifeSign(const std::string& address) {
   const auto own =
       address.empty() ? Addresses(nullptr, &::freeaddrinfo) : numeric_address(address, 0);
   if (!own || end_.fd() < 0) return;
-  Socket socket(*own);
-  if (socket.fd() < 0 || ::bind(socket.fd(), own->ai_addr, own->ai_addrlen) != 0 ||
-      ::listen(socket.fd(), SOMAXCONN) != 0)
+  Descriptor socket = socket_for(*own);
+  if (socket < 0 || ::bind(socket, own->ai_addr, own->ai_addrlen) != 0 ||
+      ::listen(socket, SOMAXCONN) != 0)
     return;
-  port_ = port_of(socket.fd());
-  listener_ = socket.release();
+  port_ = port_of(socket);
+  listener_ = std::move(socket);
   thread_ = std::thread([this] { answer(); });
 }
 
 LifeSign::~LifeSign() {
   end_.raise();
   if (thread_.joinable()) thread_.join();
-  if (listener_ >= 0) ::close(listener_);
 }
 
 void LifeSign::answer() {
@@ -132,8 +114,7 @@ void LifeSign::answer() {
     std::array<pollfd, 2> polled = {{{listener_, POLLIN, 0}, {end_.fd(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[1].revents != 0) return;
-    const int caller = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (caller >= 0) ::close(caller);
+    const Descriptor caller(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
   }
 }
 

@@ -6,15 +6,14 @@
 #include <string>
 #include <thread>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 
 /// A one-shot event whose descriptor can be polled.
 class EndEvent {
  public:
   EndEvent();
-  ~EndEvent();
-  EndEvent(const EndEvent&) = delete;
-  EndEvent& operator=(const EndEvent&) = delete;
 
   void raise() const;
   /// Returns true as soon as it is raised, false after `time`.
@@ -22,7 +21,7 @@ class EndEvent {
   int fd() const { return fd_; }
 
  private:
-  int fd_;
+  Descriptor fd_;
 };
 
 /// Closes each incoming connection as a reply, from a thread of its own. For a stopped process the
@@ -41,7 +40,7 @@ class LifeSign {
   void answer();
 
   EndEvent end_;
-  int listener_ = -1;
+  Descriptor listener_;
   uint16_t port_ = 0;
   std::thread thread_;
 };

@@ -13,11 +13,6 @@
 namespace ddp::train {
 namespace {
 
-bool cuda_demanded(const Config& config) {
-  return config.trainer.device == DeviceChoice::kCuda ||
-         config.distributed.backend == Backend::kNccl;
-}
-
 /// Whether ddp-run was asked for GPUs, whose user wants no CPU then.
 bool started_for_each_gpu() { return std::getenv(launch::kWorkerPerGpu) != nullptr; }
 
@@ -79,10 +74,10 @@ int gpu_of_rank(const DistributedConfig& config, int local_rank, int gpus) {
 
 }  // namespace
 
-DevicePlan plan_device(const Config& config, const DistEnv& env) {
+DevicePlan plan_device(DeviceChoice choice, const DistributedConfig& config, const DistEnv& env) {
   DevicePlan plan;
-  if (config.trainer.device == DeviceChoice::kCpu) return plan;
-  const bool demanded = cuda_demanded(config);
+  if (choice == DeviceChoice::kCpu) return plan;
+  const bool demanded = choice == DeviceChoice::kCuda || config.backend == Backend::kNccl;
   if (!demanded && !started_for_each_gpu() && !nvidia_device_visible()) return plan;
   CudaModule* cuda = usable_cuda(plan.why_cpu);
   if (cuda == nullptr) {
@@ -98,8 +93,8 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
         "use device=cpu backend=gloo, or run `trainer doctor`",
         plan.why_cpu));
   }
-  const bool shared = config.distributed.ranks_per_device.value_or(1) > 1;
-  plan.nccl = config.distributed.backend != Backend::kGloo && !shared;
+  const bool shared = config.ranks_per_device.value_or(1) > 1;
+  plan.nccl = config.backend != Backend::kGloo && !shared;
   const int devices = cuda->device_count();
   if (plan.nccl && env.local_world_size > devices && devices > 1) {
     throw UserError(
@@ -107,7 +102,7 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
                     env.local_world_size, devices));
   }
   // One visible device per rank (CUDA_VISIBLE_DEVICES set by the launcher) leaves index 0 to each.
-  const int index = gpu_of_rank(config.distributed, env.local_rank, devices);
+  const int index = gpu_of_rank(config, env.local_rank, devices);
   cuda->set_device(index);
   plan.device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
   plan.gpu = cuda->uuid(index);

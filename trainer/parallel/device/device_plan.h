@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/parallel/environment/dist_env.h"
 
 namespace ddp::train {
@@ -21,10 +22,10 @@ struct DevicePlan {
   std::string backend_name() const { return nccl ? "nccl" : "gloo"; }
 };
 
-/// Returns the device requested by `config` and the environment. Loads the CUDA module if a GPU is
-/// to be used, and selects this local rank's GPU. Throws UserError if CUDA is requested but not
-/// available, or if there are more local ranks than GPUs.
-DevicePlan plan_device(const Config& config, const DistEnv& env);
+/// Returns the device requested by `choice`, `config` and the environment. Loads the CUDA module if
+/// a GPU is to be used, and selects this local rank's GPU. Throws UserError if CUDA is requested
+/// but not available, or if there are more local ranks than GPUs.
+DevicePlan plan_device(DeviceChoice choice, const DistributedConfig& config, const DistEnv& env);
 
 /// The parts of a rank's plan that the other ranks check.
 struct RankDevice {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/parallel/device/device_plan.h"
 
 namespace ddp::train {

@@ -7,12 +7,14 @@
 #include <array>
 #include <memory>
 
+#include "trainer/runtime/files/descriptor.h"
+
 namespace ddp::train {
 namespace {
 
 // Connecting a datagram socket only chooses a route.
 std::string source_address(const addrinfo& target) {
-  const int fd = ::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const Descriptor fd(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return "";
   sockaddr_storage own{};
   socklen_t size = sizeof own;
@@ -22,7 +24,6 @@ std::string source_address(const addrinfo& target) {
       ::connect(fd, target.ai_addr, target.ai_addrlen) == 0 &&
       ::getsockname(fd, address, &size) == 0 &&
       ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
-  ::close(fd);
   return known ? text.data() : "";
 }
 

@@ -1,9 +1,10 @@
 // The ranks of a run as a grid: which ranks share a model, and which have copies of it.
 #pragma once
 
+#include <exception>
 #include <memory>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/device_plan.h"
 #include "trainer/parallel/environment/dist_env.h"
@@ -66,6 +67,23 @@ class Mesh {
   const MeshShape shape_;
   const MeshPlace place_;
   std::shared_ptr<ProcessGroup> data_, pipeline_, tensor_, model_;
+};
+
+/// Guards a mesh against an exception while its GPUs wait for other ranks. Destructors would abort
+/// its communicators one after another, each taking its time; only the world's is left to the end
+/// of the process.
+class AbortOnFailure {
+ public:
+  explicit AbortOnFailure(ProcessGroup& group) : group_(group) {}
+  ~AbortOnFailure() {
+    if (std::uncaught_exceptions() > before_) group_.abort();
+  }
+  AbortOnFailure(const AbortOnFailure&) = delete;
+  AbortOnFailure& operator=(const AbortOnFailure&) = delete;
+
+ private:
+  ProcessGroup& group_;
+  const int before_ = std::uncaught_exceptions();
 };
 
 }  // namespace ddp::train

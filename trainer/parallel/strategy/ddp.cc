@@ -5,15 +5,15 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <utility>
 
-#include "trainer/parallel/collectives/unsent_backend.h"
 #include "trainer/parallel/device/collective_wait.h"
 #include "trainer/parallel/device/device_progress.h"
-#include "trainer/parallel/strategy/gradient_compression.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -51,6 +51,60 @@ c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
   view->setDefaultBackend(Type::GLOO);
   return view;
 }
+
+/// For passes whose gradients are discarded: the Reducer of a CPU model lays out its buckets
+/// without sending them. Broadcasts, by which the ranks agree on a layout, go to `real`;
+/// all-reduces complete at once and leave the tensors unchanged.
+class UnsentBackend : public c10d::Backend {
+ public:
+  explicit UnsentBackend(c10::intrusive_ptr<c10d::Backend> real)
+      : Backend(real->getRank(), real->getSize()), real_(std::move(real)) {}
+
+  const std::string getBackendName() const override { return real_->getBackendName(); }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return real_->broadcast(tensors, options);
+  }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& /*options*/) override {
+    auto future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future->markCompleted(c10::IValue(tensors));
+    return c10d::Work::create_from_future(future);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> real_;
+};
+
+/// Reduces gradients in 16 bits, as torch.distributed.algorithms.ddp_comm_hooks.default_hooks'
+/// bf16_compress_hook and fp16_compress_hook: each rank divides by the number of ranks and rounds
+/// to `type`, the sum is made in `type`, the result is copied back.
+class CompressHook final : public c10d::CommHookInterface {
+ public:
+  CompressHook(c10::intrusive_ptr<c10d::ProcessGroup> group, torch::ScalarType type)
+      : group_(std::move(group)), type_(type) {}
+
+  // In this order: rounded before it is divided, as torch does it.
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    const torch::NoGradGuard no_grad;
+    std::vector<torch::Tensor> compressed = {
+        bucket.getBuffer().to(type_).div_(static_cast<int64_t>(group_->getSize()))};
+    const auto reduced = group_->allreduce(compressed)->getFuture();
+    const auto decompress = [buffer = bucket.getBuffer()](c10::ivalue::Future& future) {
+      return c10::IValue(buffer.copy_(future.value().toTensorVector().front()));
+    };
+    return reduced->then(decompress, c10::TensorType::get());
+  }
+
+  torch::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  torch::ScalarType type_;
+};
 
 }  // namespace
 
@@ -93,7 +147,7 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   if (config.static_graph) reducer_->set_static_graph();
   learn_static_graph_ = config.static_graph;
   if (const auto type = type_on_the_way(config.gradient_compression))
-    reducer_->register_comm_hook(make_compress_hook(reduced_by, *type));
+    reducer_->register_comm_hook(std::make_unique<CompressHook>(reduced_by, *type));
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
@@ -102,7 +156,8 @@ void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forw
   if (!reducer_) return;
   using Type = c10d::ProcessGroup::BackendType;
   const auto real = gloo_view_ ? gloo_view_->getBackend(torch::kCPU) : nullptr;
-  if (real) gloo_view_->setBackend(torch::kCPU, Type::CUSTOM, make_unsent_backend(real));
+  if (real)
+    gloo_view_->setBackend(torch::kCPU, Type::CUSTOM, c10::make_intrusive<UnsentBackend>(real));
   // The second pass moves the gradients into the buckets of the final layout.
   for (int pass = 0; pass < 2; ++pass) {
     begin_micro_batch(/*last=*/true);

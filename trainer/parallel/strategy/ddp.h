@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/strategy/gradient_sync.h"
 

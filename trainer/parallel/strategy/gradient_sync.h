@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/parallel/collectives/process_group.h"
 
 namespace ddp::train {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/run/trainer.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/distributed_config.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/strategy/sharded_data_parallel.h"

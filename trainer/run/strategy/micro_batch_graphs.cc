@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/parallel/device/device_wait.h"
 

@@ -12,12 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
+#include "trainer/config/trainer_config.h"
 #include "trainer/data/batch.h"
 #include "trainer/model/blocks/layer_seeds.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// Returns why a run cannot use graphs; empty if it can. `ranks` train together.
 /// `keeps_statistics`: passes change more in the model than gradients.

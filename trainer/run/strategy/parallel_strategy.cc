@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/strategy/ddp.h"
 #include "trainer/run/strategy/inference.h"

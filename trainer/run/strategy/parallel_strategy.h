@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/health/run_monitor.h"
 #include "trainer/model/ops/weight_copies.h"
@@ -26,6 +25,8 @@
 #include "trainer/task/task.h"
 
 namespace ddp::train {
+
+struct Config;
 
 /// What the passes of one step use.
 struct StepContext {

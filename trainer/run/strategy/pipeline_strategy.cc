@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/strategy/pipeline_executor.h"
 #include "trainer/run/strategy/parallel_strategy.h"

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/descriptor.h"
 
 namespace ddp::train {
 namespace {
@@ -37,10 +38,9 @@ std::string temporary_name(const std::string& path, std::string_view suffix = ""
 /// holds.
 void sync_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
-  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
+  const Descriptor fd(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd >= 0) ::fsync(fd);
 }
 
 void rename_file(const std::string& from, const std::string& to) {

@@ -7,18 +7,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/descriptor.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 
 std::optional<std::string> read_small_file(const std::string& path, uint64_t most) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (fd < 0) return std::nullopt;
-  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
-                                                                [](const int* f) { ::close(*f); });
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     throw UserError(fmt::format("{}: is {}; give a regular file", path,
