@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Sends the metrics of a run to Weights & Biases or MLflow: what metrics.jsonl in its folder has and they have not.
 
-  python3 scripts/track_run.py outputs/quickstart --to wandb --follow &     next to a run: until it has finished
+  python3 scripts/track_run.py outputs/quickstart --to wandb --follow &     next to a run: until it has ended
   python3 scripts/track_run.py outputs/quickstart --to mlflow               once
 
 Called again, also after a crash and a resume, it continues the same run there: its id and the last step that was sent are in
-tracking.json in the run's folder. Each tracker is configured by its own environment: WANDB_PROJECT, WANDB_MODE=offline,
-MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ... Needs `pip install wandb` or `pip install mlflow-skinny`.
+tracking.json in the run's folder. A run that started over in the same folder is a new one there. Each tracker is configured by
+its own environment: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ... Needs `pip install wandb`
+or `pip install mlflow-skinny`.
 """
 
 import argparse
+import glob
 import json
 import os
 import signal
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 
 NOT_METRICS = ("step", "split", "time", "resumed_from")
+LOOKS_WITHOUT_RUN = 12  # a restart by ddp-run takes less
 
 
 class Wandb:
@@ -73,11 +76,39 @@ def new_records(path, sent):
                 yield record
 
 
-def outcome(folder):
+def first_record(path):
     try:
-        return json.loads((folder / "run_summary.json").read_text()).get("outcome")
-    except (OSError, ValueError):
+        with open(path, "rb") as file:
+            line = file.readline()
+        return json.loads(line) if line.endswith(b"\n") else None
+    except OSError:
         return None
+
+
+def is_of_another_run(first, mine):
+    """A resumed run keeps the lines before its snapshot; one that starts over sets the file aside."""
+    return "resumed_from" not in first and mine.get("began", first["time"]) != first["time"]
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def may_be_written(path, host):
+    """Whether a process has the file open; of another host unknown."""
+    if host != os.uname().nodename:
+        return True
+    target = os.path.realpath(path)
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == target:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def write_state(path, state):
@@ -90,33 +121,42 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="hydra.run.dir of the run")
     parser.add_argument("--to", choices=("wandb", "mlflow"), required=True)
-    parser.add_argument("--follow", action="store_true", help="continue until the run has finished, or Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="continue until the run has ended, or Ctrl-C")
     parser.add_argument("--every", type=float, default=5, metavar="SECONDS", help="how often --follow looks (default: 5)")
     options = parser.parse_args()
     metrics, saved = options.folder / "metrics.jsonl", options.folder / "tracking.json"
-    while options.follow and not metrics.exists():
+    while options.follow and not first_record(metrics):
         time.sleep(options.every)
-    if not metrics.exists():
-        sys.exit(f"error: {metrics}: no such file; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
+    first = first_record(metrics)
+    if not first:
+        sys.exit(f"error: {metrics}: no such file, or empty; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
     state = json.loads(saved.read_text()) if saved.exists() else {}
     mine = state.setdefault(options.to, {"id": None, "sent": {}})
-    info = options.folder / "run_info.json"
-    config = json.loads(info.read_text()).get("config", {}) if info.exists() else {}
+    if is_of_another_run(first, mine):
+        mine = state[options.to] = {"id": None, "sent": {}}
+    mine.setdefault("began", first["time"])
+    info = read_json(options.folder / "run_info.json")
+    config, host = info.get("config", {}), info.get("environment", {}).get("host")
     try:
         tracker = {"wandb": Wandb, "mlflow": MLflow}[options.to](options.folder.resolve().name, config, mine["id"])
     except ImportError:
         sys.exit(f"error: this Python lacks {options.to}: pip install {'wandb' if options.to == 'wandb' else 'mlflow-skinny'}")
     mine["id"] = tracker.id
-    finished = False
+    finished, looks = False, 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while True:
-            finished = outcome(options.folder) == "finished"  # before reading: nothing follows then
+            # Before reading: nothing follows then.
+            finished = read_json(options.folder / "run_summary.json").get("outcome") == "finished"
+            looks = 0 if may_be_written(metrics, host) else looks + 1
+            if is_of_another_run(first_record(metrics) or first, mine):
+                print(f"{options.folder}: another run has begun; start again to follow it", file=sys.stderr)
+                break
             for record in new_records(metrics, mine["sent"]):
                 tracker.send(record["step"], numbers_of(record), record["time"])
                 mine["sent"][record["split"]] = record["step"]
             write_state(saved, state)
-            if finished or not options.follow:
+            if finished or not options.follow or looks == LOOKS_WITHOUT_RUN:
                 break
             time.sleep(options.every)
     except KeyboardInterrupt:

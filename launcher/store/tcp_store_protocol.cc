@@ -1,17 +1,10 @@
 #include "launcher/store/tcp_store_protocol.h"
 
-#include <array>
 #include <cstring>
 #include <utility>
 
 namespace ddp::launch {
 namespace {
-
-// The fields of each type: k key, v value, i 64-bit number, u 32-bit number; # is a count of
-// repetitions of the rest.
-constexpr std::array<std::string_view, 19> kFields{"u",  "kv", "kvv", "k",  "ki",  "#k", "#k",
-                                                   "",   "k",  "kv",  "#k", "#kv", "",   "u",
-                                                   "kv", "k",  "k",   "",   "ki"};
 
 constexpr std::size_t kPerText = sizeof(std::string);
 constexpr std::size_t kKeptInput = 64 << 10;
@@ -21,27 +14,6 @@ constexpr std::size_t kKeptInput = 64 << 10;
 void put_text(std::string& out, std::string_view text) {
   put_number(out, static_cast<std::uint64_t>(text.size()));
   out.append(text);
-}
-
-std::string encode(const Request& request) {
-  std::string out(1, static_cast<char>(request.type));
-  std::size_t key = 0, value = 0;
-  std::string_view fields = kFields.at(static_cast<std::size_t>(request.type));
-  std::size_t rounds = fields.empty() ? 0 : 1;
-  if (rounds == 1 && fields[0] == '#') {
-    rounds = request.keys.size();
-    put_number(out, static_cast<std::uint64_t>(rounds));
-    fields.remove_prefix(1);
-  }
-  for (; rounds > 0; --rounds) {
-    for (const char field : fields) {
-      if (field == 'k') put_text(out, request.keys.at(key++));
-      if (field == 'v') put_text(out, request.values.at(value++));
-      if (field == 'i') put_number(out, request.number);
-      if (field == 'u') put_number(out, static_cast<std::uint32_t>(request.number));
-    }
-  }
-  return out;
 }
 
 void RequestParser::feed(std::string_view bytes) {
@@ -74,8 +46,9 @@ RequestParser::Next RequestParser::next(Request& request) {
 bool RequestParser::begin() {
   const auto type = static_cast<std::uint8_t>(input_[at_++]);
   request_.type = static_cast<QueryType>(type);
-  if (type >= kFields.size() || validated_ == (request_.type == QueryType::kValidate)) return false;
-  fields_ = kFields.at(type);
+  if (type >= kRequestFields.size() || validated_ == (request_.type == QueryType::kValidate))
+    return false;
+  fields_ = kRequestFields.at(type);
   field_ = 0;
   rounds_ = fields_.empty() ? 0 : 1;
   begun_ = true;

@@ -8,6 +8,7 @@
 // torch/csrc/distributed/c10d/TCPStore*.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,6 +37,12 @@ enum class QueryType : std::uint8_t {
   kListKeys,
   kBarrier,
 };
+
+/// The fields of each type: k key, v value, i 64-bit number, u 32-bit number; # is a count of
+/// repetitions of the rest.
+constexpr std::array<std::string_view, 19> kRequestFields{
+    "u",  "kv",  "kvv", "k", "ki", "#k", "#k", "", "k", "kv",
+    "#k", "#kv", "",    "u", "kv", "k",  "k",  "", "ki"};
 
 constexpr std::uint32_t kTcpStoreMagic = 0x3C85F7CE;
 
@@ -105,7 +112,5 @@ void put_number(std::string& out, Integer value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 void put_text(std::string& out, std::string_view text);
-/// Encodes a request as a client sends it.
-std::string encode(const Request& request);
 
 }  // namespace ddp::launch

@@ -12,8 +12,8 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/system/sockets.h"
-#include "launcher/store/tcp_store_protocol.h"
 #include "tests/launcher/nodes.h"
+#include "tests/launcher/store/request_bytes.h"
 
 namespace ddp::test {
 namespace {

@@ -127,6 +127,19 @@ class Tables(unittest.TestCase):
         (self.folder / "a.parquet").write_bytes(data)
         self.assertIn("no row from there on can be read", self.run_trainer(*show, "data_config.on_bad_sample=skip", fails=True))
 
+    def test_a_text_that_is_not_UTF8_or_unknown_is_named_by_its_row(self):
+        texts = pyarrow.array([b"text"] * 2500 + [b"\xff"] + [b"text"] * 500, type=pyarrow.binary())
+        bad = pyarrow.StringArray.from_buffers(len(texts), *texts.buffers()[1:])
+        parquet.write_table(pyarrow.table({"text": bad}), self.folder / "a.parquet")
+        feather.write_feather(pyarrow.table({"text": bad}), self.folder / "a.feather")
+        for name in ("a.parquet", "a.feather"):
+            self.assertRegex(self.run_trainer("--config", "c.yaml", f"data_config.path={name}", fails=True),
+                             rf"^error: data_config\.path: .*{name}: row 2501: .*Invalid UTF8 sequence\n$")
+        parquet.write_table(pyarrow.table({"text": ["text", None, "", "other"]}), self.folder / "b.parquet")
+        (self.folder / "text.txt").write_text("text " * 100)
+        self.assertRegex(self.run_trainer("--config", "c.yaml", "data_config.path=text.txt", "data_config.tokenizer=char",
+                                          "data_config.eval_path=b.parquet", fails=True), r"b\.parquet:4: ")
+
     def test_a_table_that_cannot_be_read_is_refused_in_one_line(self):
         parquet.write_table(self.table(column="story"), self.folder / "named.parquet")
         parquet.write_table(pyarrow.table({"text": [1, 2]}), self.folder / "numbers.parquet")

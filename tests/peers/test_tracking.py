@@ -109,7 +109,7 @@ class Tracking(unittest.TestCase):
         self.train("trainer_config.max_steps=3")
         summary = self.folder / "run/run_summary.json"
         summary.write_text(json.dumps({"outcome": "unfinished"}))
-        with subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1"],
+        with open(self.folder / "run/metrics.jsonl", "a"), subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1"],
                               cwd=self.folder, env=self.environment) as follower:
             tracking = self.folder / "run/tracking.json"
             while not tracking.exists():
@@ -118,8 +118,31 @@ class Tracking(unittest.TestCase):
             self.assertEqual(follower.wait(60), 0)
         self.assertEqual(json.loads(tracking.read_text())["mlflow"]["sent"]["train"], 3)
 
+    def test_a_follower_ends_once_a_run_that_failed_is_gone(self):
+        from mlflow import MlflowClient
+        self.train("trainer_config.max_steps=3")
+        (self.folder / "run/run_summary.json").write_text(json.dumps({"outcome": "unfinished"}))
+        self.track("--to", "mlflow", "--follow", "--every", "0.01")
+        mine = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]
+        self.assertEqual(mine["sent"]["train"], 3)
+        self.assertEqual(MlflowClient(self.environment["MLFLOW_TRACKING_URI"]).get_run(mine["id"]).info.status, "KILLED")
+
+    def test_a_run_that_starts_over_in_the_folder_is_a_new_one(self):
+        from mlflow import MlflowClient
+        client, ids = MlflowClient(self.environment["MLFLOW_TRACKING_URI"]), []
+        for rate in ("0.001", "0.002"):
+            for snapshot in self.folder.glob("run/snapshot*"):
+                snapshot.unlink()
+            self.train(f"optimizer_config.learning_rate={rate}")
+            self.track("--to", "mlflow")
+            ids.append(json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"])
+            history = sorted(client.get_metric_history(ids[-1], "train/loss"), key=lambda metric: metric.step)
+            self.assertEqual([(metric.step, metric.value) for metric in history], self.expected("train", "loss"))
+            self.assertEqual(client.get_run(ids[-1]).data.params["optimizer_config.learning_rate"], rate)
+        self.assertNotEqual(*ids)
+
     def test_a_folder_without_metrics_is_refused_in_one_line(self):
-        self.assertRegex(self.track("--to", "wandb", code=1), r"^error: run/metrics\.jsonl: no such file; .*\n$")
+        self.assertRegex(self.track("--to", "wandb", code=1), r"^error: run/metrics\.jsonl: no such file, or empty; .*\n$")
 
 
 if __name__ == "__main__":

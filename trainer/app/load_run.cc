@@ -10,6 +10,7 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/cost/model_sizes.h"
 #include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/load/run_folder.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
@@ -64,13 +65,14 @@ void take_kind(Config& config, const KindOfModel& there, const Given& given) {
 /// Sets task, model and the init_from of that model's section to those of the folder or snapshot
 /// that `config.init_from` names, and clears that; task and model that are given stay.
 void follow_init_from(Config& config, const Given& given) {
-  if (config.init_from.empty() || config.task == TaskKind::kImageClassification) return;
   if (const std::string fix = how_to_fetch_model(config.init_from); !fix.empty())
     given.refuse("init_from", fix);
   const std::string path = absolute_path(config.init_from);
+  std::string file = path;
   KindOfModel there;
   try {
-    there = kind_of(path);
+    if (is_run_folder(path)) file = chosen_snapshot(path);
+    there = kind_of(file);
   } catch (const UserError& error) {
     given.refuse("init_from", error.what());
   }
@@ -79,15 +81,31 @@ void follow_init_from(Config& config, const Given& given) {
   if (!other.path.empty() && absolute_path(other.path) != path)
     given.refuse("init_from", fmt::format("{} conflicts with {}={}; keep one", config.init_from,
                                           other.key, other.path));
-  set_model_below(config, path);
+  set_model_below(config, file);
   config.init_from.clear();
+}
+
+/// Also a model's own init_from may be a run's folder, which stands for one of its snapshots.
+void choose_model(Config& config, const Given& given) {
+  if (config.task == TaskKind::kImageClassification) return;
+  if (!config.init_from.empty()) return follow_init_from(config, given);
+  if (trains_causal_lm(config.task) && find_causal_architecture(config.model) == nullptr)
+    return;  // complete_model() refuses it
+  const ModelBelow below = model_below(config);
+  if (below.path.empty()) return;
+  const std::string path = absolute_path(below.path);
+  try {
+    if (is_run_folder(path)) set_model_below(config, chosen_snapshot(path));
+  } catch (const UserError& error) {
+    given.refuse(below.key, error.what());
+  }
 }
 
 }  // namespace
 
 RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
                    std::optional<int64_t> sweep_job, DataFiles data) {
-  RunConfig run = read_run(source, overrides, sweep_job, data, follow_init_from);
+  RunConfig run = read_run(source, overrides, sweep_job, data, choose_model);
   complete_model(run.config, run.given);
   return run;
 }

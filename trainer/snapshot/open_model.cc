@@ -14,6 +14,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/cost/bert_cost.h"
+#include "trainer/model/load/run_folder.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"

@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
-#include "trainer/config/config.h"
-#include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/load/run_folder.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/log/message.h"
@@ -40,15 +37,6 @@ std::optional<int64_t> step_of(const std::string& object, const std::string& nam
   return step;
 }
 
-/// Where a link at `path` leads: a file that is published there would take the link's place.
-std::string behind_links(fs::path path) {
-  constexpr int kMost = 40;  // as the kernel
-  std::error_code error;
-  for (int links = 0; links < kMost && fs::is_symlink(path, error); ++links)
-    path = path.parent_path() / fs::read_symlink(path, error);
-  return path.string();
-}
-
 // A file that never was a snapshot is the user's mistake; damage is reported by whoever opens it.
 void require_snapshot(const std::string& path) {
   std::error_code ignored;
@@ -63,65 +51,7 @@ void require_snapshot(const std::string& path) {
     throw UserError(path + ": not a snapshot; give the trainer_config.snapshot_path of a run");
 }
 
-constexpr std::string_view kListSuffix = ".manifest.json";
-
-/// The lists of snapshots in a folder, each for the newest of a run.
-std::vector<std::string> lists_in(const std::string& folder) {
-  auto files = files_next_to((fs::path(folder) / "*").string());
-  std::erase_if(files, [](const std::string& file) { return !file.ends_with(kListSuffix); });
-  return files;
-}
-
-/// The best snapshot of the run whose newest is `path`, if the run was to end with it, or "".
-std::string wanted_best(const std::string& path, const SnapshotMeta& meta) {
-  const auto manifest = read_manifest(path + std::string(kListSuffix));
-  const bool wanted = config_from_json(meta.config_json).trainer.load_best_model_at_end;
-  if (!wanted || !manifest || manifest->run_id != meta.run_id || manifest->best_file.empty())
-    return "";
-  return (fs::path(path).parent_path() / manifest->best_file).string();
-}
-
-std::string newest_in(const std::string& folder) {
-  const auto lists = lists_in(folder);
-  if (lists.size() == 1) return lists[0].substr(0, lists[0].size() - kListSuffix.size());
-  throw UserError(fmt::format("{}: holds the snapshots of {}; name one file", folder,
-                              counted(static_cast<int64_t>(lists.size()), "run")));
-}
-
-/// On one rank.
-void say(const std::string& text) {
-  const char* rank = std::getenv("RANK");
-  if (rank == nullptr || std::string_view(rank) == "0") fmt::print(stderr, "{}\n", text);
-}
-
-/// The snapshot that is meant by a run's folder or a file. A damaged one is for the caller to find.
-std::string chosen_snapshot(const std::string& path) {
-  const bool folder = is_run_folder(path);
-  const std::string newest = behind_links(folder ? newest_in(path) : path);
-  if (!file_exists(newest)) return newest;
-  try {
-    const SnapshotMeta meta = peek_snapshot(newest).meta;
-    const std::string best = wanted_best(newest, meta);
-    const bool differs = !best.empty() && best != newest;
-    const std::string& chosen = folder && differs ? best : newest;
-    if (folder) {
-      say(fmt::format("Using {}, the {} snapshot of its run", chosen,
-                      best.empty() ? "newest" : "best"));
-    } else if (differs) {
-      say(fmt::format("Using {}, the newest snapshot of its run; the best is {}", newest, best));
-    }
-    return chosen;
-  } catch (const RunError&) {
-    return newest;
-  }
-}
-
 }  // namespace
-
-bool is_run_folder(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) && !lists_in(path).empty();
-}
 
 std::string local_snapshot_path(const TrainerConfig& config) {
   if (!is_remote(config.snapshot_path)) return behind_links(config.snapshot_path);

@@ -24,13 +24,8 @@ namespace ddp::train {
 /// <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
-/// Whether `path` is a run's folder, with a list of snapshots. Throws UserError if unreadable.
-bool is_run_folder(const std::string& path);
-
-/// A temporary local copy of `path`; for a local path the file itself, links resolved. For a run's
-/// folder the newest snapshot, or the best where the run set load_best_model_at_end; a line on
-/// standard error reports which, also if `path` is the newest and another one is the best. Throws
-/// RunError if the object cannot be fetched, UserError if a local file is not a snapshot.
+/// A temporary local copy of `path`; for a local path chosen_snapshot(). Throws RunError if the
+/// object cannot be fetched, UserError if a local file is not a snapshot.
 class FetchedSnapshot {
  public:
   explicit FetchedSnapshot(const std::string& path);

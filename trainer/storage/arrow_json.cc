@@ -11,11 +11,10 @@
 #include <string_view>
 
 #include "trainer/runtime/error.h"
+#include "trainer/storage/table_texts.h"
 
 namespace ddp::train {
 namespace {
-
-constexpr std::size_t kMostRowBytes = std::size_t{64} << 20U;
 
 void append_quoted(std::string_view text, std::string& json) {
   json += '"';

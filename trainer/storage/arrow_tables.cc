@@ -46,7 +46,7 @@ template <class Array>
 void take_all(const arrow::Array& array, std::vector<std::string>& to) {
   const auto& texts = static_cast<const Array&>(array);
   for (int64_t i = 0; i < texts.length(); ++i) {
-    if (texts.IsValid(i)) to.emplace_back(texts.GetView(i));
+    to.emplace_back(texts.IsValid(i) ? texts.GetView(i) : std::string_view());
   }
 }
 
@@ -156,10 +156,11 @@ class ArrowTexts : public ColumnTexts {
   bool next(std::vector<std::string>& texts) override {
     return with_file(path_, [&] {
       texts.clear();
-      if (!rest_ || rest_->num_rows() == 0) check(next_batch());
+      if (!rest_ || rest_->num_rows() == 0) next_batch();
       if (!rest_) return false;
       const auto batch = rest_->Slice(0, kRowsAtATime);
       rest_ = rest_->Slice(batch->num_rows());
+      row_ += batch->num_rows();
       if (column_.empty()) {
         take_rows(*get(batch->ToStructArray()), texts);
       } else {
@@ -171,9 +172,16 @@ class ArrowTexts : public ColumnTexts {
 
  private:
   /// Offsets and codes of a damaged file would be followed as they are.
-  arrow::Status next_batch() {
-    ARROW_RETURN_NOT_OK(batches_->ReadNext(&rest_));
-    return rest_ ? rest_->ValidateFull() : arrow::Status::OK();
+  void next_batch() {
+    check(batches_->ReadNext(&rest_));
+    if (!rest_ || rest_->ValidateFull().ok()) return;
+    for (int64_t i = 0; i < rest_->num_rows(); ++i) {
+      const std::string problem = rest_->Slice(i, 1)->ValidateFull().message();
+      if (!problem.empty())  // the index in it counts within the row
+        throw UserError(fmt::format("row {}: {}", row_ + i + 1,
+                                    problem.substr(0, problem.find(" at string index"))));
+    }
+    check(rest_->ValidateFull());
   }
 
   static void take_rows(const arrow::Array& rows, std::vector<std::string>& texts) {
@@ -184,6 +192,7 @@ class ArrowTexts : public ColumnTexts {
   std::string column_;
   Batches batches_;
   std::shared_ptr<arrow::RecordBatch> rest_;  // of a batch; null: none yet, or the end
+  int64_t row_ = 0;                           // rows before it
   int field_ = 0;
 };
 

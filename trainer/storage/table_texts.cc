@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/storage/arrow_module.h"
@@ -9,8 +11,7 @@
 namespace ddp::train {
 
 bool is_arrow_table(const std::string& path) {
-  const std::string end = lower_extension(path);
-  return end == ".parquet" || end == ".arrow" || end == ".feather";
+  return std::ranges::find(kTableExtensions, lower_extension(path)) != kTableExtensions.end();
 }
 
 std::unique_ptr<ColumnTexts> open_column_texts(const std::string& path, const std::string& column) {

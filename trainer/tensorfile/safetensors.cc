@@ -72,6 +72,8 @@ std::string object_of(std::string members) {
   return "{" + members + "}";
 }
 
+std::size_t page_size() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
 std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors,
                         std::size_t capacity) {
   std::string members;
@@ -193,9 +195,11 @@ void SafetensorsFile::map_file() {
 }
 
 // Otherwise an unreadable sector would end the process with SIGBUS on first use.
-void SafetensorsFile::require_readable(std::size_t bytes) const {
+void SafetensorsFile::require_readable(const std::byte* begin, std::size_t bytes) const {
 #ifdef MADV_POPULATE_READ
-  if (::madvise(const_cast<std::byte*>(mapping_), bytes, MADV_POPULATE_READ) == 0) return;
+  const std::size_t before = static_cast<std::size_t>(begin - mapping_) % page_size();
+  if (::madvise(const_cast<std::byte*>(begin - before), before + bytes, MADV_POPULATE_READ) == 0)
+    return;
   if (errno == EFAULT || errno == EIO || errno == EHWPOISON)
     throw RunError(path_ + ": read error: the file or the disk is damaged");
 #endif
@@ -213,14 +217,14 @@ void SafetensorsFile::parse_header() {
         "trainer_config.snapshot_path another name");
   }
   uint64_t length = 0;
-  require_readable(sizeof length);
+  require_readable(mapping_, sizeof length);
   std::memcpy(&length, mapping_, sizeof length);
   if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
     throw RunError(path_ + ": truncated or not a safetensors file: header length " +
                    std::to_string(length) + ", file size " + std::to_string(size_));
   }
   header_size_ = static_cast<std::size_t>(length);
-  require_readable(kLengthBytes + header_size_);
+  require_readable(mapping_, kLengthBytes + header_size_);
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   const TakeEntry take = [this](const std::string& name, const nlohmann::json& entry) {
     name == "__metadata__" ? take_metadata(entry) : take_tensor(name, entry);
@@ -266,7 +270,7 @@ void SafetensorsFile::take_tensor(const std::string& name, const nlohmann::json&
 }
 
 void drop_pages(const TensorBytes& tensor) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = page_size();
   const auto begin = (reinterpret_cast<std::uintptr_t>(tensor.data) + page - 1) / page * page;
   const auto end = (reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.size) / page * page;
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
@@ -292,7 +296,7 @@ std::string SafetensorsFile::front_without_checksum() const {
 }
 
 void SafetensorsFile::verify_checksum() const {
-  require_readable(size_);
+  require_readable(mapping_, kLengthBytes + header_size_);
   verify_header();
   verify_digests();
 }
@@ -310,12 +314,14 @@ void SafetensorsFile::verify_digests() const {
   const std::byte* expected = mapping_ + kLengthBytes + header_size_;
   for (const auto& tensor : tensors_) {
     const bool next = tensor.data == expected || tensor.size == 0;
+    if (tensor.size > 0) require_readable(tensor.data, tensor.size);
     if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
         digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
       throw RunError(path_ + ": the checksum of tensor " + shown(tensor.name) +
                      " does not match: the file is damaged");
     }
     expected += tensor.size;
+    drop_pages(tensor);  // or the memory of a start would hold the whole file
   }
   if (expected != mapping_ + size_) throw RunError(path_ + ": extra bytes after the last tensor");
 }

@@ -88,7 +88,7 @@ class SafetensorsFile {
 
  private:
   void map_file();
-  void require_readable(std::size_t bytes) const;
+  void require_readable(const std::byte* begin, std::size_t bytes) const;
   void parse_header();
   void take_metadata(const nlohmann::json& entry);
   void take_tensor(const std::string& name, const nlohmann::json& entry);

@@ -30,9 +30,8 @@ int Acceptor::accept(int listener) {
       return fd;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return -1;
-    if (is_shortage(errno)) rest(errno);
-    // Else this connection has failed, and the next may not.
-    if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return -1;
+    // Else only this connection has failed: take the next.
+    if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) rest(errno);
   }
   return -1;
 }
@@ -40,10 +39,10 @@ int Acceptor::accept(int listener) {
 void Acceptor::rest(int error) {
   rests_until_ = Clock::now() + kRest;
   if (std::exchange(warned_, true)) return;
-  warning_ = fmt::format(
-      "{} cannot accept connections for now: {}; they wait until others are closed (raise the "
-      "hard limit, ulimit -Hn)",
-      place_, error_text(error));
+  warning_ = fmt::format("{} cannot accept connections for now: {}{}", place_, error_text(error),
+                         is_shortage(error) ? "; they wait until others are closed (raise the hard "
+                                              "limit, ulimit -Hn)"
+                                            : "");
 }
 
 bool Acceptor::wake() {

@@ -1,5 +1,6 @@
-// Accepts connections. While no descriptor is left, new ones stay in the kernel's queue; as their
-// listening sockets would keep waking the poll loop, it skips them for a while.
+// Accepts connections. While it cannot, as when no descriptor is left, new ones stay in the
+// kernel's queue; as their listening sockets would keep waking the poll loop, it skips them for a
+// while.
 #pragma once
 
 #include <optional>

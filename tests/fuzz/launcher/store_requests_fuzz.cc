@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "launcher/store/key_values.h"
-#include "launcher/store/tcp_store_protocol.h"
 #include "tests/fuzz/check.h"
+#include "tests/launcher/store/request_bytes.h"
 
 using namespace ddp::launch;
 

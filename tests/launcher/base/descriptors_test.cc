@@ -90,6 +90,16 @@ TEST_CASE("an acceptor without descriptors rests, warns once, and goes on") {
   for (const int fd : {listener, client, accepted}) ::close(fd);
 }
 
+TEST_CASE("a socket that can never accept is left alone for a while, with one warning") {
+  const int listener = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  Acceptor acceptor("the test");
+  CHECK(acceptor.accept(listener) == -1);
+  CHECK(acceptor.rests_until());
+  CHECK_THAT(acceptor.take_warning(),
+             Contains("the test cannot accept connections for now: ") && !Contains("ulimit"));
+  ::close(listener);
+}
+
 std::unique_ptr<Coordinator> host_at(int listener) {
   MembershipRules rules{.run_id = "job", .min_nodes = 1, .max_nodes = 2};
   return std::make_unique<Coordinator>(rules, JobHistory{}, "", std::vector<int>{listener},

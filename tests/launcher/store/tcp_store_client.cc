@@ -10,6 +10,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/system/sockets.h"
+#include "tests/launcher/store/request_bytes.h"
 
 namespace ddp::launch {
 namespace {

@@ -13,6 +13,7 @@
 #include "launcher/store/key_values.h"
 #include "launcher/store/tcp_store_protocol.h"
 #include "launcher/store/tcp_store_server.h"
+#include "tests/launcher/store/request_bytes.h"
 
 namespace ddp::launch {
 namespace {

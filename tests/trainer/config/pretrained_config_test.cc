@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+#include <nlohmann/json.hpp>
+
 #include "tests/support/catch.h"
 
 #include "tests/trainer/config/test_files.h"
 #include "trainer/app/load_run.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/model/llama/llama_config.h"
 #include "trainer/runtime/error.h"
 
@@ -114,16 +118,41 @@ TEST_CASE("an init_from that cannot be followed is refused in one line") {
              Contains("base is a BERT, and task=causal_lm; remove task"));
 }
 
-TEST_CASE("an init_from that is a run's folder is answered with its snapshot") {
+TEST_CASE(
+    "an init_from that is a run's folder means its newest snapshot, or the best that it kept") {
   const test::TestFolder folder;
   std::filesystem::create_directory("base");
-  for (const char* file : {"base/snapshot.pt.manifest.json", "data.txt"})
-    test::write_file(file, "some text");
-  test::write_file("c.yaml", "data_config:\n  path: data.txt\n");
-  CHECK_THAT(
-      test::error_of<UserError>(
-          [] { load_config(ConfigSource::of_file("c.yaml"), {"init_from=base"}); }),
-      Contains("is the folder of a run; give its snapshot, /") && Contains("/base/snapshot.pt"));
+  const auto config = [](const std::vector<std::string>& overrides) {
+    return load_config(ConfigSource::of_file("c.yaml"), overrides);
+  };
+  const auto write_snapshot = [&](const std::string& name, const std::string& keep_best) {
+    const Config there =
+        config({"gpt_config.n_layer=1", "gpt_config.n_head=2", "gpt_config.n_embd=8",
+                "trainer_config.load_best_model_at_end=" + keep_best});
+    const nlohmann::json header = {
+        {"__metadata__", {{"config", config_to_json(there)}, {"run_id", "1"}}}};
+    const std::string text = header.dump();
+    std::string file(8, '\0');
+    const uint64_t length = text.size();
+    std::memcpy(file.data(), &length, sizeof length);
+    test::write_file("base/" + name, file + text);
+  };
+  test::write_file("data.txt", "some text");
+  test::write_file("c.yaml", "data_config:\n  path: data.txt\n  block_size: 4\n");
+  test::write_file("base/s.pt.manifest.json",
+                   R"({"run": "1", "best": "s.pt.step-2", "snapshots": []})");
+  for (const char* key : {"init_from=base", "gpt_config.init_from=base"}) {
+    for (const char* name : {"s.pt", "s.pt.step-2"}) write_snapshot(name, "false");
+    CHECK_THAT(config({key}).gpt.init_from, Catch::EndsWith("/base/s.pt"));
+    for (const char* name : {"s.pt", "s.pt.step-2"}) write_snapshot(name, "true");
+    const Config best = config({key});
+    CHECK_THAT(best.gpt.init_from, Catch::EndsWith("/base/s.pt.step-2"));
+    CHECK(best.gpt.n_embd == 8);
+  }
+  test::write_file("base/other.pt.manifest.json", "{}");
+  CHECK_THAT(test::error_of<UserError>([&] { config({"gpt_config.init_from=base"}); }),
+             Contains("gpt_config.init_from=base: ") &&
+                 Contains("base: holds the snapshots of 2 runs; name one file"));
 }
 
 TEST_CASE("virtual tokens need positions, a model and no adapters next to them") {

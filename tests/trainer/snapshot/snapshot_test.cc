@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
+#include "tests/trainer/run/cut_memory.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/config/keys/config_text.h"
@@ -180,13 +181,23 @@ TEST_CASE("a file cut short anywhere is found") {
 
 TEST_CASE("a part that cannot be read any more is an error, not the end of the process") {
   const TempDir dir;
-  const std::string path = dir.file("s.pt");
-  save(path, 1);
-  std::string bytes = read_file(path);
-  dir.write("long", bytes + std::string(20'000, 'x'));
+  save_snapshot(dir.file("long"), sample_meta(1), {{"model.w", torch::ones({5000})}});
   const SafetensorsFile file(dir.file("long"));
   std::filesystem::resize_file(dir.file("long"), 4096);
   CHECK_THROWS_WITH(file.verify_checksum(), Catch::Contains("read error"));
+}
+
+TEST_CASE("a verified file is not kept in memory") {
+  constexpr int64_t kTensors = 16, kFloats = 1 << 20;
+  const TempDir dir;
+  NamedTensors tensors;
+  for (int64_t i = 0; i < kTensors; ++i)
+    tensors.push_back({std::to_string(i), torch::ones({kFloats})});
+  save_snapshot(dir.file("s.pt"), sample_meta(1), tensors);
+  test::reset_peak_memory();
+  const int64_t before = test::peak_memory_bytes();
+  open_snapshot(dir.file("s.pt"));
+  CHECK(test::peak_memory_bytes() - before < kTensors * kFloats);  // a quarter of it
 }
 
 TEST_CASE("a header that promises more than the file holds is refused without being followed") {

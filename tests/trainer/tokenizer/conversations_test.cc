@@ -101,6 +101,14 @@ TEST_CASE("rows that are no conversations are refused with file, line and what t
   CHECK_THAT(chat_error(R"({"system": "a", "messages": []})"),
              Contains("a.jsonl:1: has no messages"));
   CHECK_THAT(chat_error("PAR1"), Contains("is a Parquet file; name it .parquet"));
+  const TempFolder folder;
+  LeftOut left_out(OnBadSample::kStop);
+  CHECK_THROWS_WITH(read_conversations(folder.path(), left_out),
+                    Contains("folder with .jsonl, .parquet, .arrow, .feather files"));
+  for (const char* name : {"a.jsonl", "b.feather"}) folder.write(name, "{}");
+  CHECK_THROWS_WITH(
+      read_conversations(folder.path(), left_out),
+      Contains(": holds .jsonl and .feather files; name one kind, '") && Contains("/*.jsonl'"));
 }
 
 }  // namespace ddp::test

@@ -20,6 +20,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/interop/carried_files.h"
+#include "trainer/model/load/run_folder.h"
 #include "trainer/model/lora.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/collectives/process_group.h"

@@ -1,6 +1,7 @@
 #include "trainer/data/chat/conversations.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
+#include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -238,15 +240,29 @@ void read_file(const std::string& path, LeftOut& left_out, const TakeRow& take) 
   }
 }
 
+/// The files that `path` means; a folder has one kind of them, as two may hold the same rows.
+std::vector<std::string> chat_files(const std::string& path) {
+  std::vector<std::string_view> extensions = {".jsonl"};
+  extensions.insert(extensions.end(), kTableExtensions.begin(), kTableExtensions.end());
+  std::vector<std::string> files;
+  for (const std::string_view extension : extensions) {
+    auto more = find_data_files(path, extension);
+    if (more.empty() || more == files) continue;  // a file or a glob is the same for each
+    if (!files.empty()) {
+      throw UserError(fmt::format("{0}: holds {1} and {2} files; name one kind, '{0}/*{1}'", path,
+                                  lower_extension(files.front()), extension));
+    }
+    files = std::move(more);
+  }
+  if (!files.empty()) return files;
+  throw UserError(fmt::format("{}: no such file, glob or folder with {} files", path,
+                              fmt::join(extensions, ", ")));
+}
+
 }  // namespace
 
 void read_chat_rows(const std::string& path, LeftOut& left_out, const TakeRow& take) {
-  std::vector<std::string> files;
-  for (const char* extension : {".jsonl", ".parquet", ".arrow"})
-    if (files.empty()) files = find_data_files(path, extension);
-  if (files.empty())
-    throw UserError(path + ": no such file, glob or folder with .jsonl, .parquet or .arrow files");
-  for (const std::string& file : files) read_file(file, left_out, take);
+  for (const std::string& file : chat_files(path)) read_file(file, left_out, take);
 }
 
 std::vector<ChatMessage> chat_messages(const OrderedJson& list) {

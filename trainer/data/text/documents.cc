@@ -31,6 +31,7 @@ void Documents::open_next() {
   if (!holds_documents(file))
     throw UserError(file + ": is not a file of rows, unlike the files before it");
   if (is_arrow_table(file)) {
+    row_.line = 0;
     column_texts_ = open_column_texts(file, columns_.text);
   } else {
     rows_ = std::make_unique<TableReader>(file, columns_);
@@ -56,6 +57,7 @@ bool Documents::next_of_arrow(std::string& document) {
     if (!column_texts_->next(batch_)) return false;
   }
   document = std::move(batch_[at_++]);
+  ++row_.line;
   return true;
 }
 
@@ -73,10 +75,7 @@ bool Documents::next(std::string& document) {
   }
 }
 
-std::string Documents::place() const {
-  const std::string& file = files_[file_ - 1];
-  return rows_ ? fmt::format("{}:{}", file, row_.line) : file;
-}
+std::string Documents::place() const { return fmt::format("{}:{}", files_[file_ - 1], row_.line); }
 
 std::vector<int32_t> encode_document(const Tokenizer& tokenizer, const std::string& document) {
   const auto end = tokenizer.end_of_text();

@@ -30,7 +30,7 @@ class Documents {
   /// Returns false after the last one. Skips nulls and empty texts. Throws UserError with the file:
   /// not readable, broken, or without the column; RunError: the system failed to read it.
   bool next(std::string& document);
-  /// "FILE:LINE" of the last one; of Parquet and Arrow the file.
+  /// "FILE:LINE" of the last one; of Parquet and Arrow its row.
   std::string place() const;
   /// Counts the last one, which could not be encoded, as unusable.
   void refuse(const std::string& reason) { left_out_.found(place() + ": " + reason); }

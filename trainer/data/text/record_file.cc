@@ -16,7 +16,6 @@ namespace ddp::train {
 namespace {
 
 constexpr int kEnd = std::char_traits<char>::eof();
-constexpr std::size_t kMostRecordBytes = std::size_t{64} << 20U;
 
 bool is_blank_character(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -109,7 +108,7 @@ int RecordFile::take() {
 }
 
 void RecordFile::append(Record& record, int c) {
-  if (record.text.size() == kMostRecordBytes) {
+  if (record.text.size() == kMostRowBytes) {
     break_off(record.line,
               "starts a row larger than 64 MB; close its quote or its brackets, or split it");
   }

@@ -1,6 +1,7 @@
 #include "trainer/data/text/table_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -194,7 +195,8 @@ void require_row_file(const char* key, const std::string& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored) && (is_row_file(path) || is_arrow_table(path))) return;
   throw UserError(
-      fmt::format("{}: {}: expected a .csv, .tsv, .jsonl, .json or .parquet file", key, path));
+      fmt::format("{}: {}: expected a file of rows (.csv, .tsv, .jsonl, .ndjson, .json, {})", key,
+                  path, fmt::join(kTableExtensions, ", ")));
 }
 
 TableReader::TableReader(const std::string& path, TableColumns columns, bool with_cells)

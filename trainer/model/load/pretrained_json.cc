@@ -27,43 +27,11 @@ void check_is_not_adapters(const std::filesystem::path& folder) {
       folder.string()));
 }
 
-void check_is_not_of_run(const std::filesystem::path& folder) {
-  constexpr std::string_view kListSuffix = ".manifest.json";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string list = entry.path().string();
-    if (!list.ends_with(kListSuffix)) continue;
-    throw UserError(fmt::format("{}: is the folder of a run; give its snapshot, {}",
-                                folder.string(), list.substr(0, list.size() - kListSuffix.size())));
-  }
-}
-
 std::string pretrained_text(const std::string& path) {
   if (auto text = read_small_file(path)) return *std::move(text);
   const int error = errno;
-  const auto folder = std::filesystem::path(path).parent_path();
-  check_is_not_adapters(folder);
-  check_is_not_of_run(folder);
+  check_is_not_adapters(std::filesystem::path(path).parent_path());
   throw UserError(fmt::format("{}: {}; {}", path, std::strerror(error), kHowToMakePretrained));
-}
-
-/// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
-PretrainedJson metadata_of(const std::string& path) {
-  constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
-  std::error_code ignored;
-  std::ifstream file;  // of a pipe or a device nothing is read
-  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
-  unsigned char head[8] = {};
-  file.read(reinterpret_cast<char*>(head), sizeof head);
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8U | head[i];
-  std::string text(file && length <= kLongest ? length : 0, ' ');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  const bool readable = file.good() && !nests_too_deeply(text);
-  const auto header = readable ? PretrainedJson::parse(text, nullptr, false) : PretrainedJson();
-  if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
-  throw UserError(fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path,
-                              kHowToMakePretrained));
 }
 
 void check_task_is_one_of(const std::string& path, const std::string& task,
@@ -115,6 +83,24 @@ void check_quantization(const nlohmann::json& config, const std::string& path) {
 }
 
 }  // namespace
+
+nlohmann::json snapshot_metadata(const std::string& path) {
+  constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
+  std::error_code ignored;
+  std::ifstream file;  // of a pipe or a device nothing is read
+  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
+  unsigned char head[8] = {};
+  file.read(reinterpret_cast<char*>(head), sizeof head);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8U | head[i];
+  std::string text(file && length <= kLongest ? length : 0, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const bool readable = file.good() && !nests_too_deeply(text);
+  const auto header = readable ? PretrainedJson::parse(text, nullptr, false) : PretrainedJson();
+  if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
+  throw UserError(fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path,
+                              kHowToMakePretrained));
+}
 
 nlohmann::json parse_pretrained_config(const std::string& path) {
   const std::string text = pretrained_text(path);
@@ -189,7 +175,7 @@ std::vector<std::string> differences_from_fixed(const nlohmann::json& config,
 
 void with_pretrained_snapshot(const std::string& path, const std::vector<TaskKind>& tasks,
                               const TakeSnapshot& take) {
-  const PretrainedJson metadata = metadata_of(path);
+  const PretrainedJson metadata = snapshot_metadata(path);
   try {
     const auto config = PretrainedJson::parse(metadata.at("config").get<std::string>());
     const auto task = metadata.value("task", std::string(task_name(TaskKind::kCausalLm)));

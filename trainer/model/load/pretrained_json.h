@@ -19,6 +19,10 @@ inline constexpr const char* kHowToMakePretrained =
     "or, "
     "for a GPT, scripts/convert_checkpoint.py has written";
 
+/// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
+/// Throws UserError: it has none.
+nlohmann::json snapshot_metadata(const std::string& path);
+
 /// Throws UserError: no such file, not JSON.
 nlohmann::json parse_pretrained_config(const std::string& path);
 
