@@ -45,6 +45,7 @@ ddp_torch_room(ddp_model
   PRIVATE ddp_cpu_kernels
   SOURCES
     model/blocks/activation_checkpoint.cc
+    model/blocks/adaptable_embedding.cc
     model/blocks/adaptable_linear.cc
     model/blocks/attention.cc
     model/blocks/batch_norm.cc

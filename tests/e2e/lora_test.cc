@@ -135,6 +135,32 @@ void check_exported_adapters(const std::string& model, const std::string& adapte
   CHECK(memory.at("snapshot_copy") == 12 * trained_ones);
 }
 
+/// Adapters of the token embedding and the output layer. The base of a GPT ties both.
+void check_token_adapters(const std::string& model, const std::string& quantize) {
+  INFO(model);
+  const bool gpt = model == kGptAdapters;
+  const std::string targets = gpt ? "[c_attn, wte, lm_head]" : "[q_proj, embed_tokens, lm_head]";
+  const std::string lora = "lora: {rank: 4, dropout: 0.1, targets: " + targets + "}\n";
+  check_exact<LoraPlace>({"trainer_config.ema_decay=0.9"}, 13, {"zero1", "zero3"}, model, lora,
+                         quantize);
+  const LoraPlace place(model, lora, quantize);
+  succeed(alone(place));
+  const auto estimate =
+      Json::parse(succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
+  CHECK(inspect(place, "snapshot.pt").at("parameters") == estimate.at("parameters").at("adapters"));
+  CHECK(place.loss("snapshot.pt") != place.loss("base.pt"));
+  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
+                          "--dtype", "fp32"}));
+  CHECK(place.greedy("merged") == place.greedy("snapshot.pt"));
+  succeed(trainer(
+      place, {"export", "--snapshot", "snapshot.pt", "--output", "adapter", "--format", "peft"}));
+  succeed(alone(place, {"lora.init_from=adapter", "optimizer_config.learning_rate=1e-30",
+                        "trainer_config.max_steps=1", "trainer_config.snapshot_path=further.pt"}));
+  CHECK(largest_parameter_distance(place.snapshot(), place / "further.pt") == 0.0);
+  CHECK_THAT(finish(launched(place, 2, {"distributed_config.tensor=2"})).err,
+             Contains("does not divide adapters; remove lora.rank or tensor"));
+}
+
 /// A classifier with adapters on the classifier in base.pt; of two layers of 32 channels.
 struct AdaptedReviews : ReviewWorkspace {
   AdaptedReviews() {
@@ -242,7 +268,12 @@ TEST_CASE("virtual tokens of the other model are trained, resumed and divided, t
   check_exported_adapters(kGptAdapters, kPrompt);
 }
 
+TEST_CASE("adapters of a tied embedding and output layer resume bit for bit, and are divided") {
+  check_token_adapters(kGptAdapters, "none");
+}
+
 TEST_CASE("adapters of the other model are trained, resumed and exported, too", "[long]") {
+  check_token_adapters(kLlamaAdapters, "nf4");
   check_exact_adapters(kLlamaAdapters, kLora, {"zero1"});
   check_tuned_adapters(kLlamaAdapters);
   check_exported_adapters(kGptAdapters);

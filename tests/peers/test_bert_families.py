@@ -224,13 +224,13 @@ class Adapters(Families):
         model = get_peft_model(model, LoraConfig(task_type="SEQ_CLS", **options))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                if "lora_B" in name:
+                if "lora_B" in name or "lora_embedding_A" in name:
                     parameter.add_(torch.randn_like(parameter) * 0.1)
         return model
 
     def test_adapters_of_peft_are_continued_step_by_step_and_exported_again(self):
         from peft import PeftModel
-        for family, more in (("bert", {}), ("roberta", {"use_rslora": True}), ("distilbert", {})):
+        for family, more in (("bert", {}), ("roberta", {"use_rslora": True}), ("distilbert", {}), ("bert", {"target_modules": ["query", "word_embeddings"]})):
             with self.subTest(family, **more):
                 model = self.adapted(self.make(family), family, **more)
                 model.save_pretrained(self.folder / "adapter")
@@ -259,16 +259,16 @@ class Adapters(Families):
     def test_adapters_that_compute_something_else_are_named(self):
         self.make("bert")
         for more, named in (({"use_dora": True}, "use_dora is true"), ({"rank_pattern": {"query": 2}}, "rank_pattern is"),
-                            ({"bias": "all"}, "bias is all"), ({"init_lora_weights": "pissa"}, "init_lora_weights is pissa")):
+                            ({"bias": "all"}, "bias is all"), ({"ensure_weight_tying": True}, "ensure_weight_tying is true"), ({"init_lora_weights": "pissa"}, "init_lora_weights is pissa")):
             with self.subTest(named):
                 self.adapted(self.theirs("bert"), "bert", **more).save_pretrained(self.folder / "adapter")
                 message = self.train("bert_config.init_from=bert", "lora.init_from=adapter", code=2)
                 self.assertIn(named, message)
                 self.assertEqual(len(message.strip().splitlines()), 1)
-        for targets, named in (("[word_embeddings]", "matches no linear layer"), ("[classifier]", "matches no linear layer")):
+        for targets in ("[position_embeddings]", "[classifier]"):
             message = self.train("bert_config.init_from=bert", "lora.rank=4", f"lora.targets={targets}", code=2)
-            self.assertIn(named, message)
-            self.assertIn("query, key, value, dense", message)
+            self.assertIn("matches no layer that takes adapters", message)
+            self.assertIn("word_embeddings, query, key, value, dense", message)
 
     def test_a_masked_language_model_learns_by_adapters(self):
         from peft import PeftModel
@@ -277,7 +277,8 @@ class Adapters(Families):
             with self.subTest(family):
                 self.make(family, "ForMaskedLM")
                 self.train("task=masked_lm", "data_config.path=text.txt", f"bert_config.init_from={family}", "lora.rank=4",
-                           "data_config.train_split=0.9", "data_config.min_characters=5")
+                           "data_config.train_split=0.9", "data_config.min_characters=5", "lora.targets=[word_embeddings, 'attention*']")
+                self.assertIn("the output layer of a masked", self.trainer("export", "--snapshot", "snapshot.pt", "--merge", "--output", "merged", code=2))
                 self.trainer("export", "--snapshot", "snapshot.pt", "--format", "peft", "--output", "ours")
                 tokenizer = AutoTokenizer.from_pretrained(self.folder / family)
                 read = PeftModel.from_pretrained(self.theirs(family, AutoModelForMaskedLM), self.folder / "ours")

@@ -1,15 +1,17 @@
 """What trainer export carries along of the model that a run started from, as transformers reads it: tokenizer and template, special ids, sampling defaults,
 positions and the type of the weights. Generation from a folder ends where transformers' does. Folders whose files contradict each other."""
 
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, need_here
+from support import DDP_RUN, PATIENCE, PEERS, need_here
 
 os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 need_here("transformers")
@@ -166,6 +168,39 @@ class Export(Place):
         save_file({name: tensor + 1 for name, tensor in weights.items()}, self.base / "model.safetensors", metadata={"format": "pt"})
         self.assertIn("is not the model that the adapters", self.trainer("generate", "--snapshot", "tuned.pt", "--base", "base", "--prompt", "a", code=2).stderr)
         self.assertIn("--base: moved is a whole model", self.trainer("generate", "--snapshot", "moved", "--base", "base", "--prompt", "a", code=2).stderr)
+
+    def test_adapters_of_padded_tables_have_their_rows_in_files_of_peft(self):
+        sys.path.append(PEERS)
+        if not importlib.util.find_spec("peft"):
+            self.skipTest("peft is not in .cache/peers: bash .ci/run setup")
+        from peft import PeftModel
+        tokens = made.llama3().get_vocab_size()
+        rows = (tokens // 64 + 1) * 64
+        for tied in (False, True):
+            with self.subTest(tied=tied):
+                llama(self.base, vocab_size=rows, tie_word_embeddings=tied)
+                base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
+                base.save_pretrained(self.base)
+                (self.folder / "tuned.pt").unlink(missing_ok=True)
+                adapters = ["lora.rank=2", "lora.targets=[q_proj, embed_tokens, lm_head]", "optimizer_config.learning_rate=0.1"]
+                self.train(*adapters, "trainer_config.max_steps=10")
+                out = self.export("--format", "peft")[0]
+                shapes = {name: tuple(tensor.shape) for name, tensor in load_file(out / "adapter_model.safetensors").items() if ".layers." not in name}
+                self.assertEqual(set(shapes.values()), {(2, rows), (rows, 2), (32, 2), (2, 32)})
+                ids = torch.arange(tokens).view(1, -1)[:, -60:]
+                theirs = PeftModel.from_pretrained(base, out).eval()
+                theirs.save_pretrained(self.folder / "theirs")
+                with torch.no_grad():
+                    learned = theirs(ids).logits[..., :tokens]
+                    self.assertGreater((learned - theirs.get_base_model().lm_head.base_layer(theirs.get_base_model().model(ids)[0])[..., :tokens]).abs().max(), 0.01)
+                merged = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32")[0]).eval()
+                self.assertFalse(merged.config.tie_word_embeddings)
+                self.assertEqual(merged.config.vocab_size, tokens)
+                self.assertLess((merged(ids).logits - learned).abs().max(), 1e-4)
+                self.train("lora.init_from=theirs", "trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30", "trainer_config.snapshot_path=further.pt")
+                again = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32", snapshot="further.pt")[0]).eval()
+                self.assertLess((again(ids).logits - learned).abs().max(), 1e-4)
+                (self.folder / "further.pt").unlink()
 
     def test_a_base_model_that_learns_to_chat_learns_to_stop(self):
         llama(self.base, template=None, eos="<|end_of_text|>")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -33,12 +34,13 @@ std::vector<std::string> target_modules(const std::vector<std::string>& adapted,
 }
 
 /// All layers that a short name could mean for peft, the heads included.
-std::vector<std::string> linear_layers(const std::vector<ParameterShape>& shapes) {
+std::vector<std::string> layers_of(const std::vector<ParameterShape>& shapes) {
   constexpr std::string_view kWeight = ".weight";
-  std::vector<std::string> layers;
+  std::vector<std::string> layers = target_layers(shapes);
   for (const ParameterShape& each : shapes) {
-    if (each.sizes.size() == 2 && each.role != ParameterRole::kEmbedding)
-      layers.push_back(each.name.substr(0, each.name.size() - kWeight.size()));
+    const std::string layer = each.name.substr(0, each.name.size() - kWeight.size());
+    if (each.sizes.size() == 2 && std::find(layers.begin(), layers.end(), layer) == layers.end())
+      layers.push_back(layer);
   }
   return layers;
 }
@@ -52,11 +54,14 @@ OrderedJson adapter_config(const ExportedModel& model) {
   const LoraConfig& lora = model.config.lora;
   const auto shapes =
       shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size()));
-  const auto adapted = adapted_layers(lora.targets, adaptable_layers(shapes));
+  const auto adapted = adapted_layers(lora.targets, target_layers(shapes));
   const bool causal = model.config.task == TaskKind::kCausalLm;
-  const bool conv1d = causal && causal_architecture(model.config)
-                                    .huggingface_layout()
-                                    ->is_transposed(adapted.front() + ".weight");
+  const bool conv1d =
+      causal && std::any_of(adapted.begin(), adapted.end(), [&](const std::string& layer) {
+        return causal_architecture(model.config)
+            .huggingface_layout()
+            ->is_transposed(layer + ".weight");
+      });
   return {{"peft_type", "LORA"},
           {"task_type", task_type(model.config.task)},
           {"base_model_name_or_path", model_below(model.config).path},
@@ -64,7 +69,7 @@ OrderedJson adapter_config(const ExportedModel& model) {
           {"lora_alpha", lora.alpha},
           {"use_rslora", lora.use_rslora},
           {"lora_dropout", lora.dropout},
-          {"target_modules", target_modules(adapted, linear_layers(shapes))},
+          {"target_modules", target_modules(adapted, layers_of(shapes))},
           {"bias", "none"},
           {"fan_in_fan_out", conv1d},
           {"init_lora_weights", true},
@@ -88,6 +93,25 @@ OrderedJson prompt_config(const ExportedModel& model) {
           {"token_dim", model.weights.front().tensor.size(1)},
           {"num_transformer_submodules", 1},
           {"inference_mode", true}};
+}
+
+/// How many rows of no token the tables of the base's folder end in.
+int64_t padding_of_tables(const ExportedModel& model) {
+  std::error_code ignored;
+  if (!model.base || !std::filesystem::is_directory(model_below(model.config).path, ignored))
+    return 0;
+  const auto config = model.base->texts.find("config.json");
+  if (config == model.base->texts.end()) return 0;
+  const int64_t rows = nlohmann::json::parse(config->second).value("vocab_size", model.vocab_size);
+  return std::max<int64_t>(0, rows - model.vocab_size);
+}
+
+torch::Tensor padded(const NamedTensor& weight, int64_t padding) {
+  if (weight.name.ends_with(".lora_embedding_A"))
+    return torch::constant_pad_nd(weight.tensor.detach(), {0, padding});
+  if (weight.name.ends_with("lm_head.lora_B.weight"))
+    return torch::constant_pad_nd(weight.tensor.detach(), {0, 0, 0, padding});
+  return weight.tensor;
 }
 
 /// Its layers have none of `parts`.
@@ -117,7 +141,9 @@ std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer
   const bool prompt = model.config.prompt_tuning.enabled();
   if (!prompt && model.config.task == TaskKind::kCausalLm) check_is_adapted_whole(model);
   std::vector<NamedTensor> weights = model.weights;
+  const int64_t padding = padding_of_tables(model);
   for (NamedTensor& weight : weights) {
+    weight.tensor = padded(weight, padding);
     if (!prompt) weight.name = "base_model.model." + weight.name;
   }
   write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);

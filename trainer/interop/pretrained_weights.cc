@@ -93,6 +93,11 @@ std::string own_classifier_name(const std::string& theirs) {
   return left_out ? "" : now_called(theirs);
 }
 
+/// peft also saves the frozen tables below adapters of embed_tokens and lm_head.
+std::string own_peft_name(const std::string& theirs) {
+  return theirs.ends_with(".base_layer.weight") ? "" : after_start(theirs, "base_model.model.");
+}
+
 std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
   if (bytes.dtype == "F32") return torch::kFloat32;
   if (bytes.dtype == "F16") return torch::kFloat16;
@@ -236,6 +241,15 @@ std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector
                          : "");
 }
 
+/// The dimension of a weight that is its tokens; nullopt: none is.
+std::optional<std::size_t> dimension_of_tokens(const PretrainedLayout& layout,
+                                               const std::string& name) {
+  if (name.ends_with(".lora_embedding_A")) return 1;
+  const bool rows = name.ends_with(layout.words) || name.ends_with(kHead) ||
+                    name.ends_with("lm_head.lora_B.weight");
+  return rows ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
 std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
                        const TensorBytes* there, bool in_codes, bool may_grow) {
   if (there == nullptr) return parameter.name + " is missing";
@@ -247,16 +261,15 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
   auto wanted = shape_there(layout, parameter);
   const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
   if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
-  const bool vocabulary = parameter.name.ends_with(layout.words) || parameter.name.ends_with(kHead);
+  const auto tokens = dimension_of_tokens(layout, parameter.name);
   const bool grows = may_grow && !there->shape.empty() && there->shape[0] < wanted[0];
-  if (vocabulary && there->shape.size() == 2 &&
-      (grows || is_padded_table(there->shape[0], wanted[0])))
-    wanted[0] = there->shape[0];
+  if (tokens && there->shape.size() == 2 &&
+      (grows || is_padded_table(there->shape[*tokens], wanted[*tokens])))
+    wanted[*tokens] = there->shape[*tokens];
   if (there->shape == wanted) return "";
-  return fmt::format(
-      "{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
-      fmt::join(shape_there(layout, parameter), ", "),
-      vocabulary ? vocabulary_note(there->shape, shape_there(layout, parameter)) : "");
+  return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
+                     fmt::join(shape_there(layout, parameter), ", "),
+                     tokens ? vocabulary_note(there->shape, shape_there(layout, parameter)) : "");
 }
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,
@@ -344,16 +357,15 @@ const PretrainedLayout kBertClassifierLayout = {
     "bert_config.init_from",      own_classifier_name,      is_never_transposed, is_of_classifier,
     "position_embeddings.weight", "word_embeddings.weight", kConvertBert};
 
-const PretrainedLayout kPeftLayout = {
-    "lora.init_from",
-    [](const std::string& theirs) { return after_start(theirs, "base_model.model."); },
-    is_never_transposed,
-    is_of_classifier,
-    nullptr,
-    "word_embeddings.weight",
-    "save the adapters as safetensors",
-    {},
-    "adapter_model.safetensors"};
+const PretrainedLayout kPeftLayout = {"lora.init_from",
+                                      own_peft_name,
+                                      is_never_transposed,
+                                      is_of_classifier,
+                                      nullptr,
+                                      "word_embeddings.weight",
+                                      "save the adapters as safetensors",
+                                      {},
+                                      "adapter_model.safetensors"};
 
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
                       const std::vector<ParameterShape>& shapes) {
@@ -406,7 +418,8 @@ std::vector<std::string> load_pretrained(
     }
     auto tensor = read(*bytes);
     if (layout.is_transposed(parameter.name)) tensor = tensor.t();
-    take(i, rows > tensor.size(0) ? grown(tensor, rows) : tensor.narrow(0, 0, rows));
+    tensor = rows > tensor.size(0) ? grown(tensor, rows) : tensor.narrow(0, 0, rows);
+    take(i, tensor.dim() == 2 ? tensor.narrow(1, 0, parameter.tensor.size(1)) : tensor);
     drop_pages(*bytes);
   }
   return absent;

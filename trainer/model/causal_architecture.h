@@ -69,6 +69,8 @@ class CausalArchitecture {
   virtual std::string pretrained(const Config& /*config*/) const { return ""; }
   /// Sets what pretrained() returns.
   virtual void start_from(Config& /*config*/, const std::string& /*path*/) const {}
+  /// Makes `config` that of a model whose output layer has a matrix of its own.
+  virtual void untie(Config& /*config*/) const {}
   /// The values of model_type in config.json of transformers that it reads and writes; empty:
   /// transformers has no such model, and the functions below are never called.
   virtual std::vector<std::string_view> model_types() const { return {}; }

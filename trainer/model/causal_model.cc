@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/ops/block_ops.h"
@@ -107,7 +106,7 @@ void CausalModel::sum_partial_gradients() {
 
 /// [..., C] -> [..., V].
 torch::Tensor CausalModel::all_logits(const torch::Tensor& x) const {
-  const auto own = capped(torch::linear(x, head_weight()));
+  const auto own = logits(x, head_weight());
   if (!options_.ranks) return own;
   auto shape = x.sizes().vec();
   shape.back() = vocab_size();
@@ -270,11 +269,13 @@ torch::Tensor CausalModel::capped(const torch::Tensor& logits) const {
   return cap > 0.0 ? ops::softcapped(logits, cap) : logits;
 }
 
-/// [..., C] -> [..., V], of this rank's tokens.
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
-  const auto all = capped(at::linear(x, table_PC));
   const int64_t own = own_tokens().size();
-  return table_PC.size(0) == own ? all : all.narrow(-1, 0, own);
+  auto all = at::linear(x, table_PC);
+  if (auto* const head = adapted_head())
+    all = all.narrow(-1, 0, own) + at::linear(head->reduced(x), head->expanding());
+  all = capped(all);
+  return all.size(-1) == own ? all : all.narrow(-1, 0, own);
 }
 
 // As many rows of logits as fit into kAutomaticLogitBytes. Ranks that share a vocabulary
@@ -321,9 +322,12 @@ torch::Tensor CausalModel::likelihood_loss(const torch::Tensor& x_BTC,
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
                                   /*ignore_index=*/-1, label_smoothing_);
   }
-  const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
-                                             targets_N, chunk, logits_padding(), vocabulary_share(),
-                                             options_.logit_softcap, label_smoothing_);
+  const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
+  auto* const head = adapted_head();
+  const auto sum = chunked_cross_entropy_sum(
+      x_NC, head_weight(), targets_N, chunk, logits_padding(), vocabulary_share(),
+      options_.logit_softcap, label_smoothing_,
+      head == nullptr ? LowRankPair{} : LowRankPair{head->reduced(x_NC), head->expanding()});
   return sum / targets_N.ne(-1).sum();
 }
 
@@ -386,7 +390,8 @@ torch::Tensor CausalModel::target_losses(const torch::Tensor& idx_BT,
 std::vector<ModelParameter> CausalModel::model_parameters() const {
   std::vector<torch::Tensor> tables;
   for (const auto& module : modules(/*include_self=*/false)) {
-    if (const auto* table = module->as<torch::nn::EmbeddingImpl>()) tables.push_back(table->weight);
+    if (module->as<torch::nn::EmbeddingImpl>() == nullptr) continue;
+    for (const auto& table : module->parameters()) tables.push_back(table);
   }
   const auto role_of = [&](const torch::Tensor& parameter) {
     const auto is_this = [&parameter](const torch::Tensor& t) { return t.is_same(parameter); };

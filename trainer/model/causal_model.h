@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/key_value_cache.h"
 #include "trainer/model/blocks/tensor_parallel.h"
 #include "trainer/model/blocks/token_context.h"
@@ -77,6 +78,8 @@ class CausalModel : public torch::nn::Module {
   /// The output layer's matrix, [V, C], or the rows of this rank's tokens; a tied head's is the
   /// token embedding.
   virtual const torch::Tensor& head_weight() const = 0;
+  /// [..., C] -> [..., V], of this rank's tokens. `table_PC`: padded_table() of head_weight().
+  torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
 
   /// The ranks that share this model's layers; null: it is whole.
   const TensorRanksPtr& tensor_ranks() const { return options_.ranks; }
@@ -160,6 +163,8 @@ class CausalModel : public torch::nn::Module {
   void draw_each(const std::function<void(const std::string& name, torch::Tensor& tensor)>& value);
   /// The table of a tied head, where this rank has it.
   virtual torch::Tensor tied_table() const { return {}; }
+  /// The output layer if it has an adapter, else null.
+  virtual AdaptableLinearImpl* adapted_head() const { return nullptr; }
 
  private:
   /// This rank's part of a parameter.
@@ -179,7 +184,6 @@ class CausalModel : public torch::nn::Module {
   bool is_borrowed(const torch::Tensor& parameter) const;
   torch::Tensor likelihood_loss(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) const;
   torch::Tensor capped(const torch::Tensor& logits) const;
-  torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
   int64_t automatic_rows(int64_t bytes_per_logit) const;
   int64_t rows_at_a_time(int64_t rows, int64_t bytes_per_logit) const;
   int64_t rows_in_evaluation(int64_t rows) const;

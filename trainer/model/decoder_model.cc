@@ -8,7 +8,6 @@
 #include "trainer/model/blocks/activation_checkpoint.h"
 #include "trainer/model/blocks/experts.h"
 #include "trainer/model/blocks/layer_seeds.h"
-#include "trainer/model/blocks/uninitialized_layers.h"
 
 namespace ddp::train {
 namespace {
@@ -59,9 +58,9 @@ void DecoderModel::complete(const std::function<std::shared_ptr<DecoderBlock>()>
   blocks_ = stack_->register_module(design_.blocks, torch::nn::ModuleList());
   for (int64_t i = 0; i < design_.n_layer; ++i) blocks_->push_back(block());
   norm_ = stack_->register_module(design_.norm, std::move(norm));
-  if (!design_.tied)
-    head_ =
-        register_module(kHead, uninitialized_linear(design_.n_embd, vocab_size(), /*bias=*/false));
+  head_ =
+      register_module(kHead, AdaptableLinear(design_.n_embd, vocab_size(), /*with_bias=*/false));
+  if (design_.tied) head_->tie(table_->weight);
   if (seed) DecoderModel::draw_weights(*seed);
 }
 
@@ -132,7 +131,6 @@ void DecoderModel::keep(const ModelPart& part) {
   if (part.has_last()) return;
   stack_->unregister_module(design_.norm);
   norm_ = nullptr;
-  if (design_.tied) return;
   unregister_module(kHead);
   head_ = nullptr;
 }
@@ -156,8 +154,8 @@ torch::Tensor DecoderModel::tied_table() const {
   return design_.tied && table_ ? table_->weight : torch::Tensor();
 }
 
-const torch::Tensor& DecoderModel::head_weight() const {
-  return head_ ? head_->weight : table_->weight;
+AdaptableLinearImpl* DecoderModel::adapted_head() const {
+  return head_ && head_->adapted() ? head_.ptr().get() : nullptr;
 }
 
 }  // namespace ddp::train

@@ -35,7 +35,7 @@ class DecoderBlock : public ModelUnit {
 
 class DecoderModel : public CausalModel {
  public:
-  const torch::Tensor& head_weight() const override;
+  const torch::Tensor& head_weight() const override { return head_->weight; }
   int64_t layers() const override { return design_.n_layer; }
   float embedding_scale() const override { return design_.embedding_scale; }
   bool waits_for_device() const override { return design_.n_expert > 0; }
@@ -84,6 +84,7 @@ class DecoderModel : public CausalModel {
   void keep(const ModelPart& part) override;
   void draw_weights(uint64_t seed) override;
   torch::Tensor tied_table() const override;
+  AdaptableLinearImpl* adapted_head() const override;
 
  private:
   /// What blocks with that window share.
@@ -98,7 +99,7 @@ class DecoderModel : public CausalModel {
   VocabEmbedding table_{nullptr};
   torch::nn::ModuleList blocks_{nullptr};
   Norm norm_{nullptr};
-  torch::nn::Linear head_{nullptr};  // empty when tied
+  AdaptableLinear head_{nullptr};
 };
 
 }  // namespace ddp::train

@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -23,6 +24,22 @@ constexpr std::string_view kWeight = ".weight";
 /// A router of experts: a few rows, of which a small error moves tokens to other experts.
 bool is_router(const std::string& name) { return name.ends_with(".gate.weight"); }
 
+constexpr const char* kHead = "lm_head";
+constexpr const char* kTableA = ".lora_embedding_A";
+constexpr const char* kTableB = ".lora_embedding_B";
+constexpr const char* kBertTable = "word_embeddings";
+constexpr const char* kTables[] = {"wte", "embed_tokens", kBertTable};
+
+std::string_view last_part(std::string_view layer) { return layer.substr(layer.rfind('.') + 1); }
+
+bool is_table(std::string_view layer) {
+  return std::find(std::begin(kTables), std::end(kTables), last_part(layer)) != std::end(kTables);
+}
+
+std::string layer_of(const ParameterShape& weight) {
+  return weight.name.substr(0, weight.name.size() - kWeight.size());
+}
+
 bool is_adaptable(const ParameterShape& p) {
   return p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight) &&
          !is_router(p.name);
@@ -32,7 +49,7 @@ bool is_adaptable(const ParameterShape& p) {
 bool matches_layer(const std::string& pattern, const std::string& layer) {
   for (std::size_t dot = 0; dot != std::string::npos; dot = layer.find('.', dot + 1)) {
     const char* const end = layer.c_str() + (dot == 0 ? 0 : dot + 1);
-    if (::fnmatch(pattern.c_str(), end, 0) == 0) return true;
+    if (is_of_tokens(layer) ? pattern == end : ::fnmatch(pattern.c_str(), end, 0) == 0) return true;
   }
   return false;
 }
@@ -46,23 +63,23 @@ bool matches_one(const std::vector<std::string>& patterns, const std::string& la
 std::vector<std::string> short_names(const std::vector<std::string>& layers) {
   std::vector<std::string> names;
   for (const std::string& layer : layers) {
-    const std::string name = layer.substr(layer.rfind('.') + 1);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    const std::string_view name = last_part(layer);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
   }
   return names;
 }
 
 void check_targets(const Config& config, const Given& given) {
-  auto layers = adaptable_layers(shapes_below(config, 1));
-  std::erase_if(layers, is_of_expert);
+  const auto layers = target_layers(shapes_below(config, 1));
   for (const std::string& pattern : config.lora.targets) {
     if (std::any_of(layers.begin(), layers.end(),
                     [&](const std::string& layer) { return matches_layer(pattern, layer); }))
       continue;
-    given.refuse("lora.targets",
-                 fmt::format("'{}' matches no linear layer; those of this model end in {}, and "
-                             "whole names look like {}",
-                             pattern, fmt::join(short_names(layers), ", "), layers.back()));
+    given.refuse(
+        "lora.targets",
+        fmt::format("'{}' matches no layer that takes adapters; those of this model end "
+                    "in {}, and whole names look like {}",
+                    pattern, fmt::join(short_names(layers), ", "), layers[layers.size() / 2]));
   }
 }
 
@@ -70,8 +87,7 @@ void check_targets(const Config& config, const Given& given) {
 std::vector<std::string> default_targets(const Config& config) {
   if (trains_causal_lm(config.task)) return causal_architecture(config).lora_targets();
   const BertTraits& traits = traits_of(config.bert.family);
-  const std::string query = traits.query, value = traits.value;
-  return {query.substr(query.rfind('.') + 1), value.substr(value.rfind('.') + 1)};
+  return {std::string(last_part(traits.query)), std::string(last_part(traits.value))};
 }
 
 void check_blocks(const Config& config, const Given& given) {
@@ -158,8 +174,20 @@ void complete_lora(Config& config, const Given& given) {
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters) {
   std::vector<std::string> layers;
   for (const ParameterShape& p : parameters) {
-    if (is_adaptable(p)) layers.push_back(p.name.substr(0, p.name.size() - kWeight.size()));
+    if (is_adaptable(p)) layers.push_back(layer_of(p));
   }
+  return layers;
+}
+
+bool is_of_tokens(std::string_view layer) { return layer == kHead || is_table(layer); }
+
+std::vector<std::string> target_layers(const std::vector<ParameterShape>& parameters) {
+  auto layers = adaptable_layers(parameters);
+  std::erase_if(layers, is_of_expert);
+  const std::string table = layer_of(parameters.front());
+  if (!is_table(table)) return layers;
+  layers.insert(layers.begin(), table);
+  if (last_part(table) != kBertTable) layers.emplace_back(kHead);
   return layers;
 }
 
@@ -168,11 +196,16 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout) {
 }
 
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
-                                        std::vector<std::string> adaptable) {
-  std::erase_if(adaptable, [&](const std::string& layer) {
+                                        std::vector<std::string> layers) {
+  std::erase_if(layers, [&](const std::string& layer) {
     return is_of_expert(layer) || !matches_one(targets, layer);
   });
-  return adaptable;
+  return layers;
+}
+
+double adapter_scale(const LoraConfig& lora) {
+  const auto rank = static_cast<double>(lora.rank);
+  return lora.alpha / (lora.use_rslora ? std::sqrt(rank) : rank);
 }
 
 std::vector<ParameterShape> adapter_shapes(const Config& config,
@@ -183,15 +216,23 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
     return {{kPromptName, {config.prompt_tuning.tokens, width}, ParameterRole::kEmbedding}};
   }
   std::vector<ParameterShape> shapes;
-  for (const std::string& layer : adapted_layers(lora.targets, adaptable_layers(parameters))) {
-    const auto of_layer =
-        std::find_if(parameters.begin(), parameters.end(), [&](const ParameterShape& p) {
-          return p.name.size() == layer.size() + kWeight.size() && p.name.starts_with(layer);
-        });
-    shapes.push_back(
-        {layer + ".lora_A.weight", {lora.rank, of_layer->sizes[1]}, ParameterRole::kHidden});
-    shapes.push_back(
-        {layer + ".lora_B.weight", {of_layer->sizes[0], lora.rank}, ParameterRole::kHidden});
+  const auto add = [&](const std::string& matrix, int64_t rows, int64_t columns,
+                       ParameterRole role) {
+    shapes.push_back({matrix, {rows, columns}, role});
+  };
+  for (const std::string& layer : adapted_layers(lora.targets, target_layers(parameters))) {
+    auto of_layer = std::find_if(
+        parameters.begin(), parameters.end(),
+        [&](const ParameterShape& p) { return p.name == layer + std::string(kWeight); });
+    if (of_layer == parameters.end()) of_layer = parameters.begin();  // a tied output layer
+    const int64_t out = of_layer->sizes[0], in = of_layer->sizes[1];
+    if (is_table(layer)) {
+      add(layer + kTableA, lora.rank, out, ParameterRole::kEmbedding);
+      add(layer + kTableB, in, lora.rank, ParameterRole::kEmbedding);
+      continue;
+    }
+    add(layer + ".lora_A.weight", lora.rank, in, ParameterRole::kHidden);
+    add(layer + ".lora_B.weight", out, lora.rank, ParameterRole::kHidden);
   }
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(shapes),
                [](const ParameterShape& p) { return is_of_classifier(p.name); });
@@ -204,7 +245,6 @@ std::vector<ParameterShape> adapter_shapes(const Config& config, const WeightsLa
 
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size) {
-  constexpr double kGradient = 2.0, kTrained = 6.0;
   const auto layout = architecture.layout(config, vocab_size);
   double head = 0.0, hidden = 0.0;
   for (const WeightPlace& place : layout) {
@@ -213,13 +253,21 @@ double flops_per_token_with_adapters(const Config& config, const CausalArchitect
     if (place.split == Split::kVocabulary) head = count;  // the last one, or the tied table
     if (place.block >= 0) hidden += count;
   }
-  const double frozen =
-      architecture.flops_per_token(config, vocab_size) - kGradient * (head + hidden);
-  if (config.prompt_tuning.enabled()) {
-    return frozen * static_cast<double>(config.positions()) /
-           static_cast<double>(config.data.block_size);
-  }
-  return frozen + kTrained * static_cast<double>(count_of(adapter_shapes(config, layout)));
+  const double all = architecture.flops_per_token(config, vocab_size) +
+                     adapter_flops(config, shapes_of(layout), head + hidden);
+  if (!config.prompt_tuning.enabled()) return all;
+  return all * static_cast<double>(config.positions()) /
+         static_cast<double>(config.data.block_size);
+}
+
+double adapter_flops(const Config& config, const std::vector<ParameterShape>& parameters,
+                     double frozen) {
+  constexpr double kGradient = 2.0, kTrained = 6.0;
+  auto adapters = adapter_shapes(config, parameters);
+  std::erase_if(adapters, [](const ParameterShape& p) {
+    return !is_of_adapter(p.name) || p.name == kPromptName || p.name.ends_with(kTableA);
+  });
+  return kTrained * static_cast<double>(count_of(adapters)) - kGradient * frozen;
 }
 
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
@@ -229,9 +277,10 @@ double adapter_activation_bytes(const Config& config, const std::vector<Paramete
   const double dropped = config.lora.dropout > 0.0 ? element + (place.cuda ? 1.0 : element) : 0.0;
   double per_token = 0.0;
   for (const ParameterShape& matrix : adapter_shapes(config, parameters)) {
-    if (!matrix.name.ends_with(".lora_A.weight")) continue;
-    per_token += static_cast<double>(matrix.sizes[0]) * element +
-                 static_cast<double>(matrix.sizes[1]) * dropped;
+    const bool looked_up = matrix.name.ends_with(kTableA);
+    if (!looked_up && !matrix.name.ends_with(".lora_A.weight")) continue;
+    per_token += static_cast<double>(matrix.sizes[0]) * element;
+    if (!looked_up) per_token += static_cast<double>(matrix.sizes[1]) * dropped;
   }
   return per_token * static_cast<double>(config.trainer.batch_size * config.data.block_size);
 }
@@ -250,7 +299,7 @@ bool is_of_expert(std::string_view layer) {
 
 bool is_of_adapter(std::string_view parameter) {
   return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight") ||
-         parameter == kPromptName;
+         parameter.ends_with(kTableA) || parameter.ends_with(kTableB) || parameter == kPromptName;
 }
 
 bool is_trained_with_adapters(std::string_view parameter) {

@@ -1,9 +1,11 @@
-// Low-rank adapters of linear layers, by names and shapes alone: E. Hu et al., "LoRA: low-rank
-// adaptation of large language models" (2021), with the names and initial values of peft's. No
-// LibTorch in it.
+// Low-rank adapters of linear layers and of the token embedding, by names and shapes alone: E. Hu
+// et al., "LoRA: low-rank adaptation of large language models" (2021), with the names and initial
+// values of peft's. No LibTorch in it.
 //
 // An adapter of a layer [out, in] is two matrices, lora_A [rank, in] and lora_B [out, rank]; it
-// adds alpha / rank * lora_B lora_A x to the layer's output.
+// adds alpha / rank * lora_B lora_A x to the layer's output. The token embedding's are
+// lora_embedding_A [rank, tokens] and lora_embedding_B [width, rank]. Where both share a table, the
+// embedding and the output layer, `lm_head`, have adapters of their own.
 #pragma once
 
 #include <string>
@@ -33,16 +35,23 @@ void set_model_below(Config& config, const std::string& path);
 std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_size,
                                          int64_t classes = 0);
 
-/// The linear layers that can have an adapter, by the shapes of a model without any: the names of
-/// its hidden matrices, without ".weight", in the model's order.
+/// The linear layers that can have an adapter by any target, and be quantized, by the shapes of a
+/// model without adapters: the names of its hidden matrices, without ".weight", in the model's
+/// order.
 std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters);
 std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
 /// Whether a layer is part of an expert: quantized as any other, but, as in peft, which finds
 /// experts as one tensor, no target of adapters.
 bool is_of_expert(std::string_view layer);
-/// The adaptable layers that `targets` select, without those of experts.
+/// The token embedding or the output layer, which only targets without wildcards select.
+bool is_of_tokens(std::string_view layer);
+/// adaptable_layers() without experts, the token embedding before them and the output layer after.
+std::vector<std::string> target_layers(const std::vector<ParameterShape>& parameters);
+/// The `layers` that `targets` select, without those of experts.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
-                                        std::vector<std::string> adaptable);
+                                        std::vector<std::string> layers);
+/// The factor of the adapters' outputs.
+double adapter_scale(const LoraConfig& lora);
 /// Returns the parameters that adapters, or virtual tokens, add to a model with these, in the
 /// model's order, and with adapters a text classifier's own layers, which are trained with them.
 std::vector<ParameterShape> adapter_shapes(const Config& config,
@@ -54,6 +63,10 @@ std::vector<ParameterShape> adapter_shapes(const Config& config, const WeightsLa
 /// those of the text.
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size);
+/// What adapters add to the operations for one token: 6 for each of their weights, but for
+/// looked-up rows, and less 2 for each of `frozen` weights, which get no gradient.
+double adapter_flops(const Config& config, const std::vector<ParameterShape>& parameters,
+                     double frozen);
 /// Bytes that the adapters add to the model's own activations in one micro-batch, for the backward
 /// pass: outputs of lora_A, and inputs after dropout with its masks.
 double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,

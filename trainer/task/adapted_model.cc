@@ -58,12 +58,13 @@ std::string digest_line(const std::string& name, const torch::Tensor& values) {
 
 using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-/// Null: `weight` is of another kind of layer.
+/// Null: `weight` is of another kind of layer, or of the output layer, which is not quantized.
 AdaptableLinearImpl* layer_of(const Modules& modules, const std::string& weight) {
   constexpr std::string_view kWeight = ".weight";
   if (!weight.ends_with(kWeight)) return nullptr;
-  const auto* module = modules.find(weight.substr(0, weight.size() - kWeight.size()));
-  return module == nullptr ? nullptr : (*module)->as<AdaptableLinearImpl>();
+  const std::string layer = weight.substr(0, weight.size() - kWeight.size());
+  const auto* module = modules.find(layer);
+  return module == nullptr || is_of_tokens(layer) ? nullptr : (*module)->as<AdaptableLinearImpl>();
 }
 
 /// `not_linear`: a weight in codes that is not held so; else "".
@@ -241,17 +242,21 @@ std::string add_prompt_to_base(CausalModel& model, const Config& config, const T
 
 std::vector<NamedTensor> merged_weights(const torch::nn::Module& model) {
   auto weights = plain_weights(model);
+  bool changes_table = false;
   for (const auto& item : model.named_modules()) {
-    const auto* linear = item.value()->as<AdaptableLinearImpl>();
-    if (linear == nullptr || linear->plain()) continue;
+    const auto* layer = dynamic_cast<const Adaptable*>(item.value().get());
+    if (layer == nullptr) continue;
+    if (item.value()->as<torch::nn::EmbeddingImpl>() != nullptr) changes_table = !layer->plain();
     const std::string name = item.key() + ".weight";
     const auto of_layer =
         std::find_if(weights.begin(), weights.end(),
                      [&](const NamedTensor& weight) { return weight.name == name; });
-    if (of_layer == weights.end())
-      weights.push_back({name, linear->merged_weight()});
+    const bool is_tied = of_layer == weights.end();  // or quantized, and then not plain
+    if (layer->plain() && !(is_tied && changes_table)) continue;
+    if (is_tied)
+      weights.push_back({name, layer->merged_weight()});
     else
-      of_layer->tensor = linear->merged_weight();
+      of_layer->tensor = layer->merged_weight();
   }
   return weights;
 }

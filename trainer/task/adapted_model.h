@@ -46,7 +46,8 @@ std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
 std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,
                                std::optional<uint64_t> seed, const std::string& expected);
 
-/// Returns the weights of a plain model equivalent to `model` with its adapters.
+/// Returns the weights of a plain model equivalent to `model` with its adapters: an untied one if
+/// the token embedding or a tied output layer has any.
 std::vector<NamedTensor> merged_weights(const torch::nn::Module& model);
 
 /// A collective. Throws UserError if the ranks have read different pretrained models.

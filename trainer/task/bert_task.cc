@@ -202,13 +202,11 @@ double BertTask::flops_per_unit() const {
   const BertSizes sizes = this->sizes();
   const double whole = bert_flops(config_.bert, sizes);
   if (!config_.lora.enabled()) return whole;
-  constexpr double kGradient = 2.0, kTrained = 6.0;
   const auto shapes = bert_parameter_shapes(config_.bert, sizes);
   double frozen = 0.0;
   for (const ParameterShape& each : shapes)
     if (each.role == ParameterRole::kHidden) frozen += static_cast<double>(each.count());
-  const auto adapters = static_cast<double>(count_of(adapters_alone(config_, shapes)));
-  return whole + sizes.mean_row * (kTrained * adapters - kGradient * frozen);
+  return whole + sizes.mean_row * adapter_flops(config_, shapes, frozen);
 }
 
 std::vector<MemoryItem> BertTask::memory_items(const Config& config,

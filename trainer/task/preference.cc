@@ -207,9 +207,8 @@ torch::Tensor PreferenceTask::target_log_probs(const Batch& batch) {
   const auto x_BTC = model.stage({}, {0, model.layers()}, batch[kInputs], {});
   const auto x_MC = x_BTC.view({-1, x_BTC.size(2)}).index_select(0, batch[kTargetPositions]);
   const auto table_PC = padded_table(model.head_weight(), model.logits_padding());
-  const auto logits_MV = at::linear(x_MC, table_PC).narrow(1, 0, model.vocab_size());
-  return -at::cross_entropy_loss(logits_MV.to(torch::kFloat32), batch[kTargets], {},
-                                 at::Reduction::None);
+  return -at::cross_entropy_loss(model.logits(x_MC, table_PC).to(torch::kFloat32), batch[kTargets],
+                                 {}, at::Reduction::None);
 }
 
 /// [2B], sums over the answers' tokens.

@@ -106,8 +106,10 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   CHECK_THAT(
       refusal_of(alone(place, {"lora.targets=[c_attn]"})),
       Contains(
-          "lora.targets=[c_attn]: 'c_attn' matches no linear layer; those of this model end in "
-          "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
+          "lora.targets=[c_attn]: 'c_attn' matches no layer that takes adapters; those of this "
+          "model end in embed_tokens, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+          "down_proj, lm_head, and whole names look like model.layers."));
+  CHECK_THAT(refusal_of(alone(place, {"lora.targets=['lm_h*']"})), Contains("'lm_h*' matches no"));
   CHECK_THAT(refusal_of(alone(place, {"lora.rank=0"})),
              Contains("has no effect without lora.rank"));
   CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=null", "llama_config.n_layer=2",

@@ -36,7 +36,10 @@ std::vector<Case> cases() {
   std::vector<Case> all = {
       {gpt_config(), {"c_attn"}, {"c_attn"}},
       {gpt_config(), {"*"}, {"c_attn", "c_fc", "c_proj"}},
-      {gpt_config(), {"h.1.mlp.*"}, {"transformer.h.1.mlp.c_fc", "transformer.h.1.mlp.c_proj"}}};
+      {gpt_config(), {"h.1.mlp.*"}, {"transformer.h.1.mlp.c_fc", "transformer.h.1.mlp.c_proj"}},
+      {gpt_config(), {"c_attn", "wte", "lm_head"}, {"c_attn", "lm_head", "wte"}},
+      {gpt_config(), {"wte"}, {"wte"}}};
+  all[3].config.gpt.tie_weights = false;
   for (const auto& [name, shape] : test::llama_kinds()) {
     if (shape.family == "phi3") continue;  // its file has other layers
     all.push_back({test::whole_config(test::config_of(shape), kPeftContext),
@@ -46,11 +49,20 @@ std::vector<Case> cases() {
     all.back().targets = {"[qv]_proj"};
     all.back().modules = {"q_proj", "v_proj"};
   }
+  for (const char* name : {"llama3", "smollm2", "gemma2"}) {  // the last two are tied
+    all.push_back({test::whole_config(test::config_of(test::llama_kind(name)), kPeftContext),
+                   {"embed_tokens", "q_proj", "lm_head"},
+                   {"embed_tokens", "lm_head", "q_proj"}});
+  }
   for (Case& each : all) {
     each.config.lora = {.rank = 4, .alpha = 10.0, .dropout = 0.1, .targets = each.targets};
     each.config.optimizer.weight_decay = 0.0;
   }
   return all;
+}
+
+bool has_tokens(const std::vector<std::string>& targets) {
+  return std::any_of(targets.begin(), targets.end(), is_of_tokens);
 }
 
 std::vector<NamedTensor> named(const std::vector<Parameter>& parameters) {
@@ -71,7 +83,7 @@ std::shared_ptr<CausalModel> adapted_model(Config config, const test::TempDir& d
                tokenizer, ExportFormat::kHuggingFace, dir.file("base"));
   add_adapters(*model, config.lora, 9);
   for (const auto& p : trainable_parameters(model->model_parameters())) {
-    if (p.name.ends_with("lora_B.weight"))
+    if (p.name.ends_with("lora_B.weight") || p.name.ends_with("lora_embedding_A"))
       p.tensor.add_(torch::randn(p.tensor.sizes(), generator, torch::kFloat32), 0.05);
   }
   model->eval();
@@ -110,22 +122,26 @@ std::shared_ptr<CausalModel> prompted_model(Config config, const PromptConfig& p
 }
 
 /// Inputs, logits, and the losses of ten steps of training with the first gradient's norm.
-NamedTensors trained(CausalModel& model) {
-  const auto prompt = trainable_parameters(model.model_parameters()).front().tensor;
+NamedTensors trained(CausalModel& model, double learning_rate = 0.05) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& p : trainable_parameters(model.model_parameters()))
+    parameters.push_back(p.tensor);
   const auto all = test::random_tokens(3, 41, model.vocab_size(), 1);
   const auto inputs = all.narrow(1, 0, 40).contiguous(),
              targets = all.narrow(1, 1, 40).contiguous();
-  NamedTensors dump = {{"prompt", prompt.detach().clone()},
+  NamedTensors dump = {{"prompt", parameters.front().detach().clone()},
                        {"inputs", inputs},
                        {"targets", targets},
                        {"logits", model.forward(inputs).detach()}};
-  torch::optim::AdamW optimizer({prompt}, torch::optim::AdamWOptions(0.05));
+  torch::optim::AdamW optimizer(parameters, torch::optim::AdamWOptions(learning_rate));
   std::vector<torch::Tensor> losses, norms;
   for (int step = 0; step < 10; ++step) {
     optimizer.zero_grad();
     losses.push_back(model.loss(inputs, targets));
     losses.back().backward();
-    norms.push_back(prompt.grad().norm());
+    std::vector<torch::Tensor> of_each;
+    for (const auto& p : parameters) of_each.push_back(p.grad().norm());
+    norms.push_back(torch::stack(of_each).norm());
     optimizer.step();
   }
   dump.emplace_back("losses", torch::stack(losses).detach());
@@ -150,14 +166,43 @@ TEST_CASE("peft loads exported adapters of each model: equal logits, merged ones
     const auto written =
         nlohmann::json::parse(test::read_file(dir.file("adapter/adapter_config.json")));
     CHECK(written.at("target_modules") == modules);
-    CHECK(written.at("fan_in_fan_out") == (config.model == "gpt"));
+    CHECK(written.at("fan_in_fan_out") == (config.model == "gpt" && modules.front() != "wte"));
+  }
+}
+
+TEST_CASE("adapters of embeddings and the output layer learn as peft's, and are read back",
+          "[peer]") {
+  for (Case each : cases()) {
+    if (!has_tokens(each.targets)) continue;
+    Config& config = each.config;
+    INFO(config.model << " " << causal_architecture(config).describe(config));
+    const test::TempDir dir;
+    config.gpt.loss_chunk_size = {false, 50};
+    if (config.model == "llama") llama_of(config).loss_chunk_size = {false, 50};
+    const auto model = adapted_model(config, dir);
+    const ByteTokenizer tokenizer;
+    export_model({config, tokenizer.size(), named(trainable_parameters(model->model_parameters()))},
+                 tokenizer, ExportFormat::kPeft, dir.file("adapter"));
+    const NamedTensors dump = trained(*model, 0.01);
+    if (!test::ask_peer({"check_lora", dir.file("base"), dir.file("adapter"), written(dump, dir),
+                         dir.file("theirs")}))
+      return;
+    config.lora.init_from = dir.file("theirs");
+    causal_architecture(config).start_from(config, dir.file("base"));
+    const auto continued = make_causal_model(config, tokenizer.size(), 1);
+    add_adapters_to_base(*continued, config, 4, "");
+    continued->eval();
+    const SafetensorsFile expected(dir.file("theirs/expected.safetensors"));
+    const torch::NoGradGuard no_grad;
+    CHECK(torch::allclose(continued->forward(dump[1].second),
+                          test::read_tensor(expected, "logits", torch::kFloat32), 0, 1e-5));
   }
 }
 
 TEST_CASE("virtual tokens are peft's: start, logits, gradients, training, and back again",
           "[peer]") {
   for (const auto& [config, targets, modules] : cases()) {
-    if (targets.front() != "c_attn" && config.model == "gpt") continue;
+    if ((targets.front() != "c_attn" && config.model == "gpt") || has_tokens(targets)) continue;
     INFO(config.model << " " << causal_architecture(config).describe(config));
     const test::TempDir dir;
     adapted_model(config, dir);
@@ -222,8 +267,10 @@ TEST_CASE("merged weights compute what the model with its adapters does") {
     const test::TempDir dir;
     const auto model = adapted_model(config, dir);
     const torch::NoGradGuard no_grad;
-    const auto plain = make_causal_model(config, model->vocab_size(), std::nullopt);
     const auto merged = merged_weights(*model);
+    Config untied = config;
+    if (has_tokens(targets)) causal_architecture(untied).untie(untied);
+    const auto plain = make_causal_model(untied, model->vocab_size(), std::nullopt);
     const auto parameters = plain->model_parameters();
     REQUIRE(merged.size() == parameters.size());
     for (std::size_t i = 0; i < merged.size(); ++i) {

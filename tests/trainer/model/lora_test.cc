@@ -7,6 +7,7 @@
 #include "trainer/model/bert_family.h"
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/cost/bert_cost.h"
+#include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/llama/llama.h"
 #include "trainer/model/lora.h"
 #include "trainer/task/adapted_model.h"
@@ -24,7 +25,7 @@ Config adapted(const std::vector<std::string>& targets) {
 
 std::vector<std::string> layers_of(const Config& config) {
   return adapted_layers(config.lora.targets,
-                        adaptable_layers(causal_architecture(config).layout(config, 10)));
+                        target_layers(shapes_of(causal_architecture(config).layout(config, 10))));
 }
 
 }  // namespace
@@ -42,9 +43,19 @@ TEST_CASE("a target is the end of a name, the whole name or a shell pattern of e
   CHECK(layers_of(adapted({"proj"})).empty());
 }
 
+TEST_CASE("the token embedding and the output layer get adapters by their names alone") {
+  using Layers = std::vector<std::string>;
+  CHECK(layers_of(adapted({"lm_head", "wte"})) == Layers{"transformer.wte", "lm_head"});
+  CHECK(layers_of(adapted({"transformer.wte"})) == Layers{"transformer.wte"});
+  CHECK(layers_of(adapted({"lm_*", "transformer.w?e", "wpe"})).empty());
+  Config llama = test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16);
+  llama.lora.targets = {"embed_tokens", "lm_head"};
+  CHECK(layers_of(llama) == Layers{"model.embed_tokens", "lm_head"});
+}
+
 TEST_CASE(
     "adapters start as peft's: uniform within 1 / sqrt(in), and zeros, and only they are trained") {
-  Config config = adapted({"*"});
+  Config config = adapted({"*", "wte", "lm_head"});
   const auto model = make_causal_model(config, 50, 1);
   model->eval();
   const auto inputs = test::random_tokens(2, 16, 50, 4);
@@ -57,7 +68,11 @@ TEST_CASE(
     CHECK(p.tensor.requires_grad() == is_of_adapter(p.name));
   for (const auto& p : trainable_parameters(model->model_parameters())) {
     INFO(p.name);
-    if (p.name.ends_with("lora_B.weight")) {
+    if (p.name.ends_with("lora_embedding_B")) {
+      CHECK(std::abs(p.tensor.std().item<double>() - 1.0) < 0.25);
+      continue;
+    }
+    if (p.name.ends_with("lora_B.weight") || p.name.ends_with("lora_embedding_A")) {
       CHECK(torch::equal(p.tensor, torch::zeros_like(p.tensor)));
       continue;
     }
@@ -70,7 +85,7 @@ TEST_CASE(
 TEST_CASE("adapters depend on their seed alone, and have the shapes that an estimate counts") {
   for (Config config :
        {adapted({"*"}), test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16)}) {
-    config.lora = {.rank = 3, .targets = {"*"}};
+    config.lora = {.rank = 3, .targets = {"*", "wte", "embed_tokens", "lm_head"}};
     const auto first = make_causal_model(config, 50, 1), second = make_causal_model(config, 50, 2);
     add_adapters(*first, config.lora, 7);
     add_adapters(*second, config.lora, 7);
@@ -96,13 +111,13 @@ TEST_CASE("of a text classifier the adapters and its own layers are trained, the
     bert.n_embd = bert.intermediate = 16;
     bert.type_vocab_size = traits_of(family).type_vocab_size;
     Config config;
-    config.lora = {.rank = 3, .targets = {"*"}};
+    config.lora = {.rank = 3, .targets = {"*", "word_embeddings"}};
     BertForSequenceClassification model(bert, 50, 12, 4, 1);
     add_adapters(*model, config.lora, 7);
     const auto trained = trainable_parameters(model->model_parameters());
     const auto shapes = adapter_shapes(config, bert_parameter_shapes(bert, {50, 12, 4}));
     REQUIRE(trained.size() == shapes.size());
-    REQUIRE(trained.size() == 2 * 2 * 6 + 4);  // six layers of two; two with their biases
+    REQUIRE(trained.size() == 2 + 2 * 2 * 6 + 4);  // six layers of two; two with their biases
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       CHECK(trained[i].name == shapes[i].name);
       CHECK(trained[i].tensor.sizes() == shapes[i].sizes);

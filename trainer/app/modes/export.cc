@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -46,6 +47,15 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
         "model; use --format peft{}",
         options.merge ? "--merge" : "export", options.snapshot, options.merge ? " instead" : ""));
   }
+  const bool has_tied_table =
+      bundle.config.task == TaskKind::kMaskedLm &&
+      std::any_of(bundle.weights.begin(), bundle.weights.end(), [](const NamedTensor& weight) {
+        return weight.name.find(".lora_embedding_") != std::string::npos;
+      });
+  if (options.merge && has_tied_table)
+    throw UserError(
+        "--merge: the output layer of a masked language model is its word embedding, and the "
+        "adapter of word_embeddings would change both; use --format peft instead");
   if (to_peft && options.merge)
     throw UserError("--merge: conflicts with --format peft, which is for adapters alone; keep one");
   if (to_peft || options.merge) return;
@@ -145,15 +155,19 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
   check_adapters(bundle, options);
   check_types(bundle, options);
   const auto base = carried_settings(bundle, options);
-  const ExportedModel exported{bundle.config,
-                               bundle.tokenizer->size(),
-                               options.merge ? merged_weights(*bundle.model) : bundle.weights,
-                               bundle.labels,
-                               chat_facts(bundle),
-                               base,
-                               dtype_of_export(base, bundle, options),
-                               options.to_nf4,
-                               options.dtype == ExportDtype::kQ8_0};
+  ExportedModel exported{bundle.config,
+                         bundle.tokenizer->size(),
+                         options.merge ? merged_weights(*bundle.model) : bundle.weights,
+                         bundle.labels,
+                         chat_facts(bundle),
+                         base,
+                         dtype_of_export(base, bundle, options),
+                         options.to_nf4,
+                         options.dtype == ExportDtype::kQ8_0};
+  const auto has_head = [](const NamedTensor& weight) { return weight.name == "lm_head.weight"; };
+  if (options.merge && trains_causal_lm(bundle.config.task) &&
+      std::any_of(exported.weights.begin(), exported.weights.end(), has_head))
+    causal_architecture(bundle.config).untie(exported.config);
   if (options.merge && options.to_nf4) {
     fmt::print(stderr,
                "note: export: rounding merged weights to 4 bits loses part of what the adapters "

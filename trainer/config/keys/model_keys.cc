@@ -149,7 +149,8 @@ std::vector<Field> lora_fields() {
        .word_for_all = "all-linear",  // peft's name
        .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "
                   "ends of these after a dot: [q_proj, \"mlp.*\"]; all-linear or [\"*\"] is all of "
-                  "them."},
+                  "them. The token embedding (wte, embed_tokens, word_embeddings) and the output "
+                  "layer (lm_head) get one only by their names, without wildcards."},
       {DDP_KEY_AT("lora.init_from", lora.init_from), .null_means = NullMeans::kNotGiven,
        .meaning = "Folder of adapters to continue from, as peft's save_pretrained and trainer "
                   "export --format peft write it; rank, alpha and targets default to its own."},

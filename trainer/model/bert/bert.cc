@@ -31,7 +31,8 @@ BertEmbeddingsImpl::BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_s
   const auto table = [&](const char* name, int64_t rows) {
     return register_module(name, nn::Embedding(rows, config.n_embd));
   };
-  word_embeddings = table("word_embeddings", vocab_size);
+  word_embeddings =
+      register_module("word_embeddings", AdaptableEmbedding(vocab_size, config.n_embd));
   position_embeddings = table("position_embeddings", positions + position_offset_);
   if (config.type_vocab_size > 0)
     token_type_embeddings = table("token_type_embeddings", config.type_vocab_size);

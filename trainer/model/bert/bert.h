@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trainer/config/model_config.h"
+#include "trainer/model/blocks/adaptable_embedding.h"
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/model_unit.h"
 #include "trainer/model/model_parameter.h"
@@ -29,7 +30,7 @@ class BertEmbeddingsImpl : public torch::nn::Module {
   /// int64 [B, T], and the tokens' types; undefined: all 0 -> [B, T, C].
   torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& types_BT = {});
 
-  torch::nn::Embedding word_embeddings{nullptr};
+  AdaptableEmbedding word_embeddings{nullptr};
 
  private:
   torch::nn::Embedding position_embeddings{nullptr};

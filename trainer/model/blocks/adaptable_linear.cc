@@ -20,7 +20,7 @@ torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {
   if (!adapted()) return product_with_weight(x, bias);
   // The sum takes the place of the term that was there first: small tensors that stay, nodes of the
   // graph included, would cut up the place of one that is freed.
-  const auto update = [&] { return lora_B(lora_A(lora_dropout(x)) * scale_); };
+  const auto update = [&] { return lora_B(reduced(x)); };
   if (quantized_.defined()) return product_with_weight(x, bias).add_(update());
   return update().add_(product_with_weight(x, bias));
 }
@@ -29,6 +29,11 @@ torch::Tensor AdaptableLinearImpl::product_with_weight(const torch::Tensor& x,
                                                        const torch::Tensor& with_bias) const {
   return quantized_.defined() ? quantized_linear(x, quantized_, with_bias)
                               : ops::linear(x, weight, with_bias);
+}
+
+void AdaptableLinearImpl::tie(const torch::Tensor& table) {
+  parameters_.erase("weight");
+  weight = table;
 }
 
 void AdaptableLinearImpl::hold(QuantizedWeight held) {
@@ -51,8 +56,7 @@ void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
   lora_A = register_module("lora_A", uninitialized_linear(in, lora.rank, /*bias=*/false));
   lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out, /*bias=*/false));
   lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
-  const auto rank = static_cast<double>(lora.rank);
-  scale_ = lora.alpha / (lora.use_rslora ? std::sqrt(rank) : rank);
+  scale_ = adapter_scale(lora);
   if (generator) {
     // torch.nn.init.kaiming_uniform_(a=sqrt(5))
     const double bound = 1.0 / std::sqrt(static_cast<double>(in));
@@ -81,10 +85,10 @@ void add_adapters(torch::nn::Module& model, const LoraConfig& lora, std::optiona
   const auto modules = model.named_modules();
   std::vector<std::string> layers;
   for (const auto& item : modules) {
-    if (item.value()->as<AdaptableLinearImpl>() != nullptr) layers.push_back(item.key());
+    if (dynamic_cast<Adaptable*>(item.value().get()) != nullptr) layers.push_back(item.key());
   }
   for (const std::string& layer : adapted_layers(lora.targets, layers))
-    modules[layer]->as<AdaptableLinearImpl>()->add_adapter(lora, generator);
+    dynamic_cast<Adaptable&>(*modules[layer]).add_adapter(lora, generator);
 }
 
 int64_t quantized_count(const torch::nn::Module& model) {

@@ -10,26 +10,41 @@
 
 namespace ddp::train {
 
+/// A layer that can have an adapter.
+class Adaptable {
+ public:
+  virtual ~Adaptable() = default;
+  /// With initial values by `generator`, else undefined ones.
+  virtual void add_adapter(const LoraConfig& lora,
+                           const std::optional<at::Generator>& generator) = 0;
+  /// Whether the layer is its weight alone, unquantized.
+  virtual bool plain() const = 0;
+  /// Returns the weight, a new tensor, of a plain layer that computes the same.
+  virtual torch::Tensor merged_weight() const = 0;
+};
+
 /// Weights as uninitialized_linear()'s: undefined until they are drawn or loaded. Without an
 /// adapter it computes what torch::nn::Linear does.
-class AdaptableLinearImpl : public torch::nn::LinearImpl {
+class AdaptableLinearImpl : public torch::nn::LinearImpl, public Adaptable {
  public:
   AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias = true);
 
   /// [.., in] -> [.., out].
   torch::Tensor forward(const torch::Tensor& x);
 
-  /// Adds lora_A, uniform within 1 / sqrt(in) by `generator`, and lora_B, zeros; without a
-  /// generator both are undefined. On the weight's device.
-  void add_adapter(const LoraConfig& lora, const std::optional<at::Generator>& generator);
+  /// Adds lora_A, uniform within 1 / sqrt(in), and lora_B, zeros. On the weight's device.
+  void add_adapter(const LoraConfig& lora, const std::optional<at::Generator>& generator) override;
   bool adapted() const { return !lora_A.is_empty(); }
   /// Replaces the parameter `weight`, which is undefined from then on, by buffers.
   void hold(QuantizedWeight weight);
   const QuantizedWeight& quantized() const { return quantized_; }
-  /// Whether there is nothing besides `weight` and `bias`.
-  bool plain() const { return !adapted() && !quantized_.defined(); }
-  /// Returns the weight, a new tensor, of a plain layer that computes the same.
-  torch::Tensor merged_weight() const;
+  bool plain() const override { return !adapted() && !quantized_.defined(); }
+  torch::Tensor merged_weight() const override;
+  /// Computes with `table`, a parameter of another module, instead of its own.
+  void tie(const torch::Tensor& table);
+  // For an adapted layer: its adapter adds reduced(x) expanding()^T.
+  torch::Tensor reduced(const torch::Tensor& x) { return lora_A(lora_dropout(x)) * scale_; }
+  const torch::Tensor& expanding() const { return lora_B->weight; }
 
  protected:
   /// Without the adapter.

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "trainer/model/ops/block_ops.h"
 #include "trainer/model/ops/gpu_kernels.h"
@@ -35,6 +36,11 @@ struct Gradients {
     else
       dx_nC.copy_(at::matmul(logits_gradient_nP, table_PC));
     if (of_weight) add_to_weight(logits_gradient_nP, x_nC, V);
+  }
+
+  /// The first V rows of the weight's gradient; undefined if it is frozen.
+  torch::Tensor of_rows(int64_t V) const {
+    return of_weight ? weight_PC.narrow(0, 0, V) : torch::Tensor();
   }
 
   // The loss's scale is applied in the backward pass only: in float16 the sum over a frequent
@@ -82,33 +88,42 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
                                int64_t chunk, int64_t padding, const VocabularyShare& share,
-                               double softcap, double smoothing) {
+                               double softcap, double smoothing,
+                               const std::optional<torch::Tensor>& low_NR,
+                               const std::optional<torch::Tensor>& up_VR) {
+    const auto up_PR = up_VR ? padded_table(*up_VR, padding) : torch::Tensor();
     const auto table_PC = is_autocast_to_bfloat16(weight_VC) ? bfloat16_copy(weight_VC, padding)
                                                              : padded_table(weight_VC, padding);
     const int64_t V = weight_VC.size(0);
     auto sum = torch::zeros({}, wide(torch::empty({0}, weight_VC.options())).options());
     Gradients gradients{torch::empty_like(x_NC), weight_VC.requires_grad(), {}};
+    Gradients of_adapter{
+        low_NR ? torch::empty_like(*low_NR) : torch::Tensor(), low_NR.has_value(), {}};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
+      const auto low_nR = low_NR ? low_NR->narrow(0, first, count) : torch::Tensor();
       auto logits_nP = at::linear(x_nC, table_PC);
+      if (low_NR) logits_nP.addmm_(low_nR.to(logits_nP), up_PR.to(logits_nP).t());
       const auto slope_nP = softcap > 0.0 ? softcap_(logits_nP, softcap) : torch::Tensor();
       sum.add_(
           loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), V, share, smoothing));
       if (softcap > 0.0) logits_nP.mul_(slope_nP);
       gradients.add(first, logits_nP, x_nC, table_PC, V);
+      if (low_NR) of_adapter.add(first, logits_nP, low_nR, up_PR, V);
     }
-    context->save_for_backward({gradients.x_NC, gradients.of_weight
-                                                    ? gradients.weight_PC.narrow(0, 0, V)
-                                                    : torch::Tensor()});
+    context->save_for_backward(
+        {gradients.x_NC, gradients.of_rows(V), of_adapter.x_NC, of_adapter.of_rows(V)});
     return sum;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const torch::Tensor& scale = gradients[0];
-    const auto dweight = saved[1].defined() ? saved[1] * scale : torch::Tensor();
-    return {saved[0] * scale.to(saved[0].scalar_type()), dweight, {}, {}, {}, {}, {}, {}};
+    const auto scaled = [&](std::size_t i) {
+      return saved[i].defined() ? saved[i] * gradients[0].to(saved[i].scalar_type())
+                                : torch::Tensor();
+    };
+    return {scaled(0), scaled(1), {}, {}, {}, {}, {}, {}, scaled(2), scaled(3)};
   }
 };
 
@@ -132,9 +147,13 @@ bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk,
                                         int64_t padding, const VocabularyShare& share,
-                                        double softcap, double smoothing) {
+                                        double softcap, double smoothing,
+                                        const LowRankPair& adapter) {
+  const auto given = [](const torch::Tensor& tensor) {
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  };
   return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding, share, softcap,
-                                    smoothing);
+                                    smoothing, given(adapter.x_NR), given(adapter.weight_VR));
 }
 
 }  // namespace ddp::train

@@ -61,12 +61,10 @@ ResidualStream RowLinearImpl::add_to(const torch::Tensor& residual_BSC, const to
 
 VocabEmbeddingImpl::VocabEmbeddingImpl(int64_t vocab_size, int64_t width,
                                        const LayerOptions& layers)
-    : torch::nn::EmbeddingImpl(torch::nn::EmbeddingOptions(vocab_size, width)
-                                   ._weight(torch::empty({vocab_size, width}))),
-      layers_(layers) {}
+    : AdaptableEmbeddingImpl(vocab_size, width), layers_(layers) {}
 
 torch::Tensor VocabEmbeddingImpl::forward(const torch::Tensor& idx_BT, const cpu::Places& rows) {
-  if (!layers_.ranks) return torch::nn::EmbeddingImpl::forward(idx_BT);
+  if (!layers_.ranks) return AdaptableEmbeddingImpl::forward(idx_BT);
   const IndexRange tokens = own_tokens(options.num_embeddings(), layers_.ranks);
   return leave_layers(lookup_own(idx_BT, weight, tokens), layers_.ranks, rows);
 }

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 
+#include "trainer/model/blocks/adaptable_embedding.h"
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/blocks/tensor_parallel.h"
 #include "trainer/model/ops/residual_stream.h"
@@ -86,7 +87,7 @@ class RowLinearImpl : public AdaptableLinearImpl {
 TORCH_MODULE(RowLinear);
 
 /// A table of tokens, divided by rows (Split::kVocabulary): int64 [B, T] -> [B, S, C].
-class VocabEmbeddingImpl : public torch::nn::EmbeddingImpl {
+class VocabEmbeddingImpl : public AdaptableEmbeddingImpl {
  public:
   VocabEmbeddingImpl(int64_t vocab_size, int64_t width, const LayerOptions& layers);
   torch::Tensor forward(const torch::Tensor& idx_BT, const cpu::Places& rows);

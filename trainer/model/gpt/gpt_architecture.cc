@@ -152,6 +152,7 @@ class GptArchitecture : public CausalArchitecture {
   void start_from(Config& config, const std::string& path) const override {
     config.gpt.init_from = path;
   }
+  void untie(Config& config) const override { config.gpt.tie_weights = false; }
 
   std::vector<std::string_view> model_types() const override { return {"gpt2"}; }
   const PretrainedLayout* huggingface_layout() const override { return &kGpt2Layout; }

@@ -84,6 +84,7 @@ class LlamaArchitecture : public CausalArchitecture {
   void start_from(Config& config, const std::string& path) const override {
     llama_of(config).init_from = path;
   }
+  void untie(Config& config) const override { llama_of(config).tie_weights = false; }
 
   std::vector<std::string_view> model_types() const override {
     std::vector<std::string_view> names;

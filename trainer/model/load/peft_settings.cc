@@ -35,7 +35,8 @@ std::vector<std::string> unsupported_in_peft(const PeftJson& config) {
                                       {"alora_invocation_tokens", nullptr},
                                       {"arrow_config", nullptr},
                                       {"kasa_config", nullptr},
-                                      {"use_bdlora", nullptr}});
+                                      {"use_bdlora", nullptr},
+                                      {"ensure_weight_tying", false}});
   const PeftJson start = config.value("init_lora_weights", PeftJson(true));
   const bool keeps_base = !start.is_string() || start == "gaussian" || start == "orthogonal";
   if (!keeps_base)
