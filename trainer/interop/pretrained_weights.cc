@@ -9,15 +9,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "trainer/interop/bitsandbytes_files.h"
 #include "trainer/model/bert_family.h"
+#include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/foreign_json.h"
-#include "trainer/runtime/files/small_file.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
@@ -38,15 +37,10 @@ std::vector<std::string> weight_files(const std::string& folder, const Pretraine
   if (!fs::exists(index)) {
     throw UserError(fmt::format("{}: no such file; {}", single, layout.how_to_make));
   }
-  const auto text = read_small_file(index);
-  const auto json = text && !nests_too_deeply(*text) ? nlohmann::json::parse(*text, nullptr, false)
-                                                     : nlohmann::json();
+  const auto shards = parse_pretrained_config(index).value("weight_map", nlohmann::json::object());
   std::set<std::string> names;
-  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
-    for (const auto& name : json["weight_map"]) {
-      if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
-    }
-  }
+  for (const auto& name : shards)
+    if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
   if (names.empty()) throw UserError(index + ": has no weight_map; download the folder again");
   return {names.begin(), names.end()};
 }
@@ -67,8 +61,7 @@ std::string after_start(const std::string& name, std::string_view start) {
 }
 
 bool starts_with_one_of(const std::string& name, const std::vector<std::string>& starts) {
-  return std::any_of(starts.begin(), starts.end(),
-                     [&name](const std::string& start) { return name.starts_with(start); });
+  return std::ranges::any_of(starts, [&](const auto& start) { return name.starts_with(start); });
 }
 
 /// RoBERTa's own pooler is for pretraining, as BERT's second head is.
@@ -80,7 +73,7 @@ bool is_left_out_of_bert(const std::string& name) {
 std::string own_bert_name(const std::string& theirs) {
   static const std::vector<std::string> heads = {
       "cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight"};
-  if (std::find(heads.begin(), heads.end(), theirs) != heads.end()) return kHead;
+  if (std::ranges::find(heads, theirs) != heads.end()) return kHead;
   const bool left_out = is_left_out_of_bert(theirs) ||
                         starts_with_one_of(theirs, {"bert.pooler.", "cls.predictions.decoder.bias",
                                                     "lm_head.decoder.bias"});
@@ -108,20 +101,20 @@ std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
 /// The tensors of all files by the name that they have in this model.
 class PretrainedTensors {
  public:
-  PretrainedTensors(const std::string& folder, const PretrainedLayout& layout)
-      : of_snapshot_(fs::is_regular_file(folder)) {
+  PretrainedTensors(const std::string& folder, const PretrainedLayout& layout) {
+    const bool of_snapshot = fs::is_regular_file(folder);
     for (const std::string& path : weight_files(folder, layout)) {
       paths_.push_back(path);
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       const SafetensorsFile& file = *files_.back();
-      if (of_snapshot_) file.verify_checksum();
+      if (of_snapshot) file.verify_checksum();
       for (const TensorBytes& tensor : file.tensors()) {
-        const std::string theirs = of_snapshot_ ? name_in_model(file, tensor.name) : tensor.name;
+        const std::string theirs = of_snapshot ? name_in_model(file, tensor.name) : tensor.name;
         const std::string name = theirs.empty() ? "" : layout.own_name(theirs);
         if (!name.empty()) by_name_[name] = &tensor;
       }
     }
-    if (!of_snapshot_) codes_ = take_stored_codes(by_name_, folder);
+    if (!of_snapshot) codes_ = take_stored_codes(by_name_, folder);
   }
 
   const TensorBytes* find(const std::string& name) const {
@@ -164,8 +157,6 @@ class PretrainedTensors {
   std::string place() const {
     return paths_.size() == 1 ? paths_.front() : fs::path(paths_.front()).parent_path().string();
   }
-  /// Snapshots hold each tensor as the model has it.
-  bool is_snapshot() const { return of_snapshot_; }
 
  private:
   /// The last part gets the rows that are left.
@@ -174,8 +165,7 @@ class PretrainedTensors {
     int64_t first = 0;
     for (const std::string& part : parts) {
       const std::string name = layer + part + ".weight";
-      const auto own = std::find_if(parameters.begin(), parameters.end(),
-                                    [&](const ParameterShape& each) { return each.name == name; });
+      const auto own = std::ranges::find(parameters, name, &ParameterShape::name);
       const int64_t left = whole.shape[0] - first;
       const int64_t rows =
           own == parameters.end() || part == parts.back() ? left : std::min(left, own->sizes[0]);
@@ -199,7 +189,6 @@ class PretrainedTensors {
     return file.find(std::string(kAverage) + name) == nullptr ? name : "";
   }
 
-  bool of_snapshot_;
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
@@ -310,8 +299,8 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
                     const std::vector<ParameterShape>& parameters) {
   const TensorBytes* head = there.find(kHead);
   const auto of = [&](std::string_view end) {
-    return std::find_if(parameters.begin(), parameters.end(),
-                        [end](const ParameterShape& each) { return each.name.ends_with(end); });
+    return std::ranges::find_if(parameters,
+                                [&](const auto& each) { return each.name.ends_with(end); });
   };
   const auto table = of(layout.words);
   if (head == nullptr || of(kHead) != parameters.end() || table == parameters.end()) return;
@@ -329,11 +318,9 @@ PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLay
                                   const std::vector<ParameterShape>& parameters,
                                   bool may_grow = false) {
   PretrainedTensors there(folder, layout);
-  PretrainedLayout as_stored = layout;
-  if (there.is_snapshot()) as_stored.is_transposed = is_never_transposed;
   there.split(layout, parameters);
-  join_tied_head(there, as_stored, parameters);
-  auto differences = all_differences(there, as_stored, parameters, may_grow);
+  join_tied_head(there, layout, parameters);
+  auto differences = all_differences(there, layout, parameters, may_grow);
   if (!differences.empty()) refuse(layout, there.place(), std::move(differences));
   return there;
 }
@@ -368,17 +355,14 @@ const PretrainedLayout kPeftLayout = {"lora.init_from",
                                       "adapter_model.safetensors"};
 
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                      const std::vector<ParameterShape>& shapes) {
-  if (!fs::is_regular_file(folder)) fitting_tensors(folder, layout, shapes);
+                      const std::vector<ParameterShape>& shapes, bool may_grow) {
+  if (!fs::is_regular_file(folder)) fitting_tensors(folder, layout, shapes, may_grow);
 }
 
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
                       const Config& config, int64_t vocab_size, bool may_grow) {
-  std::vector<ParameterShape> shapes;
-  for (const WeightPlace& place : architecture.layout(config, vocab_size))
-    shapes.push_back({place.name, place.shape});
-  if (!fs::is_regular_file(folder))
-    fitting_tensors(folder, *architecture.huggingface_layout(), shapes, may_grow);
+  check_pretrained(folder, *architecture.huggingface_layout(),
+                   shapes_of(architecture.layout(config, vocab_size)), may_grow);
 }
 
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
@@ -395,8 +379,9 @@ std::vector<std::string> load_pretrained(
   std::vector<ParameterShape> shapes;
   for (const NamedTensor& each : parameters)
     shapes.push_back({each.name, each.tensor.sizes().vec()});
+  // Snapshots hold each tensor as the model has it.
+  if (fs::is_regular_file(folder)) layout.is_transposed = is_never_transposed;
   const PretrainedTensors there = fitting_tensors(folder, layout, shapes, may_grow);
-  if (there.is_snapshot()) layout.is_transposed = is_never_transposed;
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

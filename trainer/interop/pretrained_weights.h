@@ -23,11 +23,11 @@ extern const PretrainedLayout kBertClassifierLayout;
 extern const PretrainedLayout kPeftLayout;
 
 /// Throws as load_pretrained() would, using only the headers of the folder's files, before a model
-/// of these shapes takes memory. Snapshots describe themselves and are not read.
+/// of these shapes takes memory. Snapshots describe themselves and are not read. `may_grow`: the
+/// tables of tokens may have fewer rows there.
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                      const std::vector<ParameterShape>& shapes);
-/// The same for the model that `config` describes. `may_grow`: the tables of tokens may have fewer
-/// rows there.
+                      const std::vector<ParameterShape>& shapes, bool may_grow = false);
+/// The same for the model that `config` describes.
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
                       const Config& config, int64_t vocab_size, bool may_grow = false);
 

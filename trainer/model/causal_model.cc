@@ -16,13 +16,14 @@ constexpr int64_t kBytesOfFloat = 4;
 
 }  // namespace
 
-CausalModel::CausalModel(Options options) : options_(std::move(options)) {}
+CausalModel::CausalModel(Options options) : options_(std::move(options)) {
+  for (const WeightPlace& place : options_.layout) places_.emplace(place.name, &place);
+}
 
 const WeightPlace& CausalModel::place_of(const std::string& weight) const {
-  const auto place = std::find_if(options_.layout.begin(), options_.layout.end(),
-                                  [&](const WeightPlace& each) { return each.name == weight; });
-  TORCH_CHECK(place != options_.layout.end(), "no place for ", weight);
-  return *place;
+  const auto place = places_.find(weight);
+  TORCH_CHECK(place != places_.end(), "no place for ", weight);
+  return *place->second;
 }
 
 TensorLayout CausalModel::layout_of(const std::string& weight) const {
@@ -32,10 +33,12 @@ TensorLayout CausalModel::layout_of(const std::string& weight) const {
 TensorLayouts CausalModel::parameter_layouts() const {
   TensorLayouts layouts;
   if (!options_.ranks && !part_) return layouts;
+  std::unordered_map<std::string, int64_t> order;  // in the whole model
+  for (const auto& each : whole_) order.emplace(each.name, std::ssize(order));
   for (const auto& [name, tensor, role] : model_parameters()) {
     TensorLayout layout =
         options_.ranks ? layout_of(name) : TensorLayout::whole(tensor.sizes().vec());
-    layout.place = part_ ? place_in_order(name) : static_cast<int64_t>(layouts.size());
+    layout.place = part_ ? order.at(name) : static_cast<int64_t>(layouts.size());
     layouts.emplace(name, std::move(layout));
   }
   return layouts;
@@ -50,15 +53,13 @@ void CausalModel::draw(const std::string& name, torch::Tensor& weight,
   weight.set_data(own_part(whole, layout));
 }
 
-void CausalModel::set_weight(const std::string& name, const torch::Tensor& values) {
-  auto own = named_parameters();
-  auto* const weight = own.find(name);
-  if (weight == nullptr) return;
+void CausalModel::set_weight(const std::string& name, torch::Tensor& weight,
+                             const torch::Tensor& values) {
   const torch::NoGradGuard no_grad;
   if (options_.ranks)
-    weight->set_data(own_part(values, layout_of(name)));
+    weight.set_data(own_part(values, layout_of(name)));
   else
-    weight->copy_(values);
+    weight.copy_(values);
 }
 
 void CausalModel::keep_own_parts() {
@@ -93,15 +94,10 @@ void CausalModel::sum_partial_gradients() {
     if (gradient.defined()) partial.push_back(gradient);
   }
   if (partial.empty()) return;
-  std::vector<torch::Tensor> flat;
-  for (const auto& gradient : partial) flat.push_back(gradient.reshape({-1}));
-  const auto all = at::cat(flat);
-  options_.ranks->sum(all);
-  int64_t at = 0;
-  for (auto& gradient : partial) {
-    gradient.copy_(all.narrow(0, at, gradient.numel()).view_as(gradient));
-    at += gradient.numel();
-  }
+  const auto sum = at::flatten_dense_tensors(partial);
+  options_.ranks->sum(sum);
+  const auto sums = at::unflatten_dense_tensors(sum, partial);
+  for (std::size_t i = 0; i < partial.size(); ++i) partial[i].copy_(sums[i]);
 }
 
 /// [..., C] -> [..., V].
@@ -239,12 +235,6 @@ void CausalModel::draw_each(
   }
 }
 
-int64_t CausalModel::place_in_order(const std::string& parameter) const {
-  const auto found = std::find_if(whole_.begin(), whole_.end(),
-                                  [&](const auto& each) { return each.name == parameter; });
-  return found - whole_.begin();
-}
-
 bool CausalModel::is_borrowed(const torch::Tensor& parameter) const {
   return part_ && !part_->has_first() && parameter.is_same(tied_table());
 }
@@ -304,7 +294,10 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
 }
 
 torch::Tensor CausalModel::loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT) {
-  const auto loss = likelihood_loss(x_BTC, targets_BT);
+  return with_router_loss(likelihood_loss(x_BTC, targets_BT));
+}
+
+torch::Tensor CausalModel::with_router_loss(const torch::Tensor& loss) {
   if (!router_loss_.defined()) return loss;
   const auto balancing = std::exchange(router_loss_, router_loss_.detach());
   return loss + balancing * options_.router_aux_loss_coef;
@@ -418,11 +411,9 @@ std::vector<ParameterShape> CausalModel::whole_shapes() const {
 
 int64_t CausalModel::parameter_count() const {
   if (options_.ranks) return elements_of(options_.layout);
-  int64_t count = 0;
-  for (const auto& each : whole_) count += c10::multiply_integers(each.sizes);
-  if (part_) return count;
-  for (const auto& tensor : parameters()) count += tensor.numel();
-  return count + quantized_count(*this);
+  int64_t count = part_ ? 0 : quantized_count(*this);
+  for (const auto& each : whole_shapes()) count += c10::multiply_integers(each.sizes);
+  return count;
 }
 
 }  // namespace ddp::train

@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,7 @@ class CausalModel : public torch::nn::Module {
     TensorRanksPtr ranks{};               ///< Null: this process holds the whole model.
     WeightsLayout layout{};               ///< The whole model's.
     double logit_softcap = 0.0;           ///< Logits x are cap tanh(x / cap); 0: they are not.
-    double router_aux_loss_coef = 0.0;    ///< Factor of router_loss() in loss().
+    double router_aux_loss_coef = 0.0;    ///< Factor of router_loss() in a loss.
   };
   explicit CausalModel(Options options);
 
@@ -89,9 +91,8 @@ class CausalModel : public torch::nn::Module {
   std::vector<std::string> partial_gradients() const;
   /// After the backward passes of a step: sums them over the ranks.
   void sum_partial_gradients();
-  /// Sets this rank's part of the weight `name` from `values`, those of the whole weight.
-  /// Does nothing for a weight that this rank does not hold.
-  void set_weight(const std::string& name, const torch::Tensor& values);
+  /// Sets this rank's part of `weight`, which it holds as `name`, from those of the whole weight.
+  void set_weight(const std::string& name, torch::Tensor& weight, const torch::Tensor& values);
   /// Replaces whole weights by this rank's parts of them. In a model with initial weights they are
   /// parts already; another one has whole, undefined weights until this is called.
   void keep_own_parts();
@@ -129,7 +130,9 @@ class CausalModel : public torch::nn::Module {
                               const torch::Tensor& idx_BT, const TokenContext& context);
   /// loss() from what the last stage returns.
   torch::Tensor loss_of(const torch::Tensor& x_BTC, const torch::Tensor& targets_BT);
-  /// The load-balancing loss that the last loss() has added, without a graph; undefined: none.
+  /// `loss` of the last pass and the load-balancing loss of its routers; `loss` if it has none.
+  torch::Tensor with_router_loss(const torch::Tensor& loss);
+  /// The load-balancing loss that was added last, without a graph; undefined: none.
   const torch::Tensor& router_loss() const { return router_loss_; }
 
  protected:
@@ -169,8 +172,6 @@ class CausalModel : public torch::nn::Module {
  private:
   /// This rank's part of a parameter.
   TensorLayout layout_of(const std::string& weight) const;
-  /// A parameter's place among all parameters of the whole model, in the order of registration.
-  int64_t place_in_order(const std::string& parameter) const;
   IndexRange own_tokens() const { return ddp::train::own_tokens(vocab_size(), options_.ranks); }
   VocabularyShare vocabulary_share() const { return {options_.ranks, own_tokens()}; }
   torch::Tensor all_logits(const torch::Tensor& x) const;
@@ -189,6 +190,7 @@ class CausalModel : public torch::nn::Module {
   int64_t rows_in_evaluation(int64_t rows) const;
 
   Options options_;
+  std::unordered_map<std::string_view, const WeightPlace*> places_;  // in options_.layout
   torch::Tensor prompt_PC_;  // undefined: there are no virtual tokens
   std::optional<ModelPart> part_;
   // These two of a part: the whole model's parameters, its width.

@@ -57,10 +57,10 @@ struct Change {
   std::string now;
 };
 
-std::vector<Change> changes(const std::string& before_json, const std::string& now_json) {
-  // A key that the snapshot's version did not have counts as its default.
-  const Json before = Json::parse(config_to_json(config_from_json(before_json)));
-  const Json now = Json::parse(now_json);
+/// A key that the snapshot's version did not have counts as its default.
+std::vector<Change> changes(const Config& before_config, const Config& now_config) {
+  const Json before = Json::parse(config_to_json(before_config));
+  const Json now = Json::parse(config_to_json(now_config));
   std::vector<Change> result;
   for (const auto& [section, keys] : now.items()) {
     if (!keys.is_object() || kSilentSections.count(section) != 0) continue;
@@ -72,8 +72,7 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
   return result;
 }
 
-void check_model(const SnapshotMeta& meta, const Config& config) {
-  const std::string before = config_from_json(meta.config_json).model;
+void check_model(const std::string& before, const Config& config) {
   if (!trains_causal_lm(config.task) || before == config.model) return;
   throw UserError(
       fmt::format("{} belongs to another model: model is {} there, {} in this configuration; set "
@@ -81,16 +80,27 @@ void check_model(const SnapshotMeta& meta, const Config& config) {
                   config.trainer.snapshot_path, before, config.model));
 }
 
+bool has_same_order(const SnapshotMeta& meta, const Task& task,
+                    const std::vector<Change>& changed) {
+  return meta.data_sha256 == task.training().fingerprint() &&
+         std::ranges::none_of(changed, [](const Change& change) {
+           return change.key == "data_config.train_split" || change.key == "data_config.stride" ||
+                  change.key == "trainer_config.seed";
+         });
+}
+
 }  // namespace
 
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task) {
-  check_model(meta, config);
+  const Config before = config_from_json(meta.config_json);
+  check_model(before.model, config);
+  const std::vector<Change> changed = changes(before, config);
   std::vector<std::string> lines;
   std::vector<std::string> fixed = task.shape_keys();
   fixed.emplace_back("optimizer_config.name");
   fixed.emplace_back("optimizer_config.state_bits");
-  for (const auto& change : changes(meta.config_json, config_to_json(config))) {
+  for (const auto& change : changed) {
     if (std::find(fixed.begin(), fixed.end(), change.key) != fixed.end()) {
       throw UserError(fmt::format(
           "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
@@ -103,7 +113,7 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
     }
   }
   task.check_resume(meta.task, config.trainer.snapshot_path);
-  if (!same_data_order(meta, config, task)) {
+  if (!has_same_order(meta, task, changed)) {
     lines.push_back(
         fmt::format("The training data differs from the snapshot's: epoch {} starts over",
                     meta.cursor.epoch + 1));
@@ -124,14 +134,7 @@ bool keeps_best_evaluation(const SnapshotMeta& meta, const Config& config, const
 }
 
 bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task) {
-  if (meta.data_sha256 != task.training().fingerprint()) return false;
-  for (const auto& change : changes(meta.config_json, config_to_json(config))) {
-    if (change.key == "data_config.train_split" || change.key == "data_config.stride" ||
-        change.key == "trainer_config.seed") {
-      return false;
-    }
-  }
-  return true;
+  return has_same_order(meta, task, changes(config_from_json(meta.config_json), config));
 }
 
 }  // namespace ddp::train

@@ -233,10 +233,12 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const auto whole = weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
+    auto held = model_->named_parameters();
     load_pretrained(
         pretrained, *architecture_.huggingface_layout(), whole,
         [&](std::size_t i, const torch::Tensor& values) {
-          model_->set_weight(whole[i].name, values);
+          const std::string& name = whole[i].name;
+          if (auto* const weight = held.find(name)) model_->set_weight(name, *weight, values);
         },
         /*take_codes=*/{}, new_tokens_ > 0);
   }

@@ -103,7 +103,8 @@ class PreferenceTask : public CausalLm {
   void prepare(ProcessGroup& group, const std::function<void()>& alive) override;
 
   torch::Tensor loss(const Batch& batch) override;
-  void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) override {
+  void end_step(ProcessGroup& group, const torch::Tensor& discard) override {
+    CausalLm::end_step(group, discard);
     last_sums_ = std::exchange(step_sums_, {});
   }
   Metrics step_metrics(ProcessGroup& group) override;
@@ -256,7 +257,7 @@ PairLosses PreferenceTask::orpo(const Batch& batch, const torch::Tensor& of_targ
 torch::Tensor PreferenceTask::loss(const Batch& batch) {
   auto [mean, sums] = losses(batch);
   step_sums_ = step_sums_.defined() ? step_sums_ + sums : sums;
-  return mean;
+  return note_added(network().with_router_loss(mean));
 }
 
 Metrics PreferenceTask::step_metrics(ProcessGroup& group) {
@@ -266,6 +267,7 @@ Metrics PreferenceTask::step_metrics(ProcessGroup& group) {
   const auto* first = sums.const_data_ptr<double>();
   Metrics all = metrics({first, first + kPreferenceSums});
   all.erase(all.begin());
+  for (auto& metric : CausalLm::step_metrics(group)) all.push_back(std::move(metric));
   return all;
 }
 
