@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/cluster/lifeline.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/job_rendezvous.h"
@@ -46,26 +48,43 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-JobNames names_of(const JobPlan& plan, const std::string& folder, const LocalElasticAgent& agent) {
-  JobNames names{
-      plan.job.run_id, folder, !plan.folder.is_private(), {::getpid(), ::getppid(), plan.launcher}};
+// The ddp-run --hosts on this machine that started this one; 0: none, or ssh hides it.
+pid_t starter_of(pid_t launcher) {
+  pid_t pid = launcher;
+  do {
+    pid = read_stat(process_folder(pid)).parent;
+  } while (pid > 1 && first_line(process_folder(pid) + "/comm") != kCommand);
+  return std::max(pid, 0);
+}
+
+JobNames names_of(const JobPlan& plan, const std::string& folder, pid_t starter,
+                  const LocalElasticAgent& agent) {
+  JobNames names{plan.job.run_id,
+                 folder,
+                 !plan.folder.is_private(),
+                 {::getpid(), ::getppid(), plan.launcher, starter}};
   for (const WorkerStatus& worker : agent.status().workers) names.pids.push_back(worker.pid);
   return names;
 }
 
-InspectSocket::Job inspected(const JobPlan& plan, LocalElasticAgent& agent) {
+InspectSocket::Job inspected(const LaunchConfig& config, const JobPlan& plan,
+                             LocalElasticAgent& agent) {
   std::error_code ignored;
   const std::string folder = std::filesystem::weakly_canonical(plan.folder.path(), ignored);
-  return {.names = [&, folder] { return names_of(plan, folder, agent); },
+  const pid_t starter = config.lifeline.empty() ? 0 : starter_of(plan.launcher);
+  return {.names = [&, folder, starter] { return names_of(plan, folder, starter, agent); },
           .status = [&] { return status_table(agent.status()); },
           .show_stacks =
               [&](const InspectSocket::Reply& reply) {
                 const int others = agent.status().nodes - 1;
-                agent.show_stacks([reply, others](const std::string& text) {
-                  reply(text + (others > 0 ? fmt::format("\nthe other {} node{} of this job: on "
-                                                         "the stderr of their ddp-run\n",
-                                                         others, others == 1 ? "" : "s")
-                                           : "\n"));
+                agent.show_stacks([reply, others](const std::string& text, bool complete) {
+                  std::string rest = "\n";
+                  if (others > 0) {
+                    rest += fmt::format(
+                        "the other {} node{} of this job: on the stderr of their ddp-run\n", others,
+                        others == 1 ? "" : "s");
+                  }
+                  reply(text + rest, complete);
                 });
               }};
 }
@@ -75,7 +94,7 @@ class Services {
  public:
   Services(const LaunchConfig& config, const JobPlan& plan, LocalElasticAgent& agent,
            WorkerProcesses& processes)
-      : inspect_(plan.job.shm_dir, inspected(plan, agent)) {
+      : inspect_(plan.job.shm_dir, inspected(config, plan, agent)) {
     processes.also_poll(inspect_);
     if (!config.lifeline.empty()) processes.also_poll(lifeline_.emplace(take_standard_input()));
     if (config.health) serve_health(*config.health, plan, agent, processes);

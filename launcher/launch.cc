@@ -181,6 +181,12 @@ int launch_on_hosts(const LaunchConfig& config, const SignalMailbox& signals) {
                                                 : run_on_hosts(plan, signals);
 }
 
+int inspect(const LaunchConfig& config) {
+  const Inspection job = inspect_job(MemoryFolder::kPlace, config.question, config.explained);
+  const int code = print(job.text);
+  return job.complete ? code : kExitFailed;
+}
+
 void check_version(const std::string& starter) {
   if (starter.empty() || starter == DDP_VERSION) return;
   usage_error(fmt::format("this host has ddp-run " DDP_VERSION
@@ -205,7 +211,7 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
       case LaunchAction::kDryRun:
         return dry_run(config);
       case LaunchAction::kInspect:
-        return print(inspect_job(MemoryFolder::kPlace, config.question, config.explained));
+        return inspect(config);
       case LaunchAction::kExplain:
       case LaunchAction::kRun:
         break;

@@ -37,7 +37,7 @@ class LocalElasticAgent {
   /// Returns the current state of the job.
   JobStatus status() const;
   /// Takes a text for the user.
-  using Show = std::function<void(const std::string& text)>;
+  using Show = std::function<void(const std::string& text, bool complete)>;
   /// Has debuggers print the stacks of this node's workers, which continue, and asks the other
   /// nodes for theirs. Calls `show` once, now or while the job runs.
   void show_stacks(const Show& show);
@@ -85,7 +85,7 @@ class LocalElasticAgent {
   void print_stacks();
   void begin_stacks(const Show& show);
   void end_stacks(const char* remark = "");
-  std::string stacks_of(const Worker& worker);
+  TakenStacks stacks_of(const Worker& worker);
   void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
   void kill_workers();

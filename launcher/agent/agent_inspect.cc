@@ -54,7 +54,7 @@ void LocalElasticAgent::print_stacks() {
   const auto now = processes_.now();
   if (stacks_printed_ && now - *stacks_printed_ < kSameRequest) return;
   stacks_printed_ = now;
-  begin_stacks([this](const std::string& text) { processes_.note(text); });
+  begin_stacks([this](const std::string& text, bool) { processes_.note(text); });
 }
 
 void LocalElasticAgent::begin_stacks(const Show& show) {
@@ -77,26 +77,44 @@ void LocalElasticAgent::end_stacks(const char* remark) {
   std::string text = fmt::format("stacks of job {} on {}{}", plan_.job.run_id, plan_.host, remark);
   if (running() == 0 || phase_ == Phase::kDumping)
     text += fmt::format(": none, as this node is {}", name_of(phase_));
+  std::vector<int> cut;
+  bool lacks_python = false;
   for (const Worker& worker : group_.workers) {
-    if (worker.state == WorkerState::kRunning) text += stacks_of(worker);
+    if (worker.state != WorkerState::kRunning) continue;
+    const TakenStacks stacks = stacks_of(worker);
+    text += stacks.text;
+    lacks_python = lacks_python || stacks.lacks_python;
+    if (!stacks.complete) cut.push_back(worker.rank);
+  }
+  if (lacks_python) {
+    text +=
+        "\nno Python frames: they need py-spy on the PATH of the job's ddp-run (pip install "
+        "py-spy)";
+  }
+  if (!cut.empty()) {
+    text += fmt::format(
+        "\nincomplete after {}: the stacks of {}; ask again, or attach gdb or "
+        "py-spy to a pid above",
+        seconds_text(kStacksPatience), numbered("rank", cut));
   }
   // A debugger has stopped the workers meanwhile.
   hangs_.forgive_silence(processes_.now());
-  for (const Show& show : std::exchange(stack_readers_, {})) show(text);
+  for (const Show& show : std::exchange(stack_readers_, {})) show(text, cut.empty());
 }
 
 // The file would keep a private folder, of which the user has not been told.
-std::string LocalElasticAgent::stacks_of(const Worker& worker) {
+TakenStacks LocalElasticAgent::stacks_of(const Worker& worker) {
   const LifeSign sign = processes_.life_sign(worker.local_rank);
   const std::string file = plan_.folder.is_private()
                                ? ""
                                : plan_.folder.stacks_file(group_.restart_count, worker.local_rank);
-  return fmt::format(
+  TakenStacks stacks = processes_.take_stacks(worker.local_rank, file);
+  stacks.text = fmt::format(
       "\n==== rank {} (local rank {}, pid {}): {}; last sign of life {:.1f} s ago{}\n{}",
       worker.rank, worker.local_rank, worker.pid, collective_of(sign.progress),
       std::chrono::duration<double>(processes_.now() - sign.at).count(),
-      sign.text.empty() ? "" : ": " + printable(sign.text),
-      processes_.take_stacks(worker.local_rank, file));
+      sign.text.empty() ? "" : ": " + printable(sign.text), stacks.text);
+  return stacks;
 }
 
 }  // namespace ddp::launch

@@ -25,6 +25,8 @@ constexpr auto kStackPatience = std::chrono::seconds(10);
 void LocalElasticAgent::look_for_hangs() {
   if (phase_ != Phase::kRunning || suspended_ || stacks_due_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
+  if (const auto others = rendezvous_.partly_done())
+    exits_.exited_elsewhere(*others, processes_.now());
   if (failures_.empty()) failures_ = exits_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
     failure.lived = processes_.now() - group_.began;

@@ -1,9 +1,6 @@
 #include "launcher/agent/exit_watch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "launcher/agent/worker_reports.h"
 #include "launcher/base/text.h"
@@ -14,16 +11,12 @@ namespace {
 
 constexpr std::chrono::seconds kFirstLine(60);
 
-std::string ranks_in(const std::vector<Worker>& workers, WorkerState state) {
-  constexpr std::size_t kMost = 8;
+std::vector<int> ranks_in(const std::vector<Worker>& workers, WorkerState state) {
   std::vector<int> ranks;
   for (const Worker& worker : workers) {
     if (worker.state == state) ranks.push_back(worker.rank);
   }
-  const std::size_t shown = std::min(ranks.size(), kMost);
-  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(shown);
-  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks.begin(), end, ", "), shown < ranks.size() ? ", ..." : "");
+  return ranks;
 }
 
 }  // namespace
@@ -31,6 +24,7 @@ std::string ranks_in(const std::vector<Worker>& workers, WorkerState state) {
 void ExitWatch::begin_round() {
   first_exit_.reset();
   look_at_.reset();
+  elsewhere_ = {};
 }
 
 void ExitWatch::exited(Clock::time_point now) {
@@ -38,6 +32,11 @@ void ExitWatch::exited(Clock::time_point now) {
   first_exit_ = now;
   const bool soon = grace_.count() > 0 && grace_ < kFirstLine;
   look_at_ = now + (soon ? grace_ : kFirstLine);
+}
+
+void ExitWatch::exited_elsewhere(const PartlyDone& others, Clock::time_point now) {
+  elsewhere_ = others;
+  exited(now);
 }
 
 void ExitWatch::forgive(Clock::duration suspended) {
@@ -49,15 +48,21 @@ std::vector<ProcessFailure> ExitWatch::look(const std::vector<Worker>& workers,
                                             ProcessRunner& processes) {
   const auto now = processes.turn_began();
   if (!look_at_ || now < *look_at_) return {};
-  const std::string exited = ranks_in(workers, WorkerState::kSucceeded);
+  const auto here = ranks_in(workers, WorkerState::kSucceeded);
+  std::string exited = here.empty() ? "" : numbered("rank", here);
+  if (!elsewhere_.nodes.empty())
+    exited += (here.empty() ? "all of " : " and all of ") + elsewhere_.nodes;
   look_at_.reset();
   if (grace_.count() == 0 || now < *first_exit_ + grace_) {
-    const std::string running = ranks_in(workers, WorkerState::kRunning);
-    processes.note(
-        fmt::format("{} {} exited, {} still {} after {}{}", exited,
-                    exited.starts_with("ranks") ? "have" : "has", running,
-                    running.starts_with("ranks") ? "run" : "runs", seconds_text(kFirstLine),
-                    grace_.count() > 0 ? "" : "; --exit-grace=SECONDS stops such workers"));
+    const auto running = ranks_in(workers, WorkerState::kRunning);
+    // Among nodes where all still run, one is enough.
+    if (!here.empty() || elsewhere_.first) {
+      processes.note(fmt::format(
+          "{} {} exited, {} still {} after {}{}", exited,
+          here.size() == 1 && elsewhere_.nodes.empty() ? "has" : "have", numbered("rank", running),
+          running.size() == 1 ? "runs" : "run", seconds_text(kFirstLine),
+          grace_.count() > 0 ? "" : "; --exit-grace=SECONDS stops such workers"));
+    }
     if (grace_.count() > 0) look_at_ = *first_exit_ + grace_;
     return {};
   }

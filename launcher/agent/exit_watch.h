@@ -1,4 +1,5 @@
-// Notices that workers of this node still run long after others have exited with 0.
+// Notices that workers of this node still run long after others have exited with 0: others of this
+// node, or all of another one.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "launcher/base/run_result.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/process_runner.h"
+#include "launcher/rendezvous/wire/control_messages.h"
 
 namespace ddp::launch {
 
@@ -20,6 +22,8 @@ class ExitWatch {
   void begin_round();
   /// Call when a worker has exited with 0 on its own.
   void exited(Clock::time_point now);
+  /// Call when all workers of other nodes have; may be called again.
+  void exited_elsewhere(const PartlyDone& others, Clock::time_point now);
   /// Call after the workers were suspended.
   void forgive(Clock::duration suspended);
   /// When look() is due; nullopt: never.
@@ -30,6 +34,7 @@ class ExitWatch {
 
  private:
   std::chrono::milliseconds grace_;
+  PartlyDone elsewhere_{};
   std::optional<Clock::time_point> first_exit_;  // in this round
   std::optional<Clock::time_point> look_at_;
 };

@@ -1,6 +1,7 @@
 #include "launcher/base/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +12,13 @@ std::string trimmed(const std::string& text) {
   const auto begin = text.find_first_not_of(" \t\n");
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
+}
+
+std::string numbered(const char* noun, const std::vector<int>& numbers) {
+  constexpr std::size_t kMost = 8;
+  const auto end = numbers.begin() + static_cast<std::ptrdiff_t>(std::min(numbers.size(), kMost));
+  return fmt::format("{}{} {}{}", noun, numbers.size() == 1 ? "" : "s",
+                     fmt::join(numbers.begin(), end, ", "), numbers.size() > kMost ? ", ..." : "");
 }
 
 namespace {

@@ -26,6 +26,8 @@ inline std::optional<int> whole_number(std::string_view text) { return number_in
 std::vector<std::string_view> lines_of(std::string_view text);
 /// "a,b" as {"a", "b"}; an empty text as {""}.
 std::vector<std::string> split_list(const std::string& text, char separator);
+/// "rank 3", "ranks 0, 2": the first eight of `numbers`, of which there is at least one.
+std::string numbered(const char* noun, const std::vector<int>& numbers);
 /// Drops all items but the last `most`.
 template <typename Item>
 void keep_last(std::vector<Item>& items, std::size_t most) {

@@ -60,6 +60,7 @@ std::optional<HostsRequest> take_hosts(const OptionValues& values) {
   }
   request.slots_count = !request.starts_on_first || !values.given("nproc-per-node");
   request.exports = values.text("export");
+  if (values.given("nproc-per-node")) request.nproc = values.text("nproc-per-node");
   if (values.given("nnodes")) {
     const NodeRange nodes = parse_nnodes(values.text("nnodes"));
     request.nnodes = values.text("nnodes");

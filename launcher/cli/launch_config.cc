@@ -292,12 +292,24 @@ std::string asked_text(const OptionValues& values, bool short_help) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
-std::string named_run(const OptionValues& values, const char* option) {
+std::string named_run(const OptionValues& values, const std::string& option) {
   if (!values.program().empty()) {
     usage_error(
         fmt::format("--{} starts nothing: leave out '{}'", option, values.program().front()));
   }
-  return values.file(option);
+  return values.file(option.c_str());
+}
+
+// The option that replaces a job; empty: none.
+std::string asked_question(const OptionValues& values) {
+  std::string asked;
+  for (const char* question : {"explain", "status", "stacks"}) {
+    if (!values.given(question)) continue;
+    if (!asked.empty())
+      usage_error(fmt::format("--{} and --{} cannot be combined; drop one", asked, question));
+    asked = question;
+  }
+  return asked;
 }
 
 // Otherwise a user who set the variable long ago would look for the value on the command line.
@@ -322,16 +334,9 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
     config.action = LaunchAction::kPrint;
     return config;
   }
-  if (asked.given("explain")) {
-    config.action = LaunchAction::kExplain;
-    config.explained = named_run(asked, "explain");
-    return config;
-  }
-  for (const char* question : {"status", "stacks"}) {
-    if (!asked.given(question)) continue;
-    config.action = LaunchAction::kInspect;
-    config.question = question;
-    config.explained = named_run(asked, question);
+  if (config.question = asked_question(asked); !config.question.empty()) {
+    config.action = config.question == "explain" ? LaunchAction::kExplain : LaunchAction::kInspect;
+    config.explained = named_run(asked, config.question);
     return config;
   }
   add_scheduler_options(raw, environment);

@@ -43,8 +43,8 @@ constexpr std::array kOptions{
         "Treat a worker as hung after this long without a heartbeat or output: dump its stacks and "
         "restart the group. auto: the timeout announced in its heartbeats; 0: never."),
     own("exit-grace", 0, "SECONDS", "0", kRestarts,
-        "Treat workers as hung that still run this long after another one of this node has exited "
-        "with 0; 0: never, one line after 60 s."),
+        "Treat workers as hung that still run this long after another one of their node, or all of "
+        "another node, exited with 0; 0: never, one line after 60 s."),
     own("healthy-after", 0, "SECONDS", "0", kRestarts,
         "Reset the restart count after a round has run this long; 0: never."),
     own("preflight", 0, "PROGRAM|auto", "", kRestarts,

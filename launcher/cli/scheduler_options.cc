@@ -60,14 +60,14 @@ void fill_endpoint(SchedulerFiller& filler, const SchedulerFacts& facts,
 
 void forgotten_scheduler(RawOptions& raw, const OptionValues& values,
                          const Environment& environment) {
-  const char* scheduler = scheduler_of_several_nodes(environment);
-  if (scheduler == nullptr || values.given("nnodes") || values.given("scheduler") ||
-      values.flag("standalone"))
+  const std::string remedy = remedy_for_one_node(environment);
+  if (remedy.empty() || values.given("nnodes") || values.given("scheduler") ||
+      values.given("hosts") || values.flag("standalone"))
     return;
   raw.hints.push_back(
       fmt::format("started on several nodes, but this job uses only its own; for one job on all of "
-                  "them add --scheduler={} (or --nnodes=1 to silence this)",
-                  scheduler));
+                  "them {} (or --nnodes=1 to silence this)",
+                  remedy));
 }
 
 }  // namespace

@@ -19,8 +19,13 @@ namespace {
   usage_error(fmt::format("{}: {}; expected HOST or HOST:SLOTS, e.g. gpu1:4", origin, what));
 }
 
-int slots_of(const std::string& origin, std::string_view text) {
+int slots_of(const std::string& origin, std::string_view text, const std::string& host = "") {
   const auto number = whole_number(text);
+  if (number == 0 && !host.empty()) {
+    fail(origin, fmt::format("'0' is not a number of workers; for GPU 0 alone write {} gpus=0 in "
+                             "the file of --hosts=@FILE",
+                             host));
+  }
   if (!number || *number < 1)
     fail(origin, fmt::format("'{}' is not a number of workers", printable(text)));
   return *number;
@@ -64,7 +69,7 @@ Host without_user(const std::string& origin, std::string_view text) {
   }
   if (!is_host_name(host.name))
     fail(origin, fmt::format("'{}' is not a host name", printable(host.name)));
-  if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1));
+  if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1), host.name);
   return host;
 }
 
@@ -121,6 +126,10 @@ void choose_gpus(Host& host, const std::string& origin, const std::string& gpus)
   for (std::string number; std::getline(stream, number, ',');) {
     if (!numbers.insert(number).second)
       fail(origin, fmt::format("'{}' names GPU {} twice", printable(host.name), number));
+    if (number.starts_with('-')) {
+      fail(origin, fmt::format("'{}': there is no GPU {}, and CUDA would hide all that follow",
+                               printable(host.name), number));
+    }
   }
   host.gpus = gpus;
   if (host.slots == 0) host.slots = static_cast<int>(numbers.size());

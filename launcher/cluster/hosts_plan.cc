@@ -107,6 +107,20 @@ void check_first_host(const HostsRequest& request, const std::vector<Host>& host
                   hosts.front().name, other->name));
 }
 
+// With CUDA_VISIBLE_DEVICES=0,2,3 torchrun starts as many workers as --nproc-per-node says.
+void check_gpus(const HostsRequest& request, const std::vector<Host>& hosts) {
+  const auto workers = whole_number(request.nproc);
+  if (!workers) return;
+  for (const Host& host : hosts) {
+    if (host.gpus.empty() || host.slots == *workers) continue;
+    usage_error(
+        fmt::format("--nproc-per-node={0}, but host '{1}' has {2} worker{3} for its GPUs "
+                    "{4}: omit it, or write {1} slots={0} gpus={4} in the file of "
+                    "--hosts=@FILE",
+                    *workers, host.name, host.slots, host.slots == 1 ? "" : "s", host.gpus));
+  }
+}
+
 bool is_several(const HostsRequest& request, const std::vector<Host>& hosts) {
   return hosts.size() > 1 || request.max_nodes > 1;
 }
@@ -168,6 +182,7 @@ HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
       request.file.empty() ? parse_hosts(request.hosts) : parse_hostfile(request.file, contents);
   check_numbers(request, hosts);
   check_first_host(request, hosts);
+  check_gpus(request, hosts);
   const auto settings = settings_for(request.exports, place.environment);
   RemoteCommand remote{place.folder, place.ddp_run, {}, {}};
   HostsPlan plan;

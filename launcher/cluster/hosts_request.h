@@ -11,6 +11,7 @@ struct HostsRequest {
   std::string file;     // --hosts=@FILE; empty: none
   std::string exports;  // --export
   std::string nnodes;   // as given; empty: one per host
+  std::string nproc{};  // --nproc-per-node, likewise
   int min_nodes = 0;    // 0: the number of hosts
   int max_nodes = 0;
   bool dynamic = false;          // c10d

@@ -89,9 +89,13 @@ void refuse_several_tasks(const SchedulerFact& tasks, const SchedulerFact& nodes
                   tasks.value, tasks.variable, nodes.value, nodes.variable));
 }
 
+SchedulerFact slurm_components(const Environment& environment) {
+  return first_set(environment, {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"});
+}
+
 // Each component has a step, node list and node numbers of its own.
 void refuse_components(const Environment& environment) {
-  const SchedulerFact size = first_set(environment, {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"});
+  const SchedulerFact size = slurm_components(environment);
   if (!is_more_than_one(size)) return;
   usage_error(
       fmt::format("--scheduler=slurm: {}={}: the components of a heterogeneous job do not form one "
@@ -285,13 +289,19 @@ std::string slurm_place(const Environment& environment) {
   return place.substr(0, kLongest);
 }
 
-const char* scheduler_of_several_nodes(const Environment& environment) {
+std::string remedy_for_one_node(const Environment& environment) {
   const auto several = [&](std::initializer_list<const char*> names) {
     return whole_number(first_set(environment, names).value).value_or(1) > 1;
   };
-  if (!slurm_step(environment).value.empty() && several({"SLURM_STEP_NUM_NODES"})) return "slurm";
-  if (several({"FLUX_JOB_NNODES"})) return "flux";
-  return several(kMpiSizes) ? "mpi" : nullptr;
+  const bool is_step = !slurm_step(environment).value.empty();
+  if (const auto size = slurm_components(environment);
+      is_step && whole_number(size.value).value_or(1) > 1) {
+    return fmt::format("start ddp-run once, with the hosts of all components ({}={}) in --hosts",
+                       size.variable, size.value);
+  }
+  if (is_step && several({"SLURM_STEP_NUM_NODES"})) return "add --scheduler=slurm";
+  if (several({"FLUX_JOB_NNODES"})) return "add --scheduler=flux";
+  return several(kMpiSizes) ? "add --scheduler=mpi" : "";
 }
 
 }  // namespace ddp::launch

@@ -44,7 +44,8 @@ SchedulerFact batch_hosts(Scheduler scheduler, const Environment& environment);
 /// Slurm has one, else the number of the node; "" outside a step.
 std::string slurm_place(const Environment& environment);
 
-/// Returns the scheduler that started this process as one of several nodes; nullptr: none.
-const char* scheduler_of_several_nodes(const Environment& environment);
+/// Returns how one job gets all nodes if a scheduler started this process as one of several; "": it
+/// did not.
+std::string remedy_for_one_node(const Environment& environment);
 
 }  // namespace ddp::launch

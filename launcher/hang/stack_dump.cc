@@ -112,4 +112,9 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   return std::nullopt;
 }
 
+bool lacks_python_frames(pid_t pid, const std::string& path, const std::string& stacks) {
+  const bool has_frames = stacks.find("Traceback (most recent call first)") != std::string::npos;
+  return !has_frames && is_python(pid) && find_on_path("py-spy", path).empty();
+}
+
 }  // namespace ddp::launch

@@ -29,4 +29,8 @@ std::string thread_table(pid_t pid);
 /// nullopt if there is none.
 std::optional<Command> stack_tool(pid_t pid, const std::string& path);
 
+/// Whether `pid` runs Python, and the stacks that stack_tool()'s command has printed lack its
+/// frames for want of py-spy.
+bool lacks_python_frames(pid_t pid, const std::string& path, const std::string& stacks);
+
 }  // namespace ddp::launch

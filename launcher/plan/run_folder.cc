@@ -26,9 +26,11 @@ constexpr const char* kLogsKept = "/logs_kept";
 
 // Where Python's tempfile looks, in its order.
 std::vector<std::string> temporary_folders() {
-  std::vector<std::string> folders{"/tmp", "/var/tmp", "."};
-  const char* given = std::getenv("TMPDIR");
-  if (given && *given) folders.insert(folders.begin(), given);
+  std::vector<std::string> folders;
+  for (const char* variable : {"TMPDIR", "TEMP", "TMP"}) {
+    if (const char* given = std::getenv(variable); given && *given) folders.emplace_back(given);
+  }
+  folders.insert(folders.end(), {"/tmp", "/var/tmp", "/usr/tmp", "."});
   return folders;
 }
 

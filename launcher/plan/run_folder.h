@@ -18,7 +18,7 @@ class RunFolder {
   /// No files at all.
   RunFolder() = default;
   /// Creates a folder in `log_dir`, where the link `latest` points to the newest run. If `log_dir`
-  /// is empty, it is a private folder under TMPDIR (else /tmp, /var/tmp, .), which
+  /// is empty, it is a private folder where Python's tempfile would have it, which
   /// remove_if_private() removes unless it holds Logs; "/dev/null": no files. Throws LaunchError
   /// (2) if the folder cannot be created.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, RunFiles files);

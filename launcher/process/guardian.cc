@@ -77,6 +77,7 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
       if (requests.count() >= patience || (is_stuck && may_be_stuck)) return std::nullopt;
       may_be_stuck = is_stuck;
       deadline = Clock::now() + (is_stuck ? kLastChance : kLook);
+      release_idle_memory();  // the look has mapped pages again
       continue;
     }
     const auto [signal, origin, was_pending] = *received;

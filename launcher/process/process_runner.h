@@ -48,6 +48,12 @@ struct StackDump {
   bool by_debugger = true;  // otherwise its thread states only
 };
 
+struct TakenStacks {
+  std::string text{};
+  bool complete = true;       // false: a debugger was ended
+  bool lacks_python = false;  // it is Python, and no frame of it is there
+};
+
 class ProcessRunner {
  public:
   virtual ~ProcessRunner() = default;
@@ -98,7 +104,7 @@ class ProcessRunner {
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
   /// Returns what a dump without a file has of this worker by now, once, and ends its debugger.
   /// Appends it to `file` as well, unless that is empty.
-  virtual std::string take_stacks(int local_rank, const std::string& file) = 0;
+  virtual TakenStacks take_stacks(int local_rank, const std::string& file) = 0;
 
   /// Serves a new, empty store for the next round to clients that connect through `source`
   /// (store/store_service.h; not owned), until the next call or StoreLost. -1: no store. Throws

@@ -99,12 +99,15 @@ void StackDumper::cancel(pid_t tool, int& local_rank) {
   ::kill(-tool, SIGKILL);
 }
 
-std::string StackDumper::take_text(int local_rank) {
+std::string StackDumper::take_text(int local_rank, bool& complete) {
   const auto text = texts_.find(local_rank);
   if (text == texts_.end()) return "";
-  std::erase_if(waiting_, [&](const Job& job) { return job.local_rank == local_rank; });
+  complete =
+      std::erase_if(waiting_, [&](const Job& job) { return job.local_rank == local_rank; }) == 0;
   for (auto& [pid, rank] : running_) {
-    if (rank == local_rank) cancel(pid, rank);
+    if (rank != local_rank) continue;
+    complete = false;
+    cancel(pid, rank);
   }
   const std::string taken = text_of(text->second.get());
   texts_.erase(text);

@@ -27,8 +27,9 @@ class StackDumper {
   /// Has debuggers found on `path` (as in $PATH) append each worker's stacks to its file, in this
   /// order. Returns false if none could be started.
   bool begin(const std::vector<Target>& targets, const std::string& path);
-  /// Returns what is known of this worker's stacks, once, and ends its debugger.
-  std::string take_text(int local_rank);
+  /// Returns what is known of this worker's stacks, once, and ends its debugger, if it has not
+  /// ended: then `complete` is set to false.
+  std::string take_text(int local_rank, bool& complete);
   /// Call for every child that exits. Returns the local ranks whose debuggers failed once the last
   /// one has exited; nullopt if `pid` is not a debugger or not the last one.
   std::optional<std::vector<int>> take_exit(pid_t pid, bool ok);

@@ -323,10 +323,13 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   return stack_dumper_.begin(targets, path ? path : "");
 }
 
-std::string WorkerProcesses::take_stacks(int local_rank, const std::string& file) {
-  std::string text = stack_dumper_.take_text(local_rank);
-  if (!file.empty()) pump_.open_file(file, append_stacks_to(file))(text);
-  return text;
+TakenStacks WorkerProcesses::take_stacks(int local_rank, const std::string& file) {
+  const char* path = std::getenv("PATH");
+  TakenStacks stacks;
+  stacks.text = stack_dumper_.take_text(local_rank, stacks.complete);
+  stacks.lacks_python = lacks_python_frames(pid_of(local_rank), path ? path : "", stacks.text);
+  if (!file.empty()) pump_.open_file(file, append_stacks_to(file))(stacks.text);
+  return stacks;
 }
 
 std::string WorkerProcesses::oom_kills() const {

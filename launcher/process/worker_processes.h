@@ -53,7 +53,7 @@ class WorkerProcesses : public ProcessRunner {
   KernelState state_of(int local_rank) const override;
   CpuTimes cpu_times_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
-  std::string take_stacks(int local_rank, const std::string& file) override;
+  TakenStacks take_stacks(int local_rank, const std::string& file) override;
   bool lingering() const override { return leftovers_.lingers(); }
   std::vector<std::string> sweep(bool at_end) override;
   std::string oom_kills() const override;

@@ -59,6 +59,7 @@ struct HostLink {
   std::chrono::milliseconds heartbeat{3'000};  // as set by the host
   std::chrono::milliseconds patience{15'000};
   std::optional<Straggler> straggler{};
+  std::optional<PartlyDone> partly_done{};
   std::string closed_because{};
   std::string lost_because{};
   bool gone = false;  // the lost host's machine refuses connections

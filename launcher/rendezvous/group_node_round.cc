@@ -88,6 +88,7 @@ void GroupNode::remember(const Round& round, bool took_part) {
 void GroupNode::receive(const Alive& alive) {
   state_.host.session.confirm(alive.received);
   state_.host.straggler = alive.straggler;
+  state_.host.partly_done = alive.partly_done;
   if (alive.stacks) tell(make_news(JobNews::Kind::kStacks, ""));
 }
 
@@ -112,6 +113,7 @@ void GroupNode::receive(const Go& go) {
   part.proposed = false;
   part.work = Work::kRunning;
   part.last->begun = true;
+  state_.host.partly_done.reset();  // of the last round
   JobNews news;
   news.round = part.last->round.info;
   if (news.round.group_rank != 0) act(actions::CloseStore{});

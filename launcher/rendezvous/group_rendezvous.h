@@ -43,6 +43,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void report_pace(const NodePace& pace, Clock::time_point) override { feed(events::Paced{pace}); }
   void ask_for_stacks() override { feed(events::StacksWanted{}); }
   std::optional<Straggler> straggler() const override { return node_.state().host.straggler; }
+  std::optional<PartlyDone> partly_done() const override { return node_.state().host.partly_done; }
   bool has_news() const override { return !news_.empty(); }
   std::optional<JobNews> take_news() override { return take_oldest(news_); }
 

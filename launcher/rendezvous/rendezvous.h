@@ -72,6 +72,8 @@ class Rendezvous {
   virtual void ask_for_stacks() {}
   /// Returns the rank that the others wait for; nullopt if unknown.
   virtual std::optional<Straggler> straggler() const = 0;
+  /// Returns which other nodes' workers have all exited with 0 in this round; nullopt: none.
+  virtual std::optional<PartlyDone> partly_done() const { return std::nullopt; }
 
   virtual bool has_news() const = 0;
   /// Returns the oldest news; nullopt if there is none.

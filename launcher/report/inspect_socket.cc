@@ -20,6 +20,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/memory_file.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/base/text.h"
 
 namespace ddp::launch {
@@ -33,6 +34,7 @@ constexpr const char* kSocket = "/inspect";
 // another one: the name of its job.
 constexpr const char* kMeant = "+";
 constexpr const char* kAnswer = "=";
+constexpr const char* kIncomplete = "~";  // an answer as well
 constexpr const char* kNotMeant = "-";
 // For all agents together, until each has replied whether it is meant; of a pid until that one has.
 constexpr std::chrono::seconds kPatience{5};
@@ -94,7 +96,7 @@ Received next_reply(int agent, std::optional<Clock::time_point> until) {
 
 // What the jobs of this machine have answered.
 struct Answers {
-  std::string meant{};
+  Inspection meant{};
   std::vector<std::string> others{};  // names of jobs that were not meant
   int silent = 0;                     // agents that ended, or are stuck
   int foreign = 0;                    // jobs of other users
@@ -120,12 +122,13 @@ void Answers::take(int agent, Clock::time_point until) {
   if (reply.kind == kMeant) reply = next_reply(agent, std::nullopt);
   if (reply.kind.empty()) ++silent;
   if (reply.kind == kNotMeant) others.push_back(printable(reply.text));
-  if (reply.kind == kAnswer) meant += reply.text;
+  if (reply.kind == kAnswer || reply.kind == kIncomplete) meant.text += reply.text;
+  if (reply.kind == kIncomplete) meant.complete = false;
 }
 
 void Answers::take_all(bool of_one) {
   const auto until = Clock::now() + kPatience;
-  while (!agents.empty() && (!of_one || meant.empty())) {
+  while (!agents.empty() && (!of_one || meant.text.empty())) {
     std::vector<pollfd> fds;
     for (const Descriptor& agent : agents) fds.push_back({agent.get(), POLLIN, 0});
     poll_until(fds, until, "cannot wait for an answer");
@@ -146,8 +149,22 @@ std::string folder_named(const std::string& run) {
   return error || !fs::is_directory(folder, error) ? "" : folder.string();
 }
 
-[[noreturn]] void not_found(const std::string& option, const std::string& run,
-                            const Answers& answers) {
+[[noreturn]] void not_found(const std::string& place, const std::string& option,
+                            const std::string& run, const Answers& answers) {
+  if (::access(place.c_str(), W_OK | X_OK) != 0) {
+    usage_error(
+        fmt::format("--{}={}: no job can be asked here, as '{}' is not writable; kill -URG PID of "
+                    "a ddp-run prints its stacks",
+                    option, printable(run), place));
+  }
+  const auto pid = whole_number(run);
+  if (answers.silent == 0 && pid && is_own(process_folder(*pid)) &&
+      first_line(process_folder(*pid) + "/comm") == kCommand) {
+    usage_error(
+        fmt::format("--{0}={1}: this ddp-run has no worker on this machine; ask on one of its "
+                    "--hosts, or use kill -URG {1}, which prints all stacks on its stderr",
+                    option, *pid));
+  }
   std::string there = answers.others.empty()
                           ? "none of this user is running here"
                           : fmt::format("running: {}", fmt::join(answers.others, ", "));
@@ -186,12 +203,16 @@ void InspectSocket::handle(const std::vector<pollfd>& fds) {
   if (!is_meant(question, names))
     return reply(kNotMeant)(fmt::format("{} (pid {})", names.run_id, names.pids.front()));
   reply(kMeant)("");
-  if (question.option == "stacks") return job_.show_stacks(reply(kAnswer));
+  if (question.option == "stacks") {
+    return job_.show_stacks([reply](const std::string& words, bool complete) {
+      reply(complete ? kAnswer : kIncomplete)(words);
+    });
+  }
   reply(kAnswer)(job_.status());
 }
 
-std::string inspect_job(const std::string& place, const std::string& option,
-                        const std::string& run) {
+Inspection inspect_job(const std::string& place, const std::string& option,
+                       const std::string& run) {
   const std::string question = Question{option, run, folder_named(run)}.text();
   Answers answers;
   std::error_code error;
@@ -204,7 +225,7 @@ std::string inspect_job(const std::string& place, const std::string& option,
     }
   }
   answers.take_all(/*of_one=*/whole_number(run).has_value());
-  if (answers.meant.empty()) not_found(option, run, answers);
+  if (answers.meant.text.empty()) not_found(place, option, run, answers);
   return answers.meant;
 }
 

@@ -13,6 +13,9 @@
 
 namespace ddp::launch {
 
+/// The name that the kernel shows of the process that the user has started.
+inline constexpr const char* kCommand = "ddp-run";
+
 /// The names under which a user may ask for a job.
 struct JobNames {
   std::string run_id{};
@@ -25,7 +28,7 @@ struct JobNames {
 class InspectSocket : public PollHandler {
  public:
   /// Replies, once, with a text for the user; may be called later.
-  using Reply = std::function<void(const std::string& text)>;
+  using Reply = std::function<void(const std::string& text, bool complete)>;
   struct Job {
     std::function<JobNames()> names;
     std::function<std::string()> status;
@@ -43,10 +46,14 @@ class InspectSocket : public PollHandler {
   Job job_;
 };
 
+struct Inspection {
+  std::string text{};
+  bool complete = true;
+};
+
 /// Asks the running jobs named `run` (an id, the folder of the logs, or the pid of ddp-run or of a
 /// worker) and returns their answers, which may take a minute. `place`: MemoryFolder::kPlace;
 /// `option`: "status" or "stacks". Throws LaunchError (2) if there is none, with those that run.
-std::string inspect_job(const std::string& place, const std::string& option,
-                        const std::string& run);
+Inspection inspect_job(const std::string& place, const std::string& option, const std::string& run);
 
 }  // namespace ddp::launch

@@ -108,6 +108,12 @@ memory_of() {  # Pss of processes, in KiB
   done
   echo "$sum"
 }
+slept() { awk '/^voluntary_ctxt_switches:/ { print $2 }' "/proc/$1/status"; }
+at_rest() {  # PID: between two of its sleeps it has done what it does now and then; ddp-run's guardian, every 3 s
+  local before
+  before=$(slept "$1")
+  while (($(slept "$1") < before + 2)); do sleep 0.1; done
+}
 kill_a_worker() {  # launcher
   local pid agent begin end count
   exec {out}< <(bash_job "$1" 2)
@@ -116,6 +122,7 @@ kill_a_worker() {  # launcher
   read -r <&"$out"
   local processes=("$child")
   [[ $agent == "$child" ]] || processes+=("$agent")
+  at_rest "$child"
   memory_of "${processes[@]}" >> "$work/memory.$1"
   begin=$(now)
   kill -9 "$pid"

@@ -89,5 +89,25 @@ TEST_CASE("a TMPDIR that cannot be used costs one line") {
                        "': No such file or directory; using '/tmp'\n");
 }
 
+TEST_CASE("temporary files are where Python's tempfile has them: TMPDIR, TEMP, TMP, then /tmp") {
+  const TempFolder tmp;
+  ChildOptions job = stub_job(tmp, {}, {"env=TORCHELASTIC_ERROR_FILE"});
+  job.set["TMPDIR"] = "/sys";  // no file can be created there, by root either
+  job.set["TEMP"] = tmp / "missing";
+  job.set["TMP"] = tmp.path();
+  const auto last = run_to_end(job);
+  CHECK(last.exit == 0);
+  CHECK_THAT(last.out, Catch::StartsWith("TORCHELASTIC_ERROR_FILE=" + tmp / "ddp-run_"));
+  CHECK_THAT(last.err, Catch::StartsWith("ddp-run: cannot create a directory in '/sys': ") &&
+                           Catch::EndsWith("; using '" + tmp.path() + "'\n"));
+  job.set["TEMP"] = tmp.path();
+  job.set["TMP"] = "/sys";
+  job.set.erase("TMPDIR");
+  job.unset = {"TMPDIR"};
+  const auto second = run_to_end(job);
+  CHECK_THAT(second.out, Catch::StartsWith("TORCHELASTIC_ERROR_FILE=" + tmp / "ddp-run_"));
+  CHECK(second.err.empty());
+}
+
 }  // namespace
 }  // namespace ddp::test

@@ -180,6 +180,29 @@ TEST_CASE("an ssh that ends without a word, or is killed, is named") {
   CHECK_THAT(killed.err, Contains("error: a/0: ssh was killed by SIGKILL; try: ssh a true"));
 }
 
+TEST_CASE("a job on hosts can be asked by the pid of the ddp-run that the user has started") {
+  const FakeHosts hosts;
+  const auto ask = [](const ChildProgram& job) {
+    ChildOptions question;
+    question.argv = {kDdpRun, "--status", std::to_string(job.pid())};
+    return run_to_end(question);
+  };
+  ChildProgram job(hosts.job({"--hosts=a", "--rdzv-id=by-starter"}, {"wait"}));
+  job.wait_for("waiting");
+  const auto here = ask(job);
+  CHECK(here.exit == 0);
+  CHECK_THAT(here.out, Contains("job by-starter: running for "));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  const std::string far = hosts.tmp.write("far", "#!/bin/sh\necho begun; read end\n");
+  ::chmod(far.c_str(), 0755);
+  ChildProgram away(with_ssh(far, test::stub_job(hosts.tmp, {"--hosts=a"}, {})));
+  away.wait_for("begun");
+  const auto elsewhere = ask(away);
+  CHECK(elsewhere.exit == 2);
+  CHECK_THAT(elsewhere.err, Contains("this ddp-run has no worker on this machine; ask on one of "));
+}
+
 TEST_CASE("an elastic job goes on without a host that it does not need") {
   const FakeHosts hosts;
   const auto child = hosts.job(

@@ -10,6 +10,7 @@
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/report/inspect_socket.h"
 #include "tests/launcher/nodes.h"
 
 namespace ddp::test {
@@ -152,22 +153,78 @@ TEST_CASE("a job that does not run, or is another user's, is refused with those 
   CHECK_THAT(ask("--status=" + id).err, Contains("no such job on this machine"));
 }
 
+// A job of Python code that waits for a line, which never comes.
+struct WaitingPython {
+  TempFolder tmp{};
+  launch::Descriptor input{};
+
+  ChildOptions job(const std::string& path) {
+    REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
+    input = launch::Descriptor(::open((tmp / "pipe").c_str(), O_RDWR | O_CLOEXEC));
+    ChildOptions options;
+    const std::string script = tmp.write("train.py", "print('up')\nwhile True: input()\n");
+    options.argv = {"/bin/sh", "-c", "exec \"$@\" <" + tmp / "pipe", "sh", kDdpRun, script};
+    options.set = {{"PATH", path}, {"TMPDIR", tmp.path()}};
+    return options;
+  }
+};
+
 TEST_CASE("the stacks of Python are py-spy's, of a build without --native as well") {
-  const TempFolder tmp;
-  tmp.write("bin/py-spy", "#!/bin/sh\n[ $2 = --native ] && exit 2\necho spied $3\n", true);
-  ChildOptions options;
-  options.argv = {kDdpRun, tmp.write("train.py", "print('up')\nwhile True: input()\n")};
-  options.set = {{"PATH", tmp / "bin:" + std::getenv("PATH")}, {"TMPDIR", tmp.path()}};
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "exec \"$@\" <" + tmp / "pipe", "sh"});
-  REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
-  const launch::Descriptor input(::open((tmp / "pipe").c_str(), O_RDWR | O_CLOEXEC));
-  ChildProgram job(options);
+  WaitingPython python;
+  python.tmp.write("bin/py-spy", "#!/bin/sh\n[ $2 = --native ] && exit 2\necho spied $3\n", true);
+  ChildProgram job(python.job(python.tmp / "bin:" + std::getenv("PATH")));
   job.wait_for("up");
   const Finished asked = ask("--stacks=" + std::to_string(job.pid()));
-  CHECK_THAT(asked.out, Contains("\nspied "));
+  CHECK_THAT(asked.out, Contains("\nspied ") && !Contains("py-spy on the PATH"));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("stacks of Python without its frames come with a line about py-spy") {
+  const bool has_frames = GENERATE(false, true);
+  const std::string frames = "echo 'Traceback (most recent call first):'";
+  WaitingPython python;
+  path_with_debugger(python.tmp, has_frames ? frames : ":");
+  ChildProgram job(python.job(python.tmp / "bin:" + std::getenv("PATH")));
+  job.wait_for("up");
+  const Finished asked = ask("--stacks=" + std::to_string(job.pid()));
+  CHECK(asked.exit == 0);
+  CHECK_THAT(asked.out, Contains("\nstack of "));
+  const bool told = asked.out.find(
+                        "\nno Python frames: they need py-spy on the PATH of the job's "
+                        "ddp-run (pip install py-spy)\n") != std::string::npos;
+  CHECK(told == !has_frames);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("stacks that a debugger does not print in a minute are named, with exit code 1",
+          "[long]") {
+  const TempFolder tmp;
+  ChildOptions options = stub_job(tmp, {"--rdzv-id=cut", "--nproc-per-node=3"}, {"hold=USR1"});
+  // The third worker never gets a debugger, as two run at a time.
+  options.set["PATH"] = path_with_debugger(tmp, "echo begun; read forever <" + tmp / "pipe");
+  REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
+  ChildProgram job(options);
+  job.wait_for("holding ", 3);
+  const Finished asked = ask("--stacks=" + std::to_string(job.pid()));
+  CHECK(asked.exit == 1);
+  CHECK_THAT(asked.out, Contains("begun\n") &&
+                            Contains("\nincomplete after 60 s: the stacks of ranks 0, 1, 2; "));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("a question that can have no answer is refused in a line") {
+  ChildOptions two;
+  two.argv = {kDdpRun, "--status=a", "--stacks=b"};
+  const Finished both = run_to_end(two);
+  CHECK(both.exit == 2);
+  CHECK(both.err == "error: --status and --stacks cannot be combined; drop one\n");
+  const TempFolder tmp;
+  CHECK_THROWS_WITH(launch::inspect_job(tmp / "missing", "status", "a"),
+                    "--status=a: no job can be asked here, as '" + tmp / "missing" +
+                        "' is not writable; kill -URG PID of a ddp-run prints its stacks");
 }
 
 TEST_CASE("who asks an agent that is killed meanwhile is told") {

@@ -43,6 +43,15 @@ TEST_CASE("nodes wait for a late master and say for what", "[nodes]") {
   CHECK_THAT(late.out(), Contains("GROUP_RANK=1\nGROUP_WORLD_SIZE=2\nWORLD_SIZE=2\n"));
 }
 
+TEST_CASE("a node that outlives all workers of another by --exit-grace is hung", "[nodes]") {
+  Cluster job;
+  ChildProgram& done = job.fixed(0, 2, {"--exit-grace=0.1"}, {"@1wait", "env=RANK"});
+  ChildProgram& runs = job.fixed(1, 2, {"--exit-grace=0.1"}, {"@1wait", "env=RANK"});
+  CHECK(job.exit_codes() == Codes{124, 124});
+  CHECK(done.out() == "RANK=0\n");
+  CHECK_THAT(runs.err(), Contains("still running 0.1 s after all of node 0 exited (--exit-grace)"));
+}
+
 TEST_CASE("nodes meet at an IPv6 address", "[nodes]") {
   Cluster job;
   job.host = "[::1]";

@@ -1,6 +1,7 @@
-"""A failed test fails .ci/run, which runs it once."""
+"""A failed test fails .ci/run, which runs it once; the gate calls no function that it lacks."""
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -17,9 +18,27 @@ TESTS = """#!/bin/sh
 echo "$*" >>runs
 [ "$(wc -l <runs)" -gt 1 ]
 """
+# A name with an underscore where a command stands: no program that the gate runs is named like that.
+CALL = re.compile(
+    r"(?:^|&&|\|\||[;|({!] |\$\(|\b(?:if|elif|then|else|while|until|do) )[ ]*(?:[A-Z_]+=(?:\"[^\"]*\"|\S*) )*"
+    r"([a-z0-9]+(?:_[a-z0-9-]+)+)(?=[ ;)]|$)",
+    re.MULTILINE,
+)
 
 
 class Gate(unittest.TestCase):
+    def test_each_function_that_a_stage_calls_exists(self):
+        text = GATE.read_text()
+        place = text.index(BEGIN)
+        listed = subprocess.run(
+            ["bash", "-c", text[text.index("readonly gate_stages") : place] + "declare -F"],
+            capture_output=True, text=True, check=True, timeout=60,
+        )
+        functions = {line.split()[-1] for line in listed.stdout.splitlines()}
+        calls = set(CALL.findall(text))
+        self.assertLessEqual({"install_packages", "build_for_aarch64", "stage_aarch64-contract"}, calls)
+        self.assertEqual(calls - functions - {"hide_toolkits", "recall_failure"}, set())
+
     def test_a_failed_test_does_not_run_again(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

@@ -289,10 +289,13 @@ void Coordinator::beat(int asks_for_stacks) {
     if (connection.pace) paces.push_back(*connection.pace);
   }
   stragglers_.look(paces, Clock::now());
+  const auto done = membership_.partly_done();
   for (auto& [node, connection] : connections_) {
-    connection.channel->send(Alive{.received = connection.session.received(),
-                                   .straggler = stragglers_.current(),
-                                   .stacks = asks_for_stacks != 0 && node != asks_for_stacks});
+    Alive alive{.received = connection.session.received(),
+                .straggler = stragglers_.current(),
+                .stacks = asks_for_stacks != 0 && node != asks_for_stacks};
+    if (done) alive.partly_done = PartlyDone{done->first, node == done->second};
+    connection.channel->send(alive);
     if (!connection.inquiry) watch(node, connection);
   }
 }

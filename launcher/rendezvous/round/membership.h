@@ -58,6 +58,9 @@ class Membership {
   void grant_epoch(long long epoch, Clock::time_point now);
   /// The latest epoch of nodes that know a later round than this host; -1 if none does.
   long long later_epoch() const { return later_epoch_; }
+  /// Returns the nodes whose workers have all exited with 0 in a round that runs on, as text, and
+  /// the first node that still runs; nullopt if there are none.
+  std::optional<std::pair<std::string, Node>> partly_done() const;
   /// Epoch of the last proposed round.
   long long epoch() const { return epoch_; }
 

@@ -1,5 +1,5 @@
 // What a job does while no round may begin, or while newcomers have to wait for one: the lines that
-// tell the user why, and the ends of such waits.
+// tell the user why, and the ends of such waits. Nodes that have finished while a round runs on.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -91,6 +91,19 @@ void Membership::note_waiting(Clock::time_point now) {
                   rules_.min_nodes, seconds_text(rules_.join_timeout),
                   rules_.fixed_ranks ? missing_nodes() : "", rules_.reach_note);
   for (const Node node : ready()) send(node, Note{text});
+}
+
+std::optional<std::pair<std::string, Membership::Node>> Membership::partly_done() const {
+  if (phase_ != JobPhase::kRunning || finished_ == 0) return std::nullopt;
+  std::map<int, Node> running;  // by rank
+  std::vector<int> done;
+  for (const auto& [node, member] : members_) {
+    if (is_running(node)) running[member.rank] = node;
+    if (member.ended) done.push_back(member.rank);
+  }
+  if (running.empty() || done.empty()) return std::nullopt;
+  std::sort(done.begin(), done.end());
+  return std::pair{numbered("node", done), running.begin()->second};
 }
 
 std::optional<Clock::time_point> Membership::deadline() const {

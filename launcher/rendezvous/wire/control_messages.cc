@@ -92,6 +92,11 @@ void fields(auto& io, Straggler& straggler) {
   io.real("others", straggler.others);
 }
 
+void fields(auto& io, PartlyDone& part) {
+  io.text("nodes", part.nodes);
+  io.flag("first", part.first);
+}
+
 void fields(auto& io, Hello& m) {
   io.text("id", m.id);
   io.text("run_id", m.run_id);
@@ -136,6 +141,7 @@ void fields(auto& io, Alive& m) {
   io.number("received", m.received, 0, kLastEpoch);
   io.part("pace", m.pace);
   io.part("straggler", m.straggler);
+  io.part("partly_done", m.partly_done);
   io.flag("stacks", m.stacks, /*optional=*/true);
 }
 

@@ -70,11 +70,18 @@ struct Leave {
 struct Accepted {
   long long epoch = 0;
 };
+/// The workers of some nodes have all exited with 0, and others run.
+struct PartlyDone {
+  std::string nodes{};  // whose workers have exited, as text
+  bool first = false;   // the receiver is the first node that still runs: it notifies the user
+  bool operator==(const PartlyDone&) const = default;
+};
 /// Sent both ways.
 struct Alive {
-  long long received = 0;                // number of the session's messages received so far
-  std::optional<NodePace> pace{};        // from a node
-  std::optional<Straggler> straggler{};  // from the host
+  long long received = 0;                   // number of the session's messages received so far
+  std::optional<NodePace> pace{};           // from a node
+  std::optional<Straggler> straggler{};     // from the host
+  std::optional<PartlyDone> partly_done{};  // likewise
   bool stacks = false;  // from a node: ask the others for their stacks; from the host: write them
 };
 /// An agent's knowledge of the job: both the query to another agent and the reply.

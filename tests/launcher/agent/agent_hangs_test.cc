@@ -42,6 +42,7 @@ TEST_CASE("while debuggers show the stacks of workers, their silence is no hang"
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
+  scene.os.cut = 1;
   scene.os.signs[1].progress.waiting = "allreduce#3";
   scene.os.time_passes();  // half of the timeout: the next look is after 5 s
   scene.os.then([](FakeRunner& os) {
@@ -60,7 +61,8 @@ TEST_CASE("while debuggers show the stacks of workers, their silence is no hang"
   REQUIRE(scene.os.notes.size() == 1);
   CHECK_THAT(scene.os.notes[0],
              Catch::Contains("names no collective; last sign of life 64.9 s ago\nstacks of 0\n") &&
-                 Catch::Contains("waits for its peers in allreduce#3; "));
+                 Catch::Contains("waits for its peers in allreduce#3; ") &&
+                 Catch::Contains("stacks of 1\n\nincomplete after 60 s: the stacks of rank 1; "));
 }
 
 TEST_CASE("a group that writes no first heartbeat is looked at without --hang-timeout") {

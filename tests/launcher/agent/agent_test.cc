@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 
+#include "launcher/agent/exit_watch.h"
 #include "launcher/base/restart_rules.h"
 #include "launcher/base/run_result.h"
 #include "launcher/rendezvous/local_rendezvous.h"
@@ -57,6 +58,32 @@ TEST_CASE("workers that still run a minute after others have exited are named on
   CHECK(scene.os.notes ==
         Calls{"rank 0 has exited, ranks 1, 2 still run after 60 s; --exit-grace=SECONDS stops such "
               "workers"});
+}
+
+TEST_CASE("when all workers of another node have exited, the first node that still runs says so") {
+  FakeRunner os;
+  std::vector<Worker> workers(2);
+  for (int rank : {0, 1}) workers[static_cast<std::size_t>(rank)].rank = rank + 2;
+  for (const bool first : {true, false}) {
+    ExitWatch watch(std::chrono::milliseconds(0));
+    watch.begin_round();
+    watch.exited_elsewhere({"node 0", first}, os.now());
+    CHECK(watch.next_look() == os.now() + std::chrono::seconds(60));
+    os.pass(std::chrono::seconds(60));
+    CHECK(watch.look(workers, os).empty());
+  }
+  const std::string rest =
+      ", rank 3 still runs after 60 s; --exit-grace=SECONDS stops such workers";
+  workers[0].state = WorkerState::kSucceeded;
+  ExitWatch both(std::chrono::milliseconds(0));
+  both.exited(os.now());
+  both.exited_elsewhere({"nodes 0, 2", false}, os.now());
+  os.pass(std::chrono::seconds(60));
+  both.look(workers, os);
+  CHECK(os.notes ==
+        Calls{"all of node 0 have exited, ranks 2, 3 still run after 60 s; --exit-grace=SECONDS "
+              "stops such workers",
+              "rank 2 and all of nodes 0, 2 have exited" + rest});
 }
 
 TEST_CASE("after the grace period of --exit-grace workers that still run are hung") {

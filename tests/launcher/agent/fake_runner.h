@@ -30,6 +30,7 @@ class FakeRunner : public ProcessRunner {
   std::set<int> dying;            // local ranks that have begun to end
   std::set<std::size_t> broken;   // rounds that cannot be started
   bool has_debugger = false;
+  int cut = -1;          // local rank whose debugger does not end
   bool lingers = false;  // processes that the workers left
   std::string oom;       // what the OOM killer did
   Clock::time_point held_up;
@@ -101,8 +102,8 @@ class FakeRunner : public ProcessRunner {
                       std::to_string(dump.local_rank));
     return has_debugger && !wanted.empty() && wanted.front().by_debugger;
   }
-  std::string take_stacks(int local_rank, const std::string&) override {
-    return "stacks of " + std::to_string(local_rank) + "\n";
+  TakenStacks take_stacks(int local_rank, const std::string&) override {
+    return {"stacks of " + std::to_string(local_rank) + "\n", local_rank != cut, false};
   }
   std::vector<std::string> sweep(bool) override {
     calls.emplace_back("sweep");

@@ -93,6 +93,9 @@ TEST_CASE("a host that ssh could take for something else is refused") {
   for (const char* text : {"a:0", "a:x", "a:", "a:-1", "[::1]:0"}) {
     CHECK_THAT(problem(text), Contains("not a number of workers"));
   }
+  CHECK(problem("gpu1:0") ==
+        "--hosts=gpu1:0: '0' is not a number of workers; for GPU 0 alone write gpu1 gpus=0 in the "
+        "file of --hosts=@FILE; expected HOST or HOST:SLOTS, e.g. gpu1:4");
   CHECK_THAT(problem("[::1]4"), Contains("wrong text"));
   CHECK_THAT(problem("a[1"), Contains("'[' without ']'"));
 }
@@ -136,6 +139,9 @@ TEST_CASE("hosts, and the lines of a hostfile, may name their GPUs") {
                           {"fd00::1", "fd00::1", 2, "1,0"},
                           {"c", "c", 0}});
   CHECK_THAT(problem_of([] { parse_hosts("a:0,2,"); }), Contains("empty host name"));
+  for (const auto& bad : {problem_of([] { parse_hosts("a:-1,2"); }),
+                          problem_of([] { parse_hostfile("f", "a gpus=-1"); })})
+    CHECK_THAT(bad, Contains("'a': there is no GPU -1, and CUDA would hide all that follow"));
   CHECK(parse_hosts("a,17") == std::vector<Host>{{"a", "a", 0}, {"17", "17", 0}});
 }
 
@@ -245,6 +251,11 @@ TEST_CASE("what cannot go with hosts is refused in one line") {
         "--nnodes=3 with 2 hosts: omit it, or use --rdzv-backend=c10d for MIN:MAX");
   CHECK_THAT(plan_problem({"--hosts=a", "--nnodes=2:3", "--rdzv-backend=c10d"}),
              Contains("too few hosts"));
+  CHECK(plan_problem({"--hosts=a:2,b:0,2,3", "--nproc-per-node=2"}) ==
+        "--nproc-per-node=2, but host 'b' has 3 workers for its GPUs 0,2,3: omit it, or write "
+        "b slots=2 gpus=0,2,3 in the file of --hosts=@FILE");
+  CHECK(plan_problem({"--hosts=b:0,2,3", "--nproc-per-node=3"}) == "(accepted)");
+  CHECK(plan_problem({"--hosts=b:0,2,3", "--nproc-per-node=gpu"}) == "(accepted)");
   CHECK(plan_problem({"--hosts=localhost,b"}) ==
         "the first host is 'localhost', where b cannot reach it: name it as the others know it, or "
         "give --master-addr");

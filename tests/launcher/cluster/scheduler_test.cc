@@ -244,6 +244,12 @@ TEST_CASE("a heterogeneous Slurm job is refused in one line") {
         "--scheduler=slurm: SLURM_HET_SIZE=2: the components of a heterogeneous job do not form "
         "one job; name their hosts with --hosts, or unset SLURM_HET_SIZE to use one component");
   CHECK(complaint({}, environment) == "(accepted)");
+  environment["SLURM_STEP_NUM_NODES"] = environment["SLURM_STEP_NUM_TASKS"] = "1";
+  CHECK(parse({}, environment).hints ==
+        Names{"started on several nodes, but this job uses only its own; for one job on all of "
+              "them start ddp-run once, with the hosts of all components (SLURM_HET_SIZE=2) in "
+              "--hosts (or --nnodes=1 to silence this)"});
+  CHECK(parse({"--hosts=a,b"}, environment).hints.empty());
 }
 
 TEST_CASE("what a scheduler cannot mean is refused in one line with the fix") {

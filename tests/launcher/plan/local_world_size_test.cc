@@ -68,6 +68,10 @@ TEST_CASE("the workers of --nproc-per-node=cpu and their threads follow the quot
   job.argv = {kDdpRun, "--dry-run", "--nproc-per-node=cpu", "true"};
   job.set[kDeviceRoot] = root.path();
   CHECK(lines_of(run_to_end(job).out).size() == 1);
+  job = test::stub_job(root, {"--nproc-per-node=2"}, {"env=OMP_NUM_THREADS"});
+  job.set = {{kDeviceRoot, root.path()}, {"TMPDIR", root.path()}};
+  job.unset = {"OMP_NUM_THREADS"};
+  CHECK(run_to_end(job).out == "OMP_NUM_THREADS=1\nOMP_NUM_THREADS=1\n");
 }
 
 TEST_CASE("a number of workers is taken as it is") {

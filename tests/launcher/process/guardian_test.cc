@@ -37,23 +37,35 @@ bool is_blocked(int signal) {
   return ::sigismember(&blocked, signal) == 1;
 }
 
-long memory_kib(pid_t pid) {
-  std::ifstream rollup("/proc/" + std::to_string(pid) + "/smaps_rollup");
-  for (std::string word; rollup >> word;) {
-    long kib = 0;
-    if (word == "Pss:" && rollup >> kib) return kib;
+// The number after `name` in a file of /proc/PID; 0 if there is none.
+long number_of(pid_t pid, const std::string& file, const std::string& name) {
+  std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file);
+  for (std::string word; stream >> word;) {
+    long number = 0;
+    if (word == name && stream >> number) return number;
   }
   return 0;
 }
 
+long memory_kib(pid_t pid) { return number_of(pid, "smaps_rollup", "Pss:"); }
+
+// Each time that it sleeps, it has done all that it woke for.
+long sleeps(pid_t pid) { return number_of(pid, "status", "voluntary_ctxt_switches:"); }
+
 #ifndef DDP_SANITIZED
-TEST_CASE("the processes of ddp-run take 3 MiB at most while its workers run") {
+TEST_CASE("the processes of ddp-run take 3 MiB at most while its workers run", "[waits]") {
   const test::TempFolder tmp;
   test::ChildProgram job(test::stub_job(tmp, {"--rdzv-id=rest"}, {"parent", "wait"}));
   const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
   job.wait_for("waiting ");
+  // Between two of its sleeps the guardian has looked for the agent, every 3 s.
+  const long slept = sleeps(job.pid());
+  for (const auto end = Clock::now() + 4 * test::kSoon; Clock::now() < end;) {
+    if (sleeps(job.pid()) >= slept + 2) break;
+    ::poll(nullptr, 0, 10);
+  }
+  REQUIRE(sleeps(job.pid()) >= slept + 2);
   long kib = 0;
-  // The agent has started the worker, and may not be at rest yet.
   for (const auto end = Clock::now() + test::kSoon; Clock::now() < end;) {
     kib = memory_kib(job.pid()) + memory_kib(agent);
     if (kib <= 3 * 1024) break;
