@@ -4,7 +4,7 @@
 
 #include "tests/trainer/config/loading.h"
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/keys/trainer_keys.h"
+#include "trainer/config/keys/peer_names.h"
 
 namespace ddp::train {
 namespace {

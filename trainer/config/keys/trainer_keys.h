@@ -1,18 +1,10 @@
 // trainer's keys, for checks during the composition of a configuration.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "trainer/hydra/compose/known_keys.h"
 
 namespace ddp::train {
 
 const KnownKeys& trainer_keys();
-
-/// The keys that settings of other programs have here, by the names of transformers'
-/// TrainingArguments, TRL, axolotl, Lightning, Keras and nanoGPT: a key, or "KEY=VALUE", several of
-/// them separated by spaces, with a note in parentheses.
-const std::map<std::string, std::string>& peer_names();
 
 }  // namespace ddp::train
