@@ -14,6 +14,7 @@ import argparse
 import glob
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -54,8 +55,12 @@ class MLflow:
         self.id = run_id
 
     def send(self, step, values, seconds):
-        metrics = [self.entities.Metric(name, value, int(seconds * 1000), step) for name, value in values.items()]
+        metrics = [self.entities.Metric(self.taken_name(name), value, int(seconds * 1000), step) for name, value in values.items()]
         self.client.log_batch(self.id, metrics=metrics)
+
+    @staticmethod
+    def taken_name(name):
+        return re.sub(r"[^\w\-. :/]", "_", name)  # as MLflow refuses other characters
 
     def end(self, finished):
         self.client.set_terminated(self.id, "FINISHED" if finished else "KILLED")

@@ -81,6 +81,15 @@ class Tracking(unittest.TestCase):
             self.assertEqual([(metric.step, metric.value) for metric in sorted(client.get_metric_history(first, f"{split}/{name}"), key=lambda metric: metric.step)],
                              self.expected(split, name))
 
+    def test_mlflow_has_a_metric_whose_name_it_does_not_take(self):
+        from mlflow import MlflowClient
+        self.train()
+        with open(self.folder / "run/metrics.jsonl", "a") as metrics:
+            metrics.write(json.dumps({"step": 7, "split": "eval", "f1_R&D (x)": 0.5, "time": 1.0}) + "\n")
+        self.track("--to", "mlflow")
+        mine = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"]
+        self.assertEqual(MlflowClient(self.environment["MLFLOW_TRACKING_URI"]).get_run(mine).data.metrics["eval/f1_R_D _x_"], 0.5)
+
     def wandb_history(self):
         """(ids and names, rows) of all offline files."""
         from wandb.proto import wandb_internal_pb2 as proto

@@ -1,6 +1,7 @@
 """Every file in configs/ says what it is for and what it reached, and takes two steps on data that stand in for its own."""
 
 import json
+import re
 import struct
 import unittest
 
@@ -73,6 +74,13 @@ class Recipes(RecipeTest):
                 if recipe not in ("wikitext2_bpe.yaml", "chat.yaml"):  # those have run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])
+
+    def test_qlora_fits_a_gpt2_with_what_its_head_adds(self):
+        self.train("wikitext2_bpe.yaml")
+        self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
+        more = re.search("For a GPT-2 add: (.*)", (ROOT / "configs/qlora.yaml").read_text())[1].split()
+        self.trainer("--config", "configs/qlora.yaml", *more, "init_from=pretrained", "data_config.format=text", "data_config.path=text.txt",
+                     "data_config.block_size=64", *SHORT)
 
     def test_each_recipe_says_what_it_reached(self):
         for recipe in RECIPES:

@@ -241,7 +241,9 @@ DataSource open_documents(const DataConfig& config, const std::vector<std::strin
     source.characters_in_files = encoded.characters();
     source.lengths = encoded.lengths();
     if (source.training->size() == 0)
-      throw UserError(fmt::format("{}: has no row with a text; {}", config.path, left_out.text()));
+      throw UserError(
+          fmt::format("{}: has no row with a text; {}", config.path,
+                      left_out.count() == 0 ? "give a file that has some" : left_out.text()));
   });
   source.training_tokens =
       static_cast<int64_t>(static_cast<double>(source.training->size()) * config.truncate);

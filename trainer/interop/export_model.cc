@@ -180,8 +180,8 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
   for (std::string& layer : layers) layer += ".weight";
   if (architecture.huggingface_layout()->is_transposed(layers.front())) {
     throw UserError(fmt::format(
-        "--quantize nf4: bitsandbytes does not load model={}; leave it out, or use quantize.base "
-        "in a run from the exported folder",
+        "--quantize nf4: model={} is not written in 4 bits, only the models of docs/llama.md; "
+        "leave it out, or use quantize.base in a run from the exported folder",
         architecture.name()));
   }
   OrderedJson config = OrderedJson::parse(files["config.json"]);

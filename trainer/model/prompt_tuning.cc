@@ -63,6 +63,8 @@ void complete_prompt_tuning(Config& config, const CausalArchitecture& architectu
     return;
   }
   if (config.lora.enabled()) given.refuse(key, "conflicts with lora.rank; keep one");
+  if (config.task == TaskKind::kPreference)
+    given.refuse(key, "virtual tokens do not learn from pairs (task=preference); use lora.rank");
   if (architecture.lora_targets().empty())
     given.refuse(key,
                  fmt::format("model={} takes no virtual tokens; remove it", architecture.name()));

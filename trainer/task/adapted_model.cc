@@ -89,9 +89,8 @@ void check_base_exists(const ModelBelow& below) {
   if (base.empty() || std::filesystem::exists(base, ignored)) return;
   throw UserError(
       fmt::format("{}: {}: no such folder or snapshot, and the adapters (lora.rank, "
-                  "prompt_tuning) need it; name its place with --base in generate, eval and "
-                  "export, or as {} in "
-                  "training",
+                  "prompt_tuning) need it; put it back there, or give its place with --base "
+                  "(generate, eval, export) or as {} (training)",
                   key, base, key));
 }
 

@@ -79,6 +79,9 @@ TEST_CASE("rows without the column are refused, and keys of rows where there are
                    "data_config.on_bad_sample=skip"}),
              Contains("has no row with a text; 2 unusable rows left out; the first: ") &&
                  Contains("chats.jsonl:1: has no no"));
+  place.write("none.json", "[]");
+  CHECK_THAT(with({"data_config.path=none.json"}),
+             Contains("none.json: has no row with a text; give a file that has some"));
 }
 
 TEST_CASE("a tokenizer in the working directory is none of the model's folder") {

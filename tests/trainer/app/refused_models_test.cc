@@ -83,7 +83,11 @@ TEST_CASE("adapters whose model is missing or another one are refused in one lin
     succeed_in_process(alone(place, {"trainer_config.max_steps=5"}));
     const Words generate = {"generate", "--snapshot", "snapshot.pt", "--prompt", "the "};
     std::filesystem::rename(place / "base.pt", place / "away.pt");
-    CHECK_THAT(refusal_of(trainer(place, generate)), Contains("no such folder or snapshot"));
+    CHECK_THAT(refusal_of(trainer(place, generate)),
+               Contains("no such folder or snapshot") &&
+                   Contains("; put it back there, or give its place with --base (generate, eval, "
+                            "export) or as " +
+                            place.section + ".init_from (training)"));
     CHECK_THAT(refusal_of(alone(place)), Contains("base.pt"));
     succeed_in_process(trainer(place, {"export", "--snapshot", "away.pt", "--output", "other"}));
     // The same weights from other files are the same model; a trained one is another.
@@ -136,6 +140,15 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
                                       "trainer_config.snapshot_path=new.pt"})),
              Contains("is a snapshot of adapters"));
+}
+
+TEST_CASE("an export of a GPT-2 in 4 bits is refused in one line") {
+  const Workspace place;
+  succeed_in_process(alone(place, {"trainer_config.max_steps=1"}));
+  CHECK_THAT(refusal_of(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "out",
+                                        "--quantize", "nf4"})),
+             Contains("--quantize nf4: model=gpt is not written in 4 bits, only the models of "
+                      "docs/llama.md; leave it out, or use quantize.base"));
 }
 
 TEST_CASE("what virtual tokens cannot be is refused in one line") {

@@ -166,6 +166,9 @@ TEST_CASE("virtual tokens need positions, a model and no adapters next to them")
              Contains("has no effect without prompt_tuning.tokens"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "lora.rank=4"}),
              Contains("prompt_tuning.tokens=4: conflicts with lora.rank; keep one"));
+  CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=4", "task=preference"}),
+             Contains("prompt_tuning.tokens=4: virtual tokens do not learn from pairs "
+                      "(task=preference); use lora.rank"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.token=4"}), Contains("prompt_tuning.tokens"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.init_from=base"}),
              Contains("base/adapter_config.json: no such file"));

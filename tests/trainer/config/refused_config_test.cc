@@ -97,10 +97,23 @@ TEST_CASE("a key of another training program is answered with the key here") {
         "trainer_config.amp_dtype=bfloat16");
   CHECK(loading.error("num_train_epochs: 3").find("use trainer_config.max_epochs") !=
         std::string::npos);
+  CHECK(loading.error_with({"load_in_4bit=true"}).ends_with("; use quantize.base=nf4"));
+  CHECK(
+      loading.error_with({"trainer_config.optim=adamw_bnb_8bit"})
+          .ends_with("use optimizer_config.name (AdamW in 8 bits: optimizer_config.state_bits=8)"));
+  CHECK(loading.error_with({"gradient_checkpointing=true"})
+            .ends_with("use gpt_config.activation_checkpointing or "
+                       "llama_config.activation_checkpointing"));
+  CHECK(loading.error("tokens: ['<tool>']")
+            .ends_with("use data_config.tokenizer (a folder with them: docs/fine-tune.md)"));
+  for (const char* change :
+       {"report_to=wandb", "wandb_project=x", "mlflow_run_name=x", "metrics_config.wandb=true"}) {
+    CAPTURE(change);
+    CHECK(loading.error_with({change}).find("scripts/track_run.py") != std::string::npos);
+  }
   for (const auto& [name, ours] : peer_names()) {
     INFO(name);
-
-    if (ours.starts_with("ddp-run ")) continue;
+    if (ours.starts_with("ddp-run ") || ours.starts_with("scripts/")) continue;
     std::istringstream words(ours);
     for (std::string word; words >> word && word.front() != '(';) {
       const std::string key = word.substr(0, word.find_first_of("=,"));

@@ -7,7 +7,8 @@
 namespace ddp::train {
 
 /// By the names of transformers' TrainingArguments, TRL, axolotl, Lightning, Keras and nanoGPT: a
-/// key, or "KEY=VALUE", several of them separated by spaces, with a note in parentheses.
+/// key, or "KEY=VALUE", several of them separated by spaces, or a command, with a note in
+/// parentheses.
 const std::map<std::string, std::string>& peer_names();
 
 }  // namespace ddp::train
