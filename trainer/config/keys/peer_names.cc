@@ -96,7 +96,7 @@ constexpr std::pair<const char*, const char*> kNames[] = {
     {"trainer_config.early_stopping_patience", "patience"},
     {"prompt_tuning.text", "prompt_tuning_init_text"},
     {"logging_config.tensorboard=true (wandb, mlflow: scripts/track_run.py, docs/metrics.md)",
-     "report_to"},
+     "metrics_config report_to"},
     {"scripts/track_run.py RUN_DIR --to wandb (docs/metrics.md)",
      "use_wandb wandb wandb_entity wandb_log wandb_mode wandb_name wandb_project wandb_run_id "
      "wandb_run_name"},
