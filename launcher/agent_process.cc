@@ -59,10 +59,9 @@ pid_t starter_of(pid_t launcher) {
 
 JobNames names_of(const JobPlan& plan, const std::string& folder, pid_t starter,
                   const LocalElasticAgent& agent) {
-  JobNames names{plan.job.run_id,
-                 folder,
-                 !plan.folder.is_private(),
-                 {::getpid(), ::getppid(), plan.launcher, starter}};
+  JobNames names{
+      plan.job.run_id, folder, !plan.folder.is_private(), {::getpid(), ::getppid(), plan.launcher}};
+  if (starter > 0) names.pids.push_back(starter);
   for (const WorkerStatus& worker : agent.status().workers) names.pids.push_back(worker.pid);
   return names;
 }

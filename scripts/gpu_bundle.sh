@@ -26,7 +26,8 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$bundle" ] || { usage >&2; exit 2; }
 [ ! -e "$bundle" ] || [ -e "$bundle/bin/trainer" ] || [ -z "$(ls -A "$bundle")" ] || die "$bundle exists and is no bundle; name a new folder"
-[ -z "$against" ] || git rev-parse -q --verify "$against^{commit}" >/dev/null 2>&1 || die "no such commit: $against"
+[ -z "$against" ] || command -v git >/dev/null || die "--against needs git"
+[ -z "$against" ] || git rev-parse -q --verify "$against^{commit}" >/dev/null || die "no such commit: $against"
 
 readonly version=${TORCH_VERSION:-2.11.0}
 torch_root() { echo "$PWD/.venv-$version"/lib/python3*/site-packages/torch; }

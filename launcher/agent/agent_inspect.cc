@@ -83,7 +83,7 @@ void LocalElasticAgent::end_stacks(const char* remark) {
     if (worker.state != WorkerState::kRunning) continue;
     const TakenStacks stacks = stacks_of(worker);
     text += stacks.text;
-    lacks_python = lacks_python || stacks.lacks_python;
+    lacks_python = lacks_python || (stacks.complete && stacks.lacks_python);
     if (!stacks.complete) cut.push_back(worker.rank);
   }
   if (lacks_python) {

@@ -1,6 +1,7 @@
 // A node's part in the rounds of the job, as its host conducts them.
 #include <algorithm>
 
+#include "launcher/base/text.h"
 #include "launcher/rendezvous/group_node.h"
 
 namespace ddp::launch {
@@ -89,6 +90,7 @@ void GroupNode::receive(const Alive& alive) {
   state_.host.session.confirm(alive.received);
   state_.host.straggler = alive.straggler;
   state_.host.partly_done = alive.partly_done;
+  if (auto& part = state_.host.partly_done) part->nodes = printable(part->nodes);
   if (alive.stacks) tell(make_news(JobNews::Kind::kStacks, ""));
 }
 

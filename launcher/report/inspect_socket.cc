@@ -158,11 +158,12 @@ std::string folder_named(const std::string& run) {
                     option, printable(run), place));
   }
   const auto pid = whole_number(run);
-  if (answers.silent == 0 && pid && is_own(process_folder(*pid)) &&
+  if (pid && is_own(process_folder(*pid)) &&
       first_line(process_folder(*pid) + "/comm") == kCommand) {
     usage_error(
-        fmt::format("--{0}={1}: this ddp-run has no worker on this machine; ask on one of its "
-                    "--hosts, or use kill -URG {1}, which prints all stacks on its stderr",
+        fmt::format("--{0}={1}: this ddp-run has no worker on this machine (yet), or is stuck; "
+                    "ask on one of its --hosts, or use kill -URG {1}, which prints all stacks on "
+                    "its stderr",
                     option, *pid));
   }
   std::string there = answers.others.empty()

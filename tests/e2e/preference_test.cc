@@ -114,23 +114,6 @@ TEST_CASE("zero3 computes the reference of divided weights, and ranks may have n
   CHECK(evaluations_of(whole.out) == evaluations_of(divided.out));
 }
 
-TEST_CASE("the loss of pairs includes a mixture's load-balancing loss, as TRL's does") {
-  const auto first_step = [](const std::string& factor) {
-    const PreferencePlace place;
-    succeed(alone(
-        place, {"~gpt_config", "data_config.tokenizer=start", "model=llama",
-                "llama_config.family=mixtral", "llama_config.n_layer=1", "llama_config.n_head=2",
-                "llama_config.n_embd=16", "llama_config.n_expert=3", "trainer_config.max_steps=1",
-                "llama_config.router_aux_loss_coef=" + factor}));
-    return training_records(place).front();
-  };
-  const Json without = first_step("0"), with = first_step("0.5");
-  CHECK_FALSE(without.contains("aux_loss"));
-  const double added = 0.5 * with.at("aux_loss").get<double>();
-  CHECK(added > 0.5);
-  CHECK(std::abs(with.at("loss").get<double>() - without.at("loss").get<double>() - added) < 1e-5);
-}
-
 TEST_CASE("a prompt that both conversations begin with is the prompt that is written apart") {
   const PreferencePlace apart, shared;
   succeed(alone(apart));

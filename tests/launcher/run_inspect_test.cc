@@ -184,8 +184,7 @@ TEST_CASE("stacks of Python without its frames come with a line about py-spy") {
   const bool has_frames = GENERATE(false, true);
   const std::string frames = "echo 'Traceback (most recent call first):'";
   WaitingPython python;
-  path_with_debugger(python.tmp, has_frames ? frames : ":");
-  ChildProgram job(python.job(python.tmp / "bin:" + std::getenv("PATH")));
+  ChildProgram job(python.job(path_with_debugger(python.tmp, has_frames ? frames : ":")));
   job.wait_for("up");
   const Finished asked = ask("--stacks=" + std::to_string(job.pid()));
   CHECK(asked.exit == 0);

@@ -78,7 +78,8 @@ void follow_init_from(Config& config, const Given& given) {
   }
   take_kind(config, there, given);
   const ModelBelow other = model_below(config);
-  if (!other.path.empty() && absolute_path(other.path) != path)
+  const std::string given_path = other.path.empty() ? path : absolute_path(other.path);
+  if (given_path != path && given_path != file)
     given.refuse("init_from", fmt::format("{} conflicts with {}={}; keep one", config.init_from,
                                           other.key, other.path));
   set_model_below(config, file);

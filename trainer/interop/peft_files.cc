@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trainer/interop/carried_files.h"
+#include "trainer/interop/pretrained_weights.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
@@ -102,8 +103,13 @@ int64_t padding_of_tables(const ExportedModel& model) {
     return 0;
   const auto config = model.base->texts.find("config.json");
   if (config == model.base->texts.end()) return 0;
-  const int64_t rows = nlohmann::json::parse(config->second).value("vocab_size", model.vocab_size);
-  return std::max<int64_t>(0, rows - model.vocab_size);
+  const auto json = nlohmann::json::parse(config->second);
+  const auto of_text = json.find("text_config");  // Gemma 3
+  const auto& sizes = of_text != json.end() && of_text->is_object() ? *of_text : json;
+  const auto rows = sizes.find("vocab_size");
+  const bool padded = rows != sizes.end() && rows->is_number_integer() &&
+                      is_padded_table(rows->get<int64_t>(), model.vocab_size);
+  return padded ? rows->get<int64_t>() - model.vocab_size : 0;
 }
 
 torch::Tensor padded(const NamedTensor& weight, int64_t padding) {

@@ -39,7 +39,7 @@ std::vector<std::string> weight_files(const std::string& folder, const Pretraine
   }
   const auto shards = parse_pretrained_config(index).value("weight_map", nlohmann::json::object());
   std::set<std::string> names;
-  for (const auto& name : shards)
+  for (const auto& name : shards.is_object() ? shards : nlohmann::json::object())
     if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
   if (names.empty()) throw UserError(index + ": has no weight_map; download the folder again");
   return {names.begin(), names.end()};
@@ -209,25 +209,16 @@ std::vector<int64_t> shape_there(const PretrainedLayout& layout, const Parameter
   return shape;
 }
 
-/// Whether a table with `there` rows holds one for each of `here` tokens and was padded, as Qwen's
-/// to a multiple of 128; the further rows are of no token.
-bool is_padded_table(int64_t there, int64_t here) {
-  constexpr int64_t kMultiple = 64;
-  constexpr int64_t kMostPadding = 512;
-  return there > here && there % kMultiple == 0 && there - here < kMostPadding &&
-         here > kMostPadding;
-}
-
 /// The rows of a table are the tokenizer's tokens.
-std::string vocabulary_note(const std::vector<int64_t>& there, const std::vector<int64_t>& here) {
-  if (there.size() != here.size() || there[0] == here[0]) return "";
+std::string vocabulary_note(int64_t there, int64_t here) {
+  if (there == here) return "";
   return fmt::format(
       " (the tokenizer has {} tokens, the table there {} rows: use the tokenizer that the weights "
       "were trained with, as data_config.tokenizer{})",
-      here[0], there[0],
-      here[0] > there[0] ? ", or drop the tokens that were added to it, or train all "
-                           "weights (no lora.rank), which adds rows for them"
-                         : "");
+      here, there,
+      here > there ? ", or drop the tokens that were added to it, or train all "
+                     "weights (no lora.rank), which adds rows for them"
+                   : "");
 }
 
 /// The dimension of a weight that is its tokens; nullopt: none is.
@@ -256,9 +247,12 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
       (grows || is_padded_table(there->shape[*tokens], wanted[*tokens])))
     wanted[*tokens] = there->shape[*tokens];
   if (there->shape == wanted) return "";
-  return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
-                     fmt::join(shape_there(layout, parameter), ", "),
-                     tokens ? vocabulary_note(there->shape, shape_there(layout, parameter)) : "");
+  return fmt::format(
+      "{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
+      fmt::join(shape_there(layout, parameter), ", "),
+      tokens && there->shape.size() == wanted.size()
+          ? vocabulary_note(there->shape[*tokens], shape_there(layout, parameter)[*tokens])
+          : "");
 }
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,
@@ -332,6 +326,13 @@ torch::Tensor grown(const torch::Tensor& table, int64_t rows) {
 }
 
 }  // namespace
+
+bool is_padded_table(int64_t there, int64_t here) {
+  constexpr int64_t kMultiple = 64;
+  constexpr int64_t kMostPadding = 512;
+  return there > here && there % kMultiple == 0 && there - here < kMostPadding &&
+         here > kMostPadding;
+}
 
 const PretrainedLayout kBertLayout = {"bert_config.init_from",
                                       own_bert_name,

@@ -48,4 +48,8 @@ std::vector<std::string> load_pretrained(
     const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {},
     bool may_grow = false);
 
+/// Whether a table with `there` rows holds one for each of `here` tokens and was padded, as Qwen's
+/// to a multiple of 128; the further rows are of no token.
+bool is_padded_table(int64_t there, int64_t here);
+
 }  // namespace ddp::train

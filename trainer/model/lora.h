@@ -63,8 +63,8 @@ std::vector<ParameterShape> adapter_shapes(const Config& config, const WeightsLa
 /// those of the text.
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size);
-/// What adapters add to the operations for one token: 6 for each of their weights, but for
-/// looked-up rows, and less 2 for each of `frozen` weights, which get no gradient.
+/// What adapters add to the operations for one token: 6 for each of their weights; rows that are
+/// looked up cost nothing. Each of `frozen` weights, which get no gradient, saves 2.
 double adapter_flops(const Config& config, const std::vector<ParameterShape>& parameters,
                      double frozen);
 /// Bytes that the adapters add to the model's own activations in one micro-batch, for the backward

@@ -91,7 +91,6 @@ class CausalLm : public Task, private StageModel {
  protected:
   const Config& config() const { return config_; }
   CausalModel& network() { return *model_; }
-  torch::Tensor note_added(torch::Tensor loss);  ///< Notes what the model has added to it.
 
  private:
   std::vector<int64_t> activation_shape(const Batch& batch) const override;
@@ -101,6 +100,7 @@ class CausalLm : public Task, private StageModel {
   torch::Tensor shared_table() const override { return model_->shared_table(); }
   void set_links(StageLinks* links) override { model_->set_links(links); }
 
+  torch::Tensor note_added(torch::Tensor loss);  ///< Notes what the model has added to it.
   CausalCost cost() const { return {config_, data_->tokenizer().size()}; }
   void add_to_base(std::optional<uint64_t> seed);
   void cut_model(std::optional<uint64_t> seed);

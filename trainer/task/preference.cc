@@ -103,8 +103,7 @@ class PreferenceTask : public CausalLm {
   void prepare(ProcessGroup& group, const std::function<void()>& alive) override;
 
   torch::Tensor loss(const Batch& batch) override;
-  void end_step(ProcessGroup& group, const torch::Tensor& discard) override {
-    CausalLm::end_step(group, discard);
+  void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) override {
     last_sums_ = std::exchange(step_sums_, {});
   }
   Metrics step_metrics(ProcessGroup& group) override;
@@ -257,7 +256,7 @@ PairLosses PreferenceTask::orpo(const Batch& batch, const torch::Tensor& of_targ
 torch::Tensor PreferenceTask::loss(const Batch& batch) {
   auto [mean, sums] = losses(batch);
   step_sums_ = step_sums_.defined() ? step_sums_ + sums : sums;
-  return note_added(network().with_router_loss(mean));
+  return mean;  // without a load-balancing loss: its routers have counted the padding as well
 }
 
 Metrics PreferenceTask::step_metrics(ProcessGroup& group) {
@@ -267,7 +266,6 @@ Metrics PreferenceTask::step_metrics(ProcessGroup& group) {
   const auto* first = sums.const_data_ptr<double>();
   Metrics all = metrics({first, first + kPreferenceSums});
   all.erase(all.begin());
-  for (auto& metric : CausalLm::step_metrics(group)) all.push_back(std::move(metric));
   return all;
 }
 

@@ -30,8 +30,10 @@ int Acceptor::accept(int listener) {
       return fd;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return -1;
-    // Else only this connection has failed: take the next.
-    if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) rest(errno);
+    // Else only this connection has failed, of which accept(2) lists the errors: take the next.
+    if (is_shortage(errno) || errno == EBADF || errno == EINVAL || errno == ENOTSOCK ||
+        errno == EOPNOTSUPP)
+      rest(errno);
   }
   return -1;
 }

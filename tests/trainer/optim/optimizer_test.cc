@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include "tests/support/catch.h"
+#include "trainer/config/config.h"
 #include "trainer/optim/trained_parameters.h"
 
 namespace ddp::train {

@@ -42,8 +42,9 @@ class AdaptableLinearImpl : public torch::nn::LinearImpl, public Adaptable {
   torch::Tensor merged_weight() const override;
   /// Computes with `table`, a parameter of another module, instead of its own.
   void tie(const torch::Tensor& table);
-  // For an adapted layer: its adapter adds reduced(x) expanding()^T.
+  /// Returns x lora_A^T, scaled: the adapter of an adapted layer adds reduced(x) expanding()^T.
   torch::Tensor reduced(const torch::Tensor& x) { return lora_A(lora_dropout(x)) * scale_; }
+  /// Returns lora_B [out, rank].
   const torch::Tensor& expanding() const { return lora_B->weight; }
 
  protected:

@@ -38,8 +38,11 @@ std::string wanted_best(const std::string& path) {
       list.is_object() && list.value("run", nlohmann::json()) == metadata.at("run_id");
   if (!is_its || !list.contains("best") || !list["best"].is_string()) return "";
   const Config config = config_from_json(metadata.at("config").get<std::string>());
-  if (!config.trainer.load_best_model_at_end) return "";
-  return (fs::path(path).parent_path() / list["best"].get<std::string>()).string();
+  const fs::path best = list["best"].get<std::string>();
+  const fs::path file = fs::path(path).parent_path() / best.filename();
+  std::error_code ignored;
+  const bool wanted = config.trainer.load_best_model_at_end && fs::exists(file, ignored);
+  return wanted ? file.string() : "";
 }
 
 std::string newest_in(const std::string& folder) {
@@ -77,7 +80,9 @@ std::string chosen_snapshot(const std::string& path) {
   std::string best;
   try {
     best = wanted_best(newest);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (folder)
+      say(fmt::format("Using {}, the newest snapshot of its run, as {}", newest, error.what()));
     return newest;
   }
   const bool differs = !best.empty() && best != newest;

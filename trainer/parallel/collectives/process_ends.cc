@@ -12,8 +12,9 @@
 namespace ddp::train {
 
 std::unique_ptr<ProcessEnds> ProcessEnds::watch(const std::vector<pid_t>& processes) {
-  std::unique_ptr<ProcessEnds> ends(new ProcessEnds);
-  if (ends->stop_ < 0) return nullptr;
+  Descriptor stop(::eventfd(0, EFD_CLOEXEC));
+  if (stop < 0) return nullptr;
+  std::unique_ptr<ProcessEnds> ends(new ProcessEnds(std::move(stop)));
   for (const pid_t process : processes) {
     // Debian 11's glibc has no function for it.
     ends->watched_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
@@ -22,7 +23,7 @@ std::unique_ptr<ProcessEnds> ProcessEnds::watch(const std::vector<pid_t>& proces
   return ends;
 }
 
-ProcessEnds::ProcessEnds() : stop_(::eventfd(0, EFD_CLOEXEC)) {}
+ProcessEnds::ProcessEnds(Descriptor stop) : stop_(std::move(stop)) {}
 
 ProcessEnds::~ProcessEnds() {
   const uint64_t one = 1;

@@ -29,7 +29,7 @@ class ProcessEnds {
   void start(Ended ended);
 
  private:
-  ProcessEnds();
+  explicit ProcessEnds(Descriptor stop);
   void look();
 
   Descriptor stop_;

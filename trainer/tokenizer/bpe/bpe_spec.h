@@ -42,7 +42,7 @@ struct SentencePieceRules {
     kFirst,    ///< as kMissing, at the start of the whole text only.
   };
   Prepend prepend = Prepend::kAlways;
-  /// Spaces become marks before normalized added tokens are looked for; kAlways only so.
+  /// Spaces become marks before normalized added tokens are looked for; kAlways requires it.
   bool marks_first = true;
   bool split = false;              ///< A word begins at each U+2581. If not, the text is one word.
   bool byte_fallback = false;      ///< Unknown characters become their bytes: <0x0A>.
