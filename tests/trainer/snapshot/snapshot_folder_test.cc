@@ -9,6 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot/snapshot_files.h"
+#include "trainer/model/load/run_folder.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/remote_snapshots.h"
 
