@@ -72,17 +72,6 @@ int64_t available_memory_bytes() {
   return limit && used ? std::min(available, std::max<int64_t>(0, *limit - *used)) : available;
 }
 
-std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
-                                              ComputePlace place) {
-  std::vector<MemoryItem> largest = task.memory_items(config, place);
-  for (place.stage = 1; place.stage < config.distributed.pipeline; ++place.stage) {
-    auto items = task.memory_items(config, place);
-    if (bytes_of_rank(items, place.cuda) > bytes_of_rank(largest, place.cuda))
-      largest = std::move(items);
-  }
-  return largest;
-}
-
 MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index) {
   MemoryEstimate result;

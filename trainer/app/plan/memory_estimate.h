@@ -26,10 +26,6 @@ struct MemoryEstimate {
   bool fits() const { return needed_bytes() <= available_bytes; }
 };
 
-/// The items of the rank that needs most: in a pipeline each stage has its own.
-std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
-                                              ComputePlace place);
-
 /// `device_index`: of the GPU, where `place` has one.
 MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/app/plan/memory_estimate.h"
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/yaml/node_text.h"
@@ -205,6 +204,17 @@ std::vector<ParallelPlan> plans_of(const Divisions& all, const PlannedTraining& 
 }
 
 }  // namespace
+
+std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
+                                              ComputePlace place) {
+  std::vector<MemoryItem> largest = task.memory_items(config, place);
+  for (place.stage = 1; place.stage < config.distributed.pipeline; ++place.stage) {
+    auto items = task.memory_items(config, place);
+    if (bytes_of_rank(items, place.cuda) > bytes_of_rank(largest, place.cuda))
+      largest = std::move(items);
+  }
+  return largest;
+}
 
 std::string ParallelPlan::name() const {
   const DistributedConfig& how = config.distributed;

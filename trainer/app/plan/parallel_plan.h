@@ -50,6 +50,10 @@ std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
 /// A line that states on how many ranks it would fit, and how, if chosen_plan() finds none.
 std::string way_out(PlannedTraining training);
 
+/// The items of the rank that needs most: in a pipeline each stage has its own.
+std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,
+                                              ComputePlace place);
+
 /// "key=value" of the strategy, which always is the first, and of what else differs in `config`.
 std::vector<std::string> overrides_of(const Config& config, const Config& given);
 
