@@ -136,7 +136,7 @@ class Tables(unittest.TestCase):
             self.assertRegex(self.run_trainer("--config", "c.yaml", f"data_config.path={name}", fails=True),
                              rf"^error: data_config\.path: .*{name}: row 2501: .*Invalid UTF8 sequence\n$")
         parquet.write_table(pyarrow.table({"text": ["text", None, "", "other"]}), self.folder / "b.parquet")
-        (self.folder / "text.txt").write_text("text " * 100)
+        (self.folder / "text.txt").write_text("text\n" * 100)
         self.assertRegex(self.run_trainer("--config", "c.yaml", "data_config.path=text.txt", "data_config.tokenizer=char",
                                           "data_config.eval_path=b.parquet", fails=True), r"b\.parquet:4: ")
 
