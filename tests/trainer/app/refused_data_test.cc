@@ -79,9 +79,9 @@ TEST_CASE("rows without the column are refused, and keys of rows where there are
                    "data_config.on_bad_sample=skip"}),
              Contains("has no row with a text; 2 unusable rows left out; the first: ") &&
                  Contains("chats.jsonl:1: has no no"));
-  place.write("none.json", "[]");
-  CHECK_THAT(with({"data_config.path=none.json"}),
-             Contains("none.json: has no row with a text; give a file that has some"));
+  place.write("none.jsonl", "\n");
+  CHECK_THAT(with({"data_config.path=none.jsonl"}),
+             Contains("none.jsonl: has no row with a text; give a file that has some"));
 }
 
 TEST_CASE("a tokenizer in the working directory is none of the model's folder") {
@@ -228,7 +228,8 @@ TEST_CASE("tables that do not fit are refused in one line") {
       run_with({"data_config.text_column=body"}),
       {"data_config.path", "reviews.csv: has no column body",
        "its columns are label, text; rename one of them, or set data_config.text_column"});
-  check_refused(run_with({"data_config.path=config.yaml"}), {"config.yaml", "expected a .csv"});
+  check_refused(run_with({"data_config.path=config.yaml"}),
+                {"config.yaml", "expected a file of rows (.csv"});
   place.write("single.csv", "text,label\nthe film,a\nthe cast,a\nso,b\n");
   check_refused(
       run_with({"data_config.path=single.csv"}),

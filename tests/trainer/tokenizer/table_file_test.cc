@@ -151,7 +151,8 @@ TEST_CASE("what is no table is refused with the key, the file, the line and the 
              Contains("a.csv:2: text follows a closing quote"));
   CHECK_THAT(table_error("a.csv", ""), Contains("is empty"));
   CHECK_THAT(table_error("a.csv", "text,label\n\xFF,x\n"), Contains("UTF-8"));
-  CHECK_THAT(table_error("a.txt", "text"), Contains("expected a .csv") && Contains(".jsonl"));
+  CHECK_THAT(table_error("a.txt", "text"),
+             Contains("expected a file of rows (.csv, .tsv, .jsonl, "));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n[1]\n"),
              Contains("a.jsonl:2: is not a JSON object"));
   CHECK_THAT(table_error("a.jsonl", std::string(300, '[')),
