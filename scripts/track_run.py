@@ -12,6 +12,7 @@ or `pip install mlflow-skinny`.
 
 import argparse
 import glob
+import itertools
 import json
 import os
 import re
@@ -21,7 +22,6 @@ import time
 from pathlib import Path
 
 NOT_METRICS = ("step", "split", "time", "resumed_from")
-LOOKS_WITHOUT_RUN = 12  # a restart by ddp-run takes less
 
 
 class Wandb:
@@ -70,29 +70,24 @@ def numbers_of(record):
     return {f"{record['split']}/{name}": value for name, value in record.items() if name not in NOT_METRICS and isinstance(value, (int, float))}
 
 
-def new_records(path, sent):
-    """The whole lines of steps after those in `sent`, by split. A resumed run has removed later lines and writes them again."""
-    with open(path, "rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                return  # is being written
-            record = json.loads(line)
-            if record["step"] > sent.get(record["split"], -1):
-                yield record
-
-
-def first_record(path):
+def whole_records(path):
+    """The records of the file's whole lines; none while a run that starts over has set the file aside."""
     try:
         with open(path, "rb") as file:
-            line = file.readline()
-        return json.loads(line) if line.endswith(b"\n") else None
-    except OSError:
-        return None
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # is being written
+                yield json.loads(line)
+    except FileNotFoundError:
+        return
 
 
-def is_of_another_run(first, mine):
-    """A resumed run keeps the lines before its snapshot; one that starts over sets the file aside."""
-    return "resumed_from" not in first and mine.get("began", first["time"]) != first["time"]
+def is_of_another_run(first, run, mine):
+    """Whether the first record is not of the run in `mine`. One that starts over sets the file aside. One that resumes before its
+    first line writes that again: then the ids of the runs in the snapshots' manifests tell, where both are known."""
+    if mine.get("began", first["time"]) == first["time"]:
+        return False
+    return "resumed_from" not in first or bool(run and mine.get("run") and run != mine["run"])
 
 
 def read_json(path):
@@ -102,18 +97,29 @@ def read_json(path):
         return {}
 
 
-def may_be_written(path, host):
-    """Whether a process has the file open; of another host unknown."""
-    if host != os.uname().nodename:
-        return True
+def is_finished(summary, first, last_step):
+    """Whether it is of these records: neither of a run before them nor of a job that ended before the last of them."""
+    written = summary.get("job_began", 0) + summary.get("wall_seconds", 0)
+    return summary.get("outcome") == "finished" and first["time"] <= written and last_step <= summary.get("last_step", -1)
+
+
+def is_open(path):
+    """Whether a process that can be seen from here writes the file: one of another user, host or container cannot."""
     target = os.path.realpath(path)
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
-            if os.readlink(link) == target:
+            if os.readlink(link) == target and os.lstat(link).st_mode & 0o200:
                 return True
         except OSError:
             continue
     return False
+
+
+def changed_at(path):
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def write_state(path, state):
@@ -128,45 +134,70 @@ def main():
     parser.add_argument("--to", choices=("wandb", "mlflow"), required=True)
     parser.add_argument("--follow", action="store_true", help="continue until the run has ended, or Ctrl-C")
     parser.add_argument("--every", type=float, default=5, metavar="SECONDS", help="how often --follow looks (default: 5)")
+    parser.add_argument("--patience", type=float, default=300, metavar="SECONDS",
+                        help="how long --follow waits for a run that is gone, or had ended before, to go on (default: 300)")
     options = parser.parse_args()
-    metrics, saved = options.folder / "metrics.jsonl", options.folder / "tracking.json"
-    while options.follow and not first_record(metrics):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        before = changed_at(options.folder / "run_summary.json")  # may be of a run before the one to follow
+        while track(options, before):
+            print(f"{options.folder}: another run has begun", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+
+
+def track(options, summary_before):
+    """Sends one run; returns whether another one has begun in its folder."""
+    metrics, saved, summary = (options.folder / name for name in ("metrics.jsonl", "tracking.json", "run_summary.json"))
+    while not (first := next(whole_records(metrics), None)):
+        if not options.follow:
+            sys.exit(f"error: {metrics}: no such file, or empty; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
         time.sleep(options.every)
-    first = first_record(metrics)
-    if not first:
-        sys.exit(f"error: {metrics}: no such file, or empty; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
+    config = read_json(options.folder / "run_info.json").get("config", {})
+    manifest = Path(f"{config.get('trainer_config', {}).get('snapshot_path')}.manifest.json")
     state = json.loads(saved.read_text()) if saved.exists() else {}
-    mine = state.setdefault(options.to, {"id": None, "sent": {}})
-    if is_of_another_run(first, mine):
+    mine = state.get(options.to)
+    if not mine or is_of_another_run(first, read_json(manifest).get("run"), mine):
         mine = state[options.to] = {"id": None, "sent": {}}
-    mine.setdefault("began", first["time"])
-    info = read_json(options.folder / "run_info.json")
-    config, host = info.get("config", {}), info.get("environment", {}).get("host")
+    mine["began"] = first["time"]
     try:
         tracker = {"wandb": Wandb, "mlflow": MLflow}[options.to](options.folder.resolve().name, config, mine["id"])
     except ImportError:
         sys.exit(f"error: this Python lacks {options.to}: pip install {'wandb' if options.to == 'wandb' else 'mlflow-skinny'}")
     mine["id"] = tracker.id
-    finished, looks = False, 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    another = finished = seen = False
+    before, alive = None, time.monotonic()
     try:
         while True:
-            # Before reading: nothing follows then.
-            finished = read_json(options.folder / "run_summary.json").get("outcome") == "finished"
-            looks = 0 if may_be_written(metrics, host) else looks + 1
-            if is_of_another_run(first_record(metrics) or first, mine):
-                print(f"{options.folder}: another run has begun; start again to follow it", file=sys.stderr)
+            # Before reading: nothing follows once it has ended.
+            account, ended_anew, open_now = read_json(summary), changed_at(summary) != summary_before, is_open(metrics)
+            run, now = read_json(manifest).get("run"), (changed_at(metrics), changed_at(summary))
+            seen = seen or open_now  # before that, that none is seen tells nothing
+            if open_now or now != before:
+                before, alive = now, time.monotonic()
+            records, last_step = whole_records(metrics), 0
+            first = next(records, None)  # of the file that is read on: it may be replaced meanwhile
+            if another := bool(first) and is_of_another_run(first, run, mine):
                 break
-            for record in new_records(metrics, mine["sent"]):
-                tracker.send(record["step"], numbers_of(record), record["time"])
-                mine["sent"][record["split"]] = record["step"]
+            for record in itertools.chain([first] if first else [], records):
+                last_step = max(last_step, record["step"])
+                # A resumed run has removed later lines and writes them again.
+                if record["step"] > mine["sent"].get(record["split"], -1):
+                    tracker.send(record["step"], numbers_of(record), record["time"])
+                    mine["sent"][record["split"]] = record["step"]
+            if first:
+                mine.update(began=first["time"], run=run or mine.get("run"))
+                finished = is_finished(account, first, last_step)
             write_state(saved, state)
-            if finished or not options.follow or looks == LOOKS_WITHOUT_RUN:
+            gone = time.monotonic() - alive >= options.patience and (finished or seen)
+            if not options.follow or gone or finished and ended_anew and not open_now:
                 break
             time.sleep(options.every)
     except KeyboardInterrupt:
-        write_state(saved, state)
+        options.follow = False
+    write_state(saved, state)
     tracker.end(finished)
+    return another and options.follow
 
 
 if __name__ == "__main__":

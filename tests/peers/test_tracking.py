@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Tracking(unittest.TestCase):
         first = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"]
         self.train()
         for _ in range(2):
-            self.track("--to", "mlflow", "--follow")  # ends, as the run has finished
+            self.track("--to", "mlflow", "--follow", "--patience", "0")  # ends, as the run has finished
         client = MlflowClient(self.environment["MLFLOW_TRACKING_URI"])
         run = client.get_run(first)
         self.assertEqual((run.info.status, run.data.params["trainer_config.batch_size"]), ("FINISHED", "4"))
@@ -114,41 +115,85 @@ class Tracking(unittest.TestCase):
         for split, name in (("train", "loss"), ("eval", "perplexity")):
             self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
 
-    def test_a_follower_that_is_stopped_continues_where_it_was(self):
-        self.train("trainer_config.max_steps=3")
-        summary = self.folder / "run/run_summary.json"
-        summary.write_text(json.dumps({"outcome": "unfinished"}))
-        with open(self.folder / "run/metrics.jsonl", "a"), subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1"],
-                              cwd=self.folder, env=self.environment) as follower:
-            tracking = self.folder / "run/tracking.json"
-            while not tracking.exists():
-                self.assertIsNone(follower.poll())
-            follower.send_signal(signal.SIGTERM)
-            self.assertEqual(follower.wait(60), 0)
-        self.assertEqual(json.loads(tracking.read_text())["mlflow"]["sent"]["train"], 3)
+    def follower(self, *more):
+        """One that has sent what there is."""
+        tracking = self.folder / "run/tracking.json"
+        before = tracking.stat().st_mtime_ns if tracking.exists() else None
+        process = subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1", *more],
+                                   cwd=self.folder, env=self.environment)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not tracking.exists() or tracking.stat().st_mtime_ns == before:
+            self.assertIsNone(process.poll())
+            time.sleep(0.05)
+        return process
 
-    def test_a_follower_ends_once_a_run_that_failed_is_gone(self):
-        from mlflow import MlflowClient
+    def mine(self):
+        return json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]
+
+    def train_and_fail(self):
         self.train("trainer_config.max_steps=3")
         (self.folder / "run/run_summary.json").write_text(json.dumps({"outcome": "unfinished"}))
-        self.track("--to", "mlflow", "--follow", "--every", "0.01")
-        mine = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]
-        self.assertEqual(mine["sent"]["train"], 3)
-        self.assertEqual(MlflowClient(self.environment["MLFLOW_TRACKING_URI"]).get_run(mine["id"]).info.status, "KILLED")
 
-    def test_a_run_that_starts_over_in_the_folder_is_a_new_one(self):
+    def test_a_follower_of_a_run_whose_process_it_never_saw_waits_until_it_is_stopped(self):
+        self.train_and_fail()
+        follower = self.follower("--patience", "0.1")
+        time.sleep(2)
+        self.assertIsNone(follower.poll())
+        follower.send_signal(signal.SIGTERM)
+        self.assertEqual(follower.wait(60), 0)
+        self.assertEqual(self.mine()["sent"]["train"], 3)
+
+    def test_a_follower_ends_some_seconds_after_a_run_that_failed_is_gone_however_often_it_looks(self):
+        from mlflow import MlflowClient
+        self.train_and_fail()
+        with open(self.folder / "run/metrics.jsonl", "a"):
+            follower = self.follower("--every", "0.01", "--patience", "15")
+            tracking = self.folder / "run/tracking.json"
+            sent = tracking.stat().st_mtime_ns
+            while tracking.stat().st_mtime_ns == sent:  # until it looks again, with nothing to send
+                time.sleep(0.01)
+        closed = time.monotonic()
+        self.assertEqual(follower.wait(120), 0)
+        self.assertGreater(time.monotonic() - closed, 13)  # the last look at the open file was a little before
+        self.assertEqual(self.mine()["sent"]["train"], 3)
+        self.assertEqual(MlflowClient(self.environment["MLFLOW_TRACKING_URI"]).get_run(self.mine()["id"]).info.status, "KILLED")
+
+    def test_a_run_that_starts_over_in_the_folder_is_a_new_one_also_for_a_follower_that_began_before(self):
         from mlflow import MlflowClient
         client, ids = MlflowClient(self.environment["MLFLOW_TRACKING_URI"]), []
-        for rate in ("0.001", "0.002"):
+        for rate in ("0.001", "0.002", "0.003"):
+            follower = self.follower() if rate == "0.003" else None
             for snapshot in self.folder.glob("run/snapshot*"):
                 snapshot.unlink()
             self.train(f"optimizer_config.learning_rate={rate}")
-            self.track("--to", "mlflow")
-            ids.append(json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"])
+            self.assertEqual(follower.wait(120), 0) if follower else self.track("--to", "mlflow")
+            ids.append(self.mine()["id"])
             history = sorted(client.get_metric_history(ids[-1], "train/loss"), key=lambda metric: metric.step)
             self.assertEqual([(metric.step, metric.value) for metric in history], self.expected("train", "loss"))
-            self.assertEqual(client.get_run(ids[-1]).data.params["optimizer_config.learning_rate"], rate)
-        self.assertNotEqual(*ids)
+            run = client.get_run(ids[-1])
+            self.assertEqual((run.info.status, run.data.params["optimizer_config.learning_rate"]), ("FINISHED", rate))
+        self.assertEqual(len(set(ids)), 3)
+
+    def test_what_tells_runs_apart_and_whose_end_a_summary_is(self):
+        spec = importlib.util.spec_from_file_location("track_run", ROOT / "scripts/track_run.py")
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        mine, resumed = {"began": 1.0, "run": "a"}, {"time": 2.0, "resumed_from": 5}
+        self.assertTrue(script.is_of_another_run({"time": 2.0}, "a", mine))
+        self.assertFalse(script.is_of_another_run({"time": 1.0}, "b", mine))
+        self.assertTrue(script.is_of_another_run(resumed, "b", mine))
+        for run in ("a", None):
+            self.assertFalse(script.is_of_another_run(resumed, run, mine))
+        summary = {"outcome": "finished", "job_began": 1.0, "wall_seconds": 4.0, "last_step": 6}
+        self.assertTrue(script.is_finished(summary, {"time": 2.0}, 6))
+        self.assertFalse(script.is_finished(summary, {"time": 2.0}, 7))  # a job that continues it
+        self.assertFalse(script.is_finished(summary, {"time": 9.0}, 1))  # a run that starts over
+        self.assertEqual(list(script.whole_records(self.folder / "metrics.jsonl")), [])
+        with open(self.folder / "text.txt", "a"):
+            self.assertTrue(script.is_open(self.folder / "text.txt"))
+        with open(self.folder / "text.txt"):
+            self.assertFalse(script.is_open(self.folder / "text.txt"))  # a reader, as this script is one
 
     def test_a_folder_without_metrics_is_refused_in_one_line(self):
         self.assertRegex(self.track("--to", "wandb", code=1), r"^error: run/metrics\.jsonl: no such file, or empty; .*\n$")
