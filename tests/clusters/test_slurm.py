@@ -42,7 +42,8 @@ class Slurm(ExampleTest):
         """An example without the lines that ask for GPUs, which no node has here."""
         text = re.sub(r"#SBATCH --(gpus|cpus|time|signal).*\n", "", (EXAMPLES / "slurm" / name).read_text())
         script = self.folder / name
-        script.write_text(text)
+        # Its stand-in for trainer is a script, whose 75 means nothing to ddp-run by itself.
+        script.write_text(text.replace("--scheduler=slurm", "--scheduler=slurm --restart-policy=final=75"))
         run = self.slurm.command("sbatch", "--parsable", f"--output={self.folder}/out", *options, str(script),
                                  **self.slurm_environment())
         self.assertEqual(run.returncode, 0, run.stderr)
@@ -55,7 +56,7 @@ class Slurm(ExampleTest):
     def until(self, what, condition):
         end = time.monotonic() + PATIENCE
         while not condition():
-            self.assertLess(time.monotonic(), end, f"{what}\n{self.notes.read_text()}\n{self.slurm.logs()}")
+            self.assertLess(time.monotonic(), end, f"{what}\n{self.notes.read_text()}\n{self.output()}\n{self.slurm.logs()}")
             time.sleep(0.05)
 
     def output(self):
@@ -78,6 +79,12 @@ class Slurm(ExampleTest):
         run = self.srun("-N2", "--ntasks-per-node=2", "ddp-run", "--scheduler=slurm", "trainer")
         self.assertEqual(run.returncode, 2)
         self.assertIn("write srun --ntasks-per-node=1", run.stderr)
+
+    def test_a_heterogeneous_job_is_refused_with_the_fix(self):
+        run = self.srun("-N1", "ddp-run", "--scheduler=slurm", "trainer", ":", "-N1", "ddp-run", "--scheduler=slurm", "trainer")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("SLURM_HET_SIZE=2: the components of a heterogeneous job do not form one job", run.stderr)
+        self.assertEqual(self.noted(), [])
 
     def test_a_forgotten_option_is_hinted_at(self):
         run = self.srun("-N2", "--ntasks-per-node=1", "ddp-run", "trainer")
