@@ -18,7 +18,7 @@ if not all(importlib.util.find_spec(name) for name in NEEDED):
     sys.exit(0)
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 import torch
-from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, matthews_corrcoef, precision_recall_fscore_support
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
 
@@ -146,6 +146,7 @@ class Classifier(unittest.TestCase):
             for name, value in zip(("precision", "recall", "f1"), macro):
                 self.assertAlmostEqual(report[name], value, places=9)
             self.assertAlmostEqual(report["f1_macro"], macro[2], places=9)
+            self.assertAlmostEqual(report["matthews_correlation"], matthews_corrcoef(truth, answers), places=9)
             loss = log_loss(truth, [[answer["probability"] for answer in p["answers"]] for p in predictions],
                             labels=["film", "food", "sport"])
             self.assertAlmostEqual(report["loss"], loss, places=5)
@@ -181,6 +182,7 @@ class Scores(unittest.TestCase):
             expected = [each[score][label] for label in range(classes) for score in range(3)]
             for average in ("macro", "micro"):
                 expected += precision_recall_fscore_support(truth, answers, average=average, zero_division=0)[:3]
+            expected.append(matthews_corrcoef(truth, answers))
             for a, b in zip(ours, expected, strict=True):
                 self.assertAlmostEqual(a, b, places=12)
 

@@ -1,6 +1,7 @@
 #include "trainer/metrics/class_scores.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ddp::train {
 namespace {
@@ -37,6 +38,20 @@ ClassScores micro_scores(const std::vector<ClassCounts>& classes) {
     sum.answered += counts.answered;
   }
   return scores_of(sum);
+}
+
+double matthews_correlation(const std::vector<ClassCounts>& classes) {
+  double right = 0.0, samples = 0.0, both = 0.0, answered = 0.0, actual = 0.0;
+  for (const ClassCounts& counts : classes) {
+    right += counts.right;
+    samples += counts.actual;
+    both += counts.answered * counts.actual;
+    answered += counts.answered * counts.answered;
+    actual += counts.actual * counts.actual;
+  }
+  const double squares = samples * samples;
+  return share_or_0(right * samples - both,
+                    std::sqrt((squares - answered) * (squares - actual)));
 }
 
 }  // namespace ddp::train

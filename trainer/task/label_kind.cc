@@ -80,6 +80,7 @@ Metrics class_metrics(const std::vector<double>& sums, const Labels& /*labels*/)
           {"f1", chief.f1},
           {"f1_macro", macro.f1},
           {"f1_micro", micro.f1},
+          {"matthews_correlation", matthews_correlation(classes)},
           {"texts", texts}};
 }
 

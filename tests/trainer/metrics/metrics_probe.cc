@@ -92,7 +92,7 @@ void score_lines(std::istream& lines) {
     for (const ClassCounts& counts : classes) print_scores(scores_of(counts));
     print_scores(macro_scores(classes));
     print_scores(micro_scores(classes));
-    std::cout << "\n";
+    std::cout << matthews_correlation(classes) << "\n";
   }
 }
 
