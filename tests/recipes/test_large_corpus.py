@@ -23,6 +23,12 @@ gpt_config: {n_layer: 1, n_head: 2, n_embd: 16}
 trainer_config: {max_steps: 2, batch_size: 4, data_loader_workers: 1, device: cpu}
 hydra: {run: {dir: run}}
 """
+MASKED = """task: masked_lm
+data_config: {path: rows.jsonl, block_size: 32, train_split: 0.999, tokenizer: words}
+bert_config: {n_layer: 1, n_head: 2, n_embd: 16}
+trainer_config: {max_steps: 2, batch_size: 4, data_loader_workers: 1, device: cpu}
+hydra: {run: {dir: run}}
+"""
 FOLDER = Path(os.environ.get("DDP_CORPUS_FOLDER", ROOT / "build"))  # a disk: /tmp may be memory
 if shutil.disk_usage(FOLDER).free < 2.5 * BYTES:
     print("[skipped] all of it: too little disk space for a corpus of 5 GB and its tokens")
@@ -36,6 +42,9 @@ class LargeCorpus(unittest.TestCase):
         self.folder = Path(folder.name)
         subprocess.run([sys.executable, ROOT / "scripts/make_conversations.py", self.folder / "data/chat"], check=True)
         (self.folder / "c.yaml").write_text(CONFIG)
+        (self.folder / "masked.yaml").write_text(MASKED)
+        subprocess.run([TRAINER, "tokenize", "--tokenizer", "wordpiece", "--train", "--vocab_size", "2000", "--input",
+                        ROOT / "data/sample_corpus.txt", "--output", self.folder / "words"], check=True, capture_output=True)
 
     def write_rows(self, size):
         """The same texts again and again, each with words that no other row has: a cache of words would grow."""
@@ -63,8 +72,9 @@ class LargeCorpus(unittest.TestCase):
         self.write_rows(size)
         peaks = {"tokenize": self.peak("tokenize", "--tokenizer", "data/chat", "--input", "rows.jsonl", "--output", "tokens"),
                  "tokens": self.peak("--config", "c.yaml", "data_config.path=tokens"),
-                 "rows": self.peak("--config", "c.yaml", "data_config.path=rows.jsonl")}
-        for name in ("tokens", "run"):
+                 "rows": self.peak("--config", "c.yaml", "data_config.path=rows.jsonl"),
+                 "lines": self.peak("--config", "masked.yaml", "hydra.run.dir=masked")}
+        for name in ("tokens", "run", "masked"):
             shutil.rmtree(self.folder / name)
         print(f"{size / 1e9:g} GB:", ", ".join(f"{name} {peak / 1e6:.0f} MB" for name, peak in peaks.items()))
         return peaks

@@ -101,10 +101,10 @@ class TextPredictor : public Predictor {
     }
     if (predictions.empty()) return {};
     const auto count = std::ssize(predictions);
-    std::vector<std::span<const int32_t>> texts;
+    std::vector<std::vector<int32_t>> texts;
     std::vector<int64_t> seconds;
-    for (const JoinedPair& row : rows) {
-      texts.emplace_back(row.tokens);
+    for (JoinedPair& row : rows) {
+      texts.push_back(std::move(row.tokens));
       if (texts_.pairs()) seconds.push_back(row.second);
     }
     const Batch batch = bert_batch(texts, tokens_, /*pinned=*/false, seconds).to(device_);

@@ -1,4 +1,5 @@
 // What the sources of the tasks make of samples: rows, padding, masks, and the count of targets.
+#include <fstream>
 #include <numeric>
 
 #include "tests/support/catch.h"
@@ -12,6 +13,7 @@
 #include "trainer/data/tokens/memory_tokens.h"
 #include "trainer/data/tokens/token_windows.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/temporary_folder.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
@@ -117,6 +119,20 @@ TEST_CASE("every position of a training window is a target, the end of the last 
   CHECK(whole_numbers(last[kInputs]) == Numbers{3, 4, 0});
   CHECK(whole_numbers(last[kTargets]) == Numbers{4, 5, -1});
   CHECK(last.target_count == 2);
+}
+
+TEST_CASE("lines of documents, whose tokens are in a file, are those of a text") {
+  const TemporaryFolder folder("a test");
+  const std::string path = folder.path() + "/rows.jsonl";
+  std::ofstream(path) << "{\"text\": \"abcdef\"}\n{\"text\": \"x\"}\n{\"text\": \"yz\"}\n";
+  LeftOut left_out(OnBadSample::kStop);
+  Documents documents({path}, {"text", ""}, left_out);
+  const TextLines read(letter_tokenizer(), documents, 2, 4);
+  const TextLines lines(letter_tokenizer(), "abcdef\nx\nyz\n", 2, 4);
+  CHECK(read.fingerprint() == lines.fingerprint());
+  CHECK(read[1] == std::vector<int32_t>{25, 26});
+  CHECK(read.size() == 2);
+  CHECK(read.longest() == 4);
 }
 
 TEST_CASE("a batch of labelled texts is as wide as its longest text") {

@@ -6,7 +6,7 @@
 
 namespace ddp::train {
 
-Batch bert_batch(const std::vector<std::span<const int32_t>>& texts, const BertTokens& tokens,
+Batch bert_batch(const std::vector<std::vector<int32_t>>& texts, const BertTokens& tokens,
                  bool pinned, std::span<const int64_t> seconds) {
   std::size_t longest = 0;
   for (const auto& text : texts) longest = std::max(longest, text.size());

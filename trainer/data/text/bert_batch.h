@@ -30,7 +30,7 @@ inline constexpr const char* kTokenTypes = "token_types";
 /// [CLS] text [SEP] and padding to the length of the longest: inputs, int64 [B, T], and the
 /// attention mask. No targets. `seconds`: where the second text of each pair begins among its
 /// tokens; with typed_pairs the batch has token types then.
-Batch bert_batch(const std::vector<std::span<const int32_t>>& texts, const BertTokens& tokens,
+Batch bert_batch(const std::vector<std::vector<int32_t>>& texts, const BertTokens& tokens,
                  bool pinned, std::span<const int64_t> seconds = {});
 
 }  // namespace ddp::train

@@ -67,7 +67,7 @@ TargetCount MaskedLines::targets() const {
 }
 
 Batch MaskedLines::collate(const BatchRequest& request) const {
-  std::vector<std::span<const int32_t>> lines;
+  std::vector<std::vector<int32_t>> lines;
   for (const int64_t sample : request.samples) lines.push_back(lines_[first_ + sample]);
   Batch batch = bert_batch(lines, tokens_, request.pinned);
   const torch::Tensor& inputs_BT = batch[kInputs];

@@ -1,7 +1,10 @@
 #include "trainer/data/text/text_lines.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "trainer/data/tokens/memory_tokens.h"
+#include "trainer/data/tokens/spilled_tokens.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -14,45 +17,62 @@ std::string_view bytes_of(const std::vector<Value>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
 }
 
+void append(std::vector<int32_t>& all, const std::vector<int32_t>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 TextLines::TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
                      int64_t most_tokens) {
+  std::vector<int32_t> all;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    add_line(tokenizer, line, min_characters, most_tokens);
+    append(all, line_of(tokenizer, line, min_characters, most_tokens));
   }
-  finish();
+  finish(std::move(all));
 }
 
 TextLines::TextLines(const Tokenizer& tokenizer, Documents& documents, int64_t min_characters,
                      int64_t most_tokens) {
-  for (std::string text; documents.next(text);) {
+  std::string text;
+  Sha256 sum;
+  auto all = spill_tokens(tokenizer, [&](std::vector<int32_t>& tokens) {
+    if (!documents.next(text)) return false;
+    tokens.clear();
     try {
-      add_line(tokenizer, text, min_characters, most_tokens);
+      tokens = line_of(tokenizer, text, min_characters, most_tokens);
     } catch (const UserError& error) {
       documents.refuse(error.what());
     }
-  }
-  finish();
+    sum.update(bytes_of(tokens));
+    return true;
+  });
+  finish(std::move(all), sum.hex());
 }
 
-void TextLines::add_line(const Tokenizer& tokenizer, std::string_view line, int64_t min_characters,
-                         int64_t most_tokens) {
+std::vector<int32_t> TextLines::line_of(const Tokenizer& tokenizer, std::string_view line,
+                                        int64_t min_characters, int64_t most_tokens) {
   ++lines_in_text_;
-  if (count_characters(line) < min_characters) return;
-  const auto tokens = tokenizer.encode(line);
+  if (count_characters(line) < min_characters) return {};
+  auto tokens = tokenizer.encode(line);
   if (!tokens.empty()) add(tokens, most_tokens);
+  return tokens;
 }
 
 TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
                      int64_t most_tokens)
     : lines_in_text_(static_cast<int64_t>(texts.size())) {
-  for (const std::string& text : texts) add(tokenizer.encode(text), most_tokens);
-  finish();
+  std::vector<int32_t> all;
+  for (const std::string& text : texts) {
+    auto tokens = tokenizer.encode(text);
+    add(tokens, most_tokens);
+    append(all, tokens);
+  }
+  finish(std::move(all));
 }
 
 JoinedPair joined_pair(std::span<const int32_t> first, std::span<const int32_t> second,
@@ -81,26 +101,32 @@ TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> te
                      std::span<const std::string> pairs, std::span<const int32_t> between,
                      int64_t most_tokens)
     : lines_in_text_(static_cast<int64_t>(texts.size())) {
+  std::vector<int32_t> all;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const auto first = tokenizer.encode(texts[i]), second = tokenizer.encode(pairs[i]);
     lengths_.add(std::ssize(first) + std::ssize(between) + std::ssize(second));
     const JoinedPair pair = joined_pair(first, second, between, most_tokens);
-    tokens_.insert(tokens_.end(), pair.tokens.begin(), pair.tokens.end());
-    ends_.push_back(tokens_.size());
+    append(all, pair.tokens);
+    ends_.push_back(all.size());
     seconds_.push_back(pair.second);
   }
-  finish();
+  finish(std::move(all));
 }
 
-void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
+void TextLines::add(std::vector<int32_t>& tokens, int64_t most_tokens) {
   lengths_.add(std::ssize(tokens));
-  const auto used = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
-  tokens_.insert(tokens_.end(), used.begin(), used.end());
-  ends_.push_back(tokens_.size());
+  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
+  ends_.push_back(tokens.size() + (ends_.empty() ? 0 : ends_.back()));
 }
 
-void TextLines::finish() {
-  std::string parts = sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_));
+void TextLines::finish(std::vector<int32_t> tokens) {
+  const std::string digest = sha256_hex(bytes_of(tokens));
+  finish(std::make_unique<MemoryTokens>(std::move(tokens), ""), digest);
+}
+
+void TextLines::finish(std::unique_ptr<TokenSequence> tokens, const std::string& digest) {
+  tokens_ = std::move(tokens);
+  std::string parts = digest + sha256_hex(bytes_of(ends_));
   if (!seconds_.empty()) parts += sha256_hex(bytes_of(seconds_));
   fingerprint_ = sha256_hex(parts);
 }
@@ -111,18 +137,15 @@ std::optional<int64_t> TextLines::second(int64_t line) const {
 }
 
 int64_t TextLines::longest() const {
-  std::size_t most = 0, first = 0;
-  for (const std::size_t end : ends_) {
-    most = std::max(most, end - first);
-    first = end;
-  }
-  return static_cast<int64_t>(most);
+  int64_t most = 0;
+  for (int64_t line = 0; line < size(); ++line) most = std::max(most, length(line));
+  return most;
 }
 
-std::span<const int32_t> TextLines::operator[](int64_t line) const {
-  const auto at = static_cast<std::size_t>(line);
-  const std::size_t first = at == 0 ? 0 : ends_[at - 1];
-  return std::span(tokens_).subspan(first, ends_[at] - first);
+std::vector<int32_t> TextLines::operator[](int64_t line) const {
+  std::vector<int64_t> tokens(static_cast<std::size_t>(length(line)));
+  tokens_->copy(begin_of(line), tokens);
+  return {tokens.begin(), tokens.end()};
 }
 
 }  // namespace ddp::train

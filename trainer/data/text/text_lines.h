@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "trainer/data/length_counts.h"
 #include "trainer/data/text/documents.h"
+#include "trainer/data/tokens/token_sequence.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -39,15 +41,17 @@ class TextLines {
             std::span<const std::string> pairs, std::span<const int32_t> between,
             int64_t most_tokens);
 
-  /// As the first, of `documents`, each of which is a line.
+  /// As the first, of `documents`, each of which is a line. Memory grows by 8 bytes a line: the
+  /// tokens are in a file, see spill_tokens().
   TextLines(const Tokenizer& tokenizer, Documents& documents, int64_t min_characters,
             int64_t most_tokens);
 
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
-  std::span<const int32_t> operator[](int64_t line) const;
+  std::vector<int32_t> operator[](int64_t line) const;
+  int64_t length(int64_t line) const { return begin_of(line + 1) - begin_of(line); }  ///< Tokens.
   /// Where the second text of a pair begins among its tokens; empty without pairs.
   std::optional<int64_t> second(int64_t line) const;
-  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t tokens() const { return tokens_->size(); }
   int64_t longest() const;                                  ///< Tokens of a line.
   const LengthCounts& lengths() const { return lengths_; }  ///< For lines before they are cut.
   int64_t lines_in_text() const { return lines_in_text_; }
@@ -55,12 +59,18 @@ class TextLines {
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
-  void add_line(const Tokenizer& tokenizer, std::string_view line, int64_t min_characters,
-                int64_t most_tokens);
-  void add(std::span<const int32_t> tokens, int64_t most_tokens);
-  void finish();
+  int64_t begin_of(int64_t line) const {
+    return line == 0 ? 0 : static_cast<int64_t>(ends_[static_cast<std::size_t>(line - 1)]);
+  }
+  /// The tokens of the next line; none if it is left out.
+  std::vector<int32_t> line_of(const Tokenizer& tokenizer, std::string_view line,
+                               int64_t min_characters, int64_t most_tokens);
+  /// Cuts the tokens of the next line.
+  void add(std::vector<int32_t>& tokens, int64_t most_tokens);
+  void finish(std::vector<int32_t> tokens);
+  void finish(std::unique_ptr<TokenSequence> tokens, const std::string& digest);
 
-  std::vector<int32_t> tokens_;
+  std::unique_ptr<TokenSequence> tokens_;
   std::vector<std::size_t> ends_;
   std::vector<int64_t> seconds_;
   int64_t lines_in_text_ = 0;

@@ -24,12 +24,12 @@ TextSamples::TextSamples(const TextLines& texts, const TextTargets& targets,
 }
 
 Batch TextSamples::collate(const BatchRequest& request) const {
-  std::vector<std::span<const int32_t>> texts;
+  std::vector<std::vector<int32_t>> texts;
   std::vector<int64_t> seconds;
   for (const int64_t sample : request.samples) {
-    texts.push_back(text(sample));
-    if (const auto second = texts_.second(indices_[static_cast<std::size_t>(sample)]))
-      seconds.push_back(*second);
+    const int64_t line = indices_[static_cast<std::size_t>(sample)];
+    texts.push_back(texts_[line]);
+    if (const auto second = texts_.second(line)) seconds.push_back(*second);
   }
   Batch batch = bert_batch(texts, options_.tokens, request.pinned, seconds);
   batch.tensors.emplace(kTargets, targets_of(request));
@@ -53,11 +53,7 @@ torch::Tensor TextSamples::targets_of(const BatchRequest& request) const {
 }
 
 int64_t TextSamples::length(int64_t index) const {
-  return static_cast<int64_t>(text(index).size());
-}
-
-std::span<const int32_t> TextSamples::text(int64_t index) const {
-  return texts_[indices_[static_cast<std::size_t>(index)]];
+  return texts_.length(indices_[static_cast<std::size_t>(index)]);
 }
 
 int64_t TextSamples::label(int64_t index) const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,6 @@ class TextSamples : public SampleSource {
   int64_t label(int64_t index) const;
 
  private:
-  std::span<const int32_t> text(int64_t index) const;
   torch::Tensor targets_of(const BatchRequest& request) const;
 
   const TextLines& texts_;
