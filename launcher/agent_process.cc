@@ -72,7 +72,7 @@ InspectSocket::Job inspected(const LaunchConfig& config, const JobPlan& plan,
   const std::string folder = std::filesystem::weakly_canonical(plan.folder.path(), ignored);
   const pid_t starter = config.lifeline.empty() ? 0 : starter_of(plan.launcher);
   return {.names = [&, folder, starter] { return names_of(plan, folder, starter, agent); },
-          .status = [&] { return status_table(agent.status()); },
+          .show_status = [&](const InspectSocket::Reply& reply) { agent.show_status(reply); },
           .show_stacks =
               [&](const InspectSocket::Reply& reply) {
                 const int others = agent.status().nodes - 1;

@@ -48,6 +48,7 @@ RunResult LocalElasticAgent::run() {
   for (;;) {
     if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
     if (stacks_due_ && processes_.now() >= *stacks_due_) end_stacks();
+    if (status_due_ && processes_.now() >= *status_due_) end_status();
     look_for_hangs();
     look_at_pace();
     watch_check();
@@ -202,8 +203,9 @@ bool LocalElasticAgent::all_preempted() const {
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
-  if (suspended_) return stacks_due_;
-  auto next = earlier(deadline_, stacks_due_);
+  const auto asked = earlier(stacks_due_, status_due_);
+  if (suspended_) return asked;
+  auto next = earlier(deadline_, asked);
   if (phase_ != Phase::kRunning || stacks_due_) return next;
   for (const auto& look : {hangs_.next_look(), exits_.next_look(), pace_.next_look(), standby_due_})
     next = earlier(next, look);

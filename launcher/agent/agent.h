@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,6 +42,9 @@ class LocalElasticAgent {
   /// Has debuggers print the stacks of this node's workers, which continue, and asks the other
   /// nodes for theirs. Calls `show` once, now or while the job runs.
   void show_stacks(const Show& show);
+  /// Asks the other nodes for their status. Calls `show` once, now or within seconds, with that of
+  /// all nodes that have replied.
+  void show_status(const Show& show);
   /// The stop requests so far; ending the job adds its own.
   StopRequests& stop_requests() { return stop_requests_; }
 
@@ -85,6 +89,7 @@ class LocalElasticAgent {
   void print_stacks();
   void begin_stacks(const Show& show);
   void end_stacks(const char* remark = "");
+  void end_status();
   TakenStacks stacks_of(const Worker& worker);
   void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
@@ -115,6 +120,9 @@ class LocalElasticAgent {
   Clock::time_point suspended_at_;
   bool dumping_ = false;  // a stack dump is due or in progress
   std::vector<Show> stack_readers_;
+  std::vector<Show> status_readers_;
+  std::map<int, std::string> statuses_;              // by node, since someone reads
+  std::optional<Clock::time_point> status_due_;      // set: replies are awaited
   std::optional<Clock::time_point> stacks_due_;      // set: stacks are being shown
   std::optional<Clock::time_point> stacks_printed_;  // requested for the console
   std::set<int> asked_for_stacks_;  // local ranks sent SIGABRT, as no debugger could dump them

@@ -61,6 +61,16 @@ void LocalElasticAgent::absorb_news(JobNews news) {
     case JobNews::Kind::kStacks:
       print_stacks();
       break;
+    case JobNews::Kind::kAsksStatus:
+      // Without workers, the number of this node is that of an earlier round.
+      if (!group_.workers.empty())
+        rendezvous_.report_status({group_.rendezvous.group_rank, status_table(status())});
+      break;
+    case JobNews::Kind::kStatus:
+      statuses_[news.node] = news.text;
+      if (static_cast<int>(statuses_.size()) + 1 == group_.rendezvous.group_world_size)
+        end_status();
+      break;
     case JobNews::Kind::kRestart:
     case JobNews::Kind::kEnd:
       verdict_ = std::move(news);

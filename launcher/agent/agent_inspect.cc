@@ -16,6 +16,8 @@ constexpr std::chrono::seconds kStacksPatience{60};
 // The same request may come several times: scancel --signal reaches all nodes, and each asks the
 // others.
 constexpr std::chrono::seconds kSameRequest{2};
+// For replies of the other nodes' agents, which need milliseconds.
+constexpr std::chrono::seconds kStatusPatience{3};
 
 std::string collective_of(const Progress& progress) {
   if (!progress.waiting.empty()) return "waits for its peers in " + printable(progress.waiting);
@@ -43,6 +45,32 @@ JobStatus LocalElasticAgent::status() const {
   status.workers = worker_statuses(group_, processes_);
   if (phase_ == Phase::kRunning) status.straggler = rendezvous_.straggler();
   return status;
+}
+
+void LocalElasticAgent::show_status(const Show& show) {
+  status_readers_.push_back(show);
+  if (status_due_) return;
+  statuses_.clear();
+  status_due_ = processes_.now() + kStatusPatience;
+  rendezvous_.ask_for_status();
+  if (group_.workers.empty() || group_.rendezvous.group_world_size == 1) end_status();
+}
+
+void LocalElasticAgent::end_status() {
+  if (!status_due_) return;
+  status_due_.reset();
+  statuses_[group_.rendezvous.group_rank] = status_table(status());
+  std::string text;
+  for (const auto& [node, table] : statuses_) text += table;
+  std::vector<int> silent;
+  for (int node = 0; node < group_.rendezvous.group_world_size && !group_.workers.empty(); ++node) {
+    if (statuses_.count(node) == 0) silent.push_back(node);
+  }
+  if (!silent.empty()) {
+    text += fmt::format("no reply within {} from {}: between rounds, suspended or cut off\n",
+                        seconds_text(kStatusPatience), numbered("node", silent));
+  }
+  for (const Show& show : std::exchange(status_readers_, {})) show(text, silent.empty());
 }
 
 void LocalElasticAgent::show_stacks(const Show& show) {

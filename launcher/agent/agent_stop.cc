@@ -124,7 +124,7 @@ void LocalElasticAgent::stop_workers() {
   // The hung worker cannot save anything; killing it frees its peers, so that they can.
   if (!failures_.empty() && !failures_.front().hang.empty())
     processes_.signal_worker(failures_.front().local_rank, SIGKILL);
-  processes_.signal_workers(signal);
+  processes_.stop_workers(signal, grace());
   processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
   phase_ = Phase::kStopping;
   deadline_ = processes_.now() + grace();

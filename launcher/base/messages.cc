@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <string>
 
+#include "launcher/base/text.h"
+
 namespace ddp::launch {
 
 int write_fully(int fd, std::string_view text) {
@@ -25,11 +27,11 @@ int write_fully(int fd, std::string_view text) {
 }
 
 void say(std::string_view text) {
-  write_fully(STDERR_FILENO, "ddp-run: " + std::string(text) + "\n");
+  write_fully(STDERR_FILENO, "ddp-run: " + without_middle(text) + "\n");
 }
 
 void say_error(std::string_view text) {
-  write_fully(STDERR_FILENO, "error: " + std::string(text) + "\n");
+  write_fully(STDERR_FILENO, "error: " + without_middle(text) + "\n");
 }
 
 }  // namespace ddp::launch

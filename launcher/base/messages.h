@@ -8,9 +8,9 @@ namespace ddp::launch {
 
 /// Writes all bytes, despite signals and short writes. Returns 0 or an errno.
 int write_fully(int fd, std::string_view text);
-/// "ddp-run: <text>\n" on stderr.
+/// "ddp-run: <text>\n" on stderr, without_middle().
 void say(std::string_view text);
-/// "error: <text>\n" on stderr.
+/// "error: <text>\n" on stderr, likewise.
 void say_error(std::string_view text);
 
 }  // namespace ddp::launch

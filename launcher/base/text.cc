@@ -101,6 +101,22 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   return lines;
 }
 
+std::string without_middle(std::string_view line) {
+  constexpr std::size_t kLongest = 3000;
+  constexpr std::size_t kHead = 500;
+  constexpr std::size_t kTail = 1000;
+  if (line.size() <= kLongest) return std::string(line);
+  // Not within a character of UTF-8.
+  const auto boundary = [line](std::size_t at) {
+    while (at < line.size() && (line[at] & 0xC0) == 0x80) ++at;
+    return at;
+  };
+  const std::size_t head = boundary(kHead);
+  const std::size_t tail = boundary(line.size() - kTail);
+  return fmt::format("{} ... [{} bytes] ... {}", line.substr(0, head), tail - head,
+                     line.substr(tail));
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
 }

@@ -36,6 +36,8 @@ void keep_last(std::vector<Item>& items, std::size_t most) {
 }
 /// The end of foreign text for a terminal: its last lines that are not empty, cut after 300 bytes.
 std::vector<std::string> last_lines(const std::string& text, std::size_t most);
+/// A line for the user, which may quote a whole argument: beyond 3000 bytes without its middle.
+std::string without_middle(std::string_view line);
 /// "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 /// Makes foreign text safe for a terminal: replaces each control character (C0, DEL and C1) and

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
@@ -76,6 +77,7 @@ void hint_at_group_options(LaunchConfig& config, const OptionValues& values) {
   const bool by_etcd = rdzv_backend(values) == "etcd" && !values.text("rdzv-endpoint").empty();
   for (const auto& [given, option] :
        {std::pair(values.given("rdzv-token-file"), "--rdzv-token-file"),
+        std::pair(values.given("rank-order"), "--rank-order"),
         std::pair(by_etcd, "--rdzv-backend=etcd"),
         std::pair(names_other_nodes(values), "--rdzv-endpoint without --nnodes")}) {
     if (given) config.hints.push_back(fmt::format("{} has no effect on a single node", option));
@@ -90,7 +92,9 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
     take_single_node(values, nodes);
     GroupSettings unused;
     unused.rules.fixed_ranks = true;
-    apply_rdzv_conf(conf, unused);  // a wrong value is refused, as by torchrun
+    // A wrong value is refused, as by torchrun; etcd has more keys.
+    const auto hints = apply_rdzv_conf(conf, unused);
+    if (rdzv_backend(values) != "etcd") config.hints = hints;
     return hint_at_group_options(config, values);
   }
   GroupSettings group;
@@ -228,10 +232,22 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.report_lines = values.integer("report-lines", 0, 18);
 }
 
-void note_useless_standby(LaunchConfig& config) {
-  const bool elastic = config.hosts || (config.group && !config.group->rules.fixed_ranks);
-  if (config.standby_workers && config.restarts.max_restarts == 0 && !elastic)
-    config.hints.emplace_back("--warm-spares has no effect without --max-restarts");
+// With --hosts each host's ddp-run has the options, and notes them.
+void note_useless_options(LaunchConfig& config, const OptionValues& values) {
+  if (config.hosts) return;
+  const bool elastic = config.group && !config.group->rules.fixed_ranks;
+  const bool restarts = config.restarts.max_restarts > 0;
+  const bool files = config.logs.tee.any() || config.logs.redirects.any();
+  for (const auto& [useless, option, lacks] :
+       {std::tuple(config.standby_workers && !restarts && !elastic, "warm-spares",
+                   "--max-restarts"),
+        std::tuple(values.given("healthy-after") && !restarts, "healthy-after", "--max-restarts"),
+        std::tuple(config.logs.rotation.max_bytes > 0 && !files, "log-max-size",
+                   "--tee or --redirects"),
+        std::tuple(values.given("export"), "export", "--hosts")}) {
+    if (useless)
+      config.hints.push_back(fmt::format("--{} has no effect without {}", option, lacks));
+  }
 }
 
 // Entry points of Python packages for torchrun.
@@ -274,7 +290,7 @@ LaunchConfig to_config(const OptionValues& values) {
   take_addresses(config, values);
   if (!config.hosts) take_group(config, values);
   take_quarantine(config, values);
-  note_useless_standby(config);
+  note_useless_options(config, values);
   return config;
 }
 

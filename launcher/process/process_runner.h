@@ -82,6 +82,9 @@ class ProcessRunner {
 
   /// Signals each running worker: the first process if it catches the signal, else its group.
   virtual void signal_workers(int signal) = 0;
+  /// Likewise asks them to stop. Processes below a worker's first one that catch the signal have
+  /// `grace` to end, even if the first one dies of it; they then count as lingering().
+  virtual void stop_workers(int signal, std::chrono::milliseconds grace) = 0;
   /// Forwards a signal that does not end the job to the workers, to each once it would not kill it;
   /// workers of the next round get it if none is running or `next_too`.
   virtual void forward(int signal, bool next_too) = 0;

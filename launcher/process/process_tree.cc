@@ -24,19 +24,6 @@ bool is_child(idtype_t which, pid_t pid) {
   return ::waitid(which, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-// A dead main thread has left its children to another thread.
-std::vector<pid_t> children_by_proc(pid_t parent) {
-  std::vector<pid_t> children;
-  std::error_code error;
-  std::filesystem::directory_iterator task(process_folder(parent) + "/task", error);
-  for (const std::filesystem::directory_iterator end; !error && task != end;
-       task.increment(error)) {
-    std::ifstream file(task->path() / "children");
-    for (pid_t pid; file >> pid;) children.push_back(pid);
-  }
-  return children;
-}
-
 std::vector<pid_t> children_by_asking(pid_t most) {
   std::vector<pid_t> children;
   for (pid_t pid = 1; pid <= most; ++pid) {
@@ -55,7 +42,7 @@ pid_t newest_pid() {
 
 std::vector<pid_t> children_of_self() {
   constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; scanning them takes half a second
-  auto children = children_by_proc(::getpid());
+  auto children = children_of(::getpid());
   std::erase_if(children, [](pid_t pid) { return !is_child(P_PID, pid); });
   if (children.empty() && has_children()) children = children_by_asking(newest_pid());
   if (children.empty() && has_children()) children = children_by_asking(kMostPids);
@@ -88,6 +75,19 @@ int kill_child_of(pid_t parent, pid_t pid) {
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 bool has_children() { return is_child(P_ALL, 0); }
+
+// A dead main thread has left its children to another thread.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  std::filesystem::directory_iterator task(process_folder(parent) + "/task", error);
+  for (const std::filesystem::directory_iterator end; !error && task != end;
+       task.increment(error)) {
+    std::ifstream file(task->path() / "children");
+    for (pid_t pid; file >> pid;) children.push_back(pid);
+  }
+  return children;
+}
 
 std::vector<pid_t> children_except(const std::vector<pid_t>& except) {
   auto pids = children_of_self();
@@ -128,7 +128,7 @@ void kill_children_of(pid_t parent, Clock::duration patience) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     std::vector<pollfd> dying;
-    for (const pid_t pid : children_by_proc(parent)) {
+    for (const pid_t pid : children_of(parent)) {
       if (const int fd = kill_child_of(parent, pid); fd >= 0) dying.push_back({fd, POLLIN, 0});
     }
     for (pollfd& child : dying) {

@@ -20,6 +20,8 @@ void become_subreaper();
 /// Returns whether this process has children, zombies included.
 bool has_children();
 
+/// Returns the children of a process, as far as /proc lists them.
+std::vector<pid_t> children_of(pid_t parent);
 /// Returns the children of this process, zombies included, that are not in `except`.
 std::vector<pid_t> children_except(const std::vector<pid_t>& except);
 /// Returns whether this process has children, zombies included, in a process group.

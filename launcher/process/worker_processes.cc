@@ -62,7 +62,8 @@ WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe
       signal_fd_(signals.open_fd()),
       guardian_pipe_(guardian_pipe),
       standby_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()),
-      leftovers_([this] { return not_the_rounds(); }) {
+      leftovers_([this] { return not_the_rounds(); },
+                 [this](const std::string& line) { pump_.note(line); }) {
   handlers_.push_back(&standby_);
   handlers_.push_back(&check_);
   handlers_.push_back(&held_signals_);
@@ -243,11 +244,14 @@ void WorkerProcesses::take_signals(std::vector<Event>& events) {
   if (child_changed) reap(events);
 }
 
-void WorkerProcesses::signal_workers(int signal) {
+void WorkerProcesses::stop_workers(int signal, std::chrono::milliseconds grace) {
   // A worker under a debugger would not receive the signal.
   stack_dumper_.cancel();
   killed_ = killed_ || signal == SIGKILL;
-  for (const auto& [pid, local_rank] : running_) signal_worker_process(pid, signal);
+  for (const auto& [pid, local_rank] : running_) {
+    const auto saving = signal_worker_process(pid, signal);
+    if (grace.count() > 0) leftovers_.asked_to_stop(pid, saving, grace);
+  }
 }
 
 void WorkerProcesses::forward(int signal, bool next_too) {

@@ -40,7 +40,8 @@ class WorkerProcesses : public ProcessRunner {
   void end_standby() override { standby_.end(); }
   void start_check(const WorkerSpec& spec) override { check_.start(spec); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
-  void signal_workers(int signal) override;
+  void signal_workers(int signal) override { stop_workers(signal, {}); }
+  void stop_workers(int signal, std::chrono::milliseconds grace) override;
   void forward(int signal, bool next_too) override;
   void serve_store(int source) override { store_.serve(source); }
   void stop_store() override { store_.stop(); }

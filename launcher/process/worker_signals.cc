@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "launcher/base/system/proc_files.h"
+#include "launcher/process/process_tree.h"
 
 namespace ddp::launch {
 namespace {
@@ -22,7 +23,7 @@ constexpr auto kLookAgain = std::chrono::milliseconds(100);
 
 bool contains(unsigned long long mask, int signal) { return (mask >> (signal - 1) & 1) != 0; }
 
-// bash and dash catch SIGINT while they wait for a program, and, with a trap on EXIT, everything.
+// bash and dash catch SIGINT while they wait for a program; bash with a trap on EXIT, everything.
 bool is_shell(pid_t pid) {
   std::array<char, 4096> path{};
   const auto size = ::readlink((process_folder(pid) + "/exe").c_str(), path.data(), path.size());
@@ -44,22 +45,70 @@ bool waits_for(pid_t worker, int signal) {
          contains(wanted, signal);
 }
 
-// Unknown without a /proc of this PID namespace: then as before, whatever it does.
-bool survives(pid_t worker, int signal) {
+bool catches(pid_t process, int signal) {
+  const auto masks = read_signal_masks(process);
+  return masks && !is_shell(process) &&
+         (contains(masks->caught, signal) || waits_for(process, signal));
+}
+
+// The processes of a worker's session below its first one, parents first: the topmost that catch a
+// signal, and those above them.
+struct Below {
+  std::vector<pid_t> catching;
+  std::vector<pid_t> others;
+};
+
+void look_below(pid_t parent, pid_t session, int signal, Below& found) {
+  for (const pid_t child : children_of(parent)) {
+    if (::getsid(child) != session) continue;
+    if (catches(child, signal)) {
+      found.catching.push_back(child);
+    } else {
+      found.others.push_back(child);
+      look_below(child, session, signal, found);
+    }
+  }
+}
+
+void signal_all(const std::vector<pid_t>& processes, int signal) {
+  for (const pid_t pid : processes) ::kill(pid, signal);
+}
+
+// Whether a shell has a trap for this signal: bash catches even SIGVTALRM for a trap on EXIT.
+bool is_trapped(const SignalMasks& masks, int signal) {
+  return contains(masks.caught, signal) && !contains(masks.caught, SIGVTALRM);
+}
+
+// Forwards a signal unless it would kill what it reaches; returns whether it has.
+bool forward_to(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
-  return !masks || contains(masks->caught | masks->ignored | masks->blocked, signal) ||
-         waits_for(worker, signal);
+  Below below;
+  if (masks && !catches(worker, signal)) look_below(worker, worker, signal, below);
+  signal_all(below.catching, signal);
+  if (!below.catching.empty()) return true;
+  if (masks && is_shell(worker) && contains(masks->caught, signal))
+    return is_trapped(*masks, signal) && ::kill(worker, signal) == 0;
+  // Unknown without a /proc of this PID namespace: then at once, whatever it does.
+  const bool survives = !masks || contains(masks->caught | masks->ignored | masks->blocked, signal);
+  if (!survives && !waits_for(worker, signal)) return false;
+  signal_worker_process(worker, signal);
+  return true;
 }
 
 }  // namespace
 
-void signal_worker_process(pid_t worker, int signal) {
+std::vector<pid_t> signal_worker_process(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
   // SIGCONT resumes all that SIGSTOP has stopped.
-  const bool alone =
-      signal != SIGCONT && masks && contains(masks->caught, signal) && !is_shell(worker);
+  const bool by_handler = masks && signal != SIGCONT && signal != SIGSTOP && signal != SIGKILL;
+  const bool alone = by_handler && contains(masks->caught, signal) && !is_shell(worker);
+  Below below;
+  if (by_handler && !alone) look_below(worker, worker, signal, below);
   // The worker may have changed its group.
-  if (alone || ::kill(-worker, signal) != 0) ::kill(worker, signal);
+  if (alone || !below.catching.empty() || ::kill(-worker, signal) != 0) ::kill(worker, signal);
+  if (!below.catching.empty()) signal_all(below.others, signal);
+  signal_all(below.catching, signal);
+  return below.catching;
 }
 
 int HeldSignals::forward(int signal, const std::vector<pid_t>& workers) {
@@ -89,9 +138,7 @@ void HeldSignals::round_began(const std::vector<pid_t>& workers) {
 void HeldSignals::deliver() {
   std::erase_if(held_, [](const auto& held) {
     const auto [worker, signal] = held;
-    const bool now = worker != kNextRound && survives(worker, signal);
-    if (now) signal_worker_process(worker, signal);
-    return now;
+    return worker != kNextRound && forward_to(worker, signal);
   });
   look_at_ = Clock::now() + kLookAgain;
 }

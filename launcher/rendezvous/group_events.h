@@ -39,7 +39,10 @@ struct Leave {
 struct Paced {
   NodePace pace;
 };
-struct StacksWanted {};  // of the other nodes
+/// A question to the other nodes, or the reply to one: what `part` has of these.
+struct Inspected {
+  Alive part;
+};
 /// What an earlier agent of this node has left; before the first Connect or Join.
 struct MembersRead {
   LastMembers members;
@@ -99,7 +102,7 @@ struct Deposed {
 
 using NodeEvent =
     std::variant<events::Connect, events::Join, events::Withdraw, events::WorkerFailed,
-                 events::WorkersEnded, events::Leave, events::Paced, events::StacksWanted,
+                 events::WorkersEnded, events::Leave, events::Paced, events::Inspected,
                  events::MembersRead, events::TurnBegins, events::RepliesRead, events::TurnEnds,
                  events::Listening, events::EndpointsChanged, events::Unreachable, events::Opened,
                  events::Called, events::Advised, events::Received, events::Closed,

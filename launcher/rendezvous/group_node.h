@@ -169,7 +169,7 @@ class GroupNode {
   void on(const events::WorkersEnded& event);
   void on(const events::Leave& event) { leave(Leave{.signal = event.signal}); }
   void on(const events::Paced& event) { state_.round.pace = event.pace; }
-  void on(const events::StacksWanted&);
+  void on(const events::Inspected& event);
   void on(const events::MembersRead& event);
   void on(const events::TurnBegins&);
   void on(const events::RepliesRead&);

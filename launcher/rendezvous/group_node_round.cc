@@ -22,10 +22,12 @@ void GroupNode::on(const events::WorkerFailed& event) {
   if (has_host() && state_.round.work == Work::kRunning) say(Failed{event.failure});
 }
 
-void GroupNode::on(const events::StacksWanted&) {
+void GroupNode::on(const events::Inspected& event) {
   if (!state_.host.open || state_.stage != GroupStage::kMember) return;
-  act(actions::Send{Alive{
-      .received = state_.host.session.received(), .pace = state_.round.pace, .stacks = true}});
+  Alive alive = event.part;
+  alive.received = state_.host.session.received();
+  alive.pace = state_.round.pace;
+  act(actions::Send{std::move(alive)});
 }
 
 void GroupNode::on(const events::WorkersEnded& event) {
@@ -92,6 +94,13 @@ void GroupNode::receive(const Alive& alive) {
   state_.host.partly_done = alive.partly_done;
   if (auto& part = state_.host.partly_done) part->nodes = printable(part->nodes);
   if (alive.stacks) tell(make_news(JobNews::Kind::kStacks, ""));
+  if (alive.asks_status) tell(make_news(JobNews::Kind::kAsksStatus, ""));
+  if (alive.status) {
+    JobNews news = make_news(JobNews::Kind::kStatus, "");
+    news.node = alive.status->node;
+    for (const auto line : lines_of(alive.status->table)) news.text += printable(line) + "\n";
+    tell(std::move(news));
+  }
 }
 
 void GroupNode::receive(const Refused& refused) {

@@ -41,7 +41,11 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void report_end(NodeEnd end) override { feed(events::WorkersEnded{std::move(end)}); }
   void leave(int signal) override { feed(events::Leave{signal}); }
   void report_pace(const NodePace& pace, Clock::time_point) override { feed(events::Paced{pace}); }
-  void ask_for_stacks() override { feed(events::StacksWanted{}); }
+  void ask_for_stacks() override { feed(events::Inspected{Alive{.stacks = true}}); }
+  void ask_for_status() override { feed(events::Inspected{Alive{.asks_status = true}}); }
+  void report_status(const NodeStatus& status) override {
+    feed(events::Inspected{Alive{.status = status}});
+  }
   std::optional<Straggler> straggler() const override { return node_.state().host.straggler; }
   std::optional<PartlyDone> partly_done() const override { return node_.state().host.partly_done; }
   bool has_news() const override { return !news_.empty(); }

@@ -23,15 +23,18 @@ using NodeEnd = Ended;
 /// An instruction of the job to this node.
 struct JobNews {
   enum class Kind {
-    kStart,    // start the workers of `round`
-    kStop,     // stop the workers, then report the end
-    kRestart,  // the round is over; join the next one after verdict.delay
-    kEnd,      // the job is over
-    kNote,     // show `text`
-    kStacks,   // another node asks for this one's stacks
+    kStart,       // start the workers of `round`
+    kStop,        // stop the workers, then report the end
+    kRestart,     // the round is over; join the next one after verdict.delay
+    kEnd,         // the job is over
+    kNote,        // show `text`
+    kStacks,      // another node asks for this one's stacks
+    kAsksStatus,  // another node asks for this one's status
+    kStatus,      // `text` is the status of `node`, as this one has asked
   };
   Kind kind = Kind::kStart;
   RendezvousInfo round{};
+  int node = 0;              // Status
   bool leaving = false;      // Stop: workers elsewhere were preempted; ours are about to exit, too
   std::string text{};        // Stop, Restart: one line for the user; may be empty
   RestartVerdict verdict{};  // Restart, End: on the round that just ended
@@ -70,6 +73,10 @@ class Rendezvous {
   virtual void report_pace(const NodePace& pace, Clock::time_point now) = 0;
   /// Asks the other nodes for their stacks: they get kStacks if they can be reached now.
   virtual void ask_for_stacks() {}
+  /// Likewise for their status; kStatus follows from each that replies.
+  virtual void ask_for_status() {}
+  /// Replies to kAsksStatus.
+  virtual void report_status(const NodeStatus&) {}
   /// Returns the rank that the others wait for; nullopt if unknown.
   virtual std::optional<Straggler> straggler() const = 0;
   /// Returns which other nodes' workers have all exited with 0 in this round; nullopt: none.

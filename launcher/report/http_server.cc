@@ -1,17 +1,14 @@
 #include "launcher/report/http_server.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cstdint>
+#include <chrono>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -24,59 +21,25 @@ namespace {
 constexpr std::size_t kMostConnections = 64;
 constexpr int kAcceptedAtOnce = 64;  // then the agent's other work has its turn
 constexpr std::size_t kLongestRequest = 8 << 10;
+// A connection that can be neither accepted nor refused would wake the loop repeatedly.
+constexpr std::chrono::milliseconds kRest{200};
 
 [[noreturn]] void cannot_listen(const Endpoint& endpoint, const std::string& why) {
   throw LaunchError(kExitUsage, fmt::format("--health-port={}:{}: {}; choose another one",
                                             endpoint.host, endpoint.port, why));
 }
 
-struct ListenAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-};
-
 // Numeric addresses only: a name would need a resolver and could refer to other machines.
-ListenAddress numeric_address(const Endpoint& endpoint) {
-  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
-  const auto port = htons(static_cast<std::uint16_t>(endpoint.port));
-  ListenAddress address;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = port;
-    address.size = sizeof *v4;
-  } else if (::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = port;
-    address.size = sizeof *v6;
-  } else {
-    cannot_listen(endpoint, "HOST must be an address of this machine, as in 0.0.0.0");
-  }
-  return address;
-}
-
 int open_listener(const Endpoint& endpoint) {
-  const ListenAddress address = numeric_address(endpoint);
-  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int on = 1;
-  if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (fd < 0 || ::bind(fd, where, address.size) != 0 || ::listen(fd, SOMAXCONN) != 0) {
-    const std::string why = error_text(errno);
-    if (fd >= 0) ::close(fd);
-    cannot_listen(endpoint, why);
-  }
+  const auto address =
+      parse_address(endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host, endpoint.port);
+  if (!address) cannot_listen(endpoint, "HOST must be an address of this machine, as in 0.0.0.0");
+  const int fd = listen_on(*address);
+  if (fd < 0) cannot_listen(endpoint, error_text(errno));
   return fd;
 }
 
 int reserve_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
-
-bool is_numeric(const std::string& host) {
-  in6_addr address{};
-  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
-}
 
 // "Host: NAME:PORT" -> the name in lower case; empty: there is no such line.
 std::string host_of(const std::string& request) {
@@ -116,18 +79,16 @@ HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
   port_ = port_of(listener_);
   loopback_only_ = is_loopback(endpoint.host) || is_localhost(endpoint.host);
   reserve_ = reserve_descriptor();
-  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
 HttpServer::~HttpServer() {
   for (const Connection& connection : connections_) ::close(connection.fd);
   ::close(listener_);
   if (reserve_ >= 0) ::close(reserve_);
-  if (timer_ >= 0) ::close(timer_);
 }
 
 void HttpServer::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({resting_ ? timer_ : listener_, POLLIN, 0});
+  if (!rests_until_) fds.push_back({listener_, POLLIN, 0});
   for (const Connection& connection : connections_) {
     const short wanted = connection.answer.empty() ? POLLIN : POLLOUT;
     fds.push_back({connection.fd, wanted, 0});
@@ -135,30 +96,13 @@ void HttpServer::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void HttpServer::handle(const std::vector<pollfd>& fds) {
-  const auto is_ready = [&](int fd) {
-    return std::any_of(fds.begin(), fds.end(),
-                       [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
-  };
   connections_.remove_if([&](Connection& connection) {
-    if (!is_ready(connection.fd) || serve(connection)) return false;
+    if (!is_ready(fds, connection.fd) || serve(connection)) return false;
     ::close(connection.fd);
     return true;
   });
-  if (resting_ && is_ready(timer_)) end_rest();
-  if (!resting_ && is_ready(listener_)) accept_some();
-}
-
-// A connection that can be neither accepted nor refused would wake the loop repeatedly.
-void HttpServer::rest() {
-  const itimerspec once{{0, 0}, {0, 200'000'000}};
-  ::timerfd_settime(timer_, 0, &once, nullptr);
-  resting_ = true;
-}
-
-void HttpServer::end_rest() {
-  std::uint64_t times = 0;
-  [[maybe_unused]] const auto got = ::read(timer_, &times, sizeof times);
-  resting_ = false;
+  if (rests_until_ && Clock::now() >= *rests_until_) rests_until_.reset();
+  if (is_ready(fds, listener_)) accept_some();
 }
 
 // Answers at once what has been asked already, so that a flood of silent connections drops no
@@ -168,7 +112,8 @@ void HttpServer::accept_some() {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_one()) continue;
     if (fd < 0) {
-      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) rest();
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        rests_until_ = Clock::now() + kRest;
       return;
     }
     Connection connection{fd, "", ""};
@@ -220,7 +165,7 @@ bool HttpServer::serve(Connection& connection) {
 
 bool HttpServer::is_meant(const std::string& request) const {
   const std::string host = host_of(request);
-  return !loopback_only_ || host.empty() || is_numeric(host) || host == "localhost";
+  return !loopback_only_ || host.empty() || parse_address(host, 0) || host == "localhost";
 }
 
 std::string HttpServer::answer_to(const std::string& request) const {

@@ -7,8 +7,10 @@
 
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/report/job_status.h"
@@ -29,6 +31,7 @@ class HttpServer : public PollHandler {
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override { return rests_until_; }
 
  private:
   struct Connection {
@@ -40,17 +43,14 @@ class HttpServer : public PollHandler {
   void accept_some();
   void drop_oldest();
   bool refuse_one();
-  void rest();
-  void end_rest();
   bool serve(Connection& connection);  // false: close it
   std::string answer_to(const std::string& request) const;
   bool is_meant(const std::string& request) const;
 
   Responder responder_;
   int listener_ = -1;
-  int reserve_ = -1;      // closed to refuse a connection when no descriptor is left
-  int timer_ = -1;        // ends a pause
-  bool resting_ = false;  // paused: a connection could be neither accepted nor refused
+  int reserve_ = -1;  // closed to refuse a connection when no descriptor is left
+  std::optional<Clock::time_point> rests_until_;  // a connection could not even be refused
   int port_ = 0;
   bool loopback_only_ = false;
   std::list<Connection> connections_;

@@ -13,6 +13,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -36,6 +37,7 @@ constexpr const char* kMeant = "+";
 constexpr const char* kAnswer = "=";
 constexpr const char* kIncomplete = "~";  // an answer as well
 constexpr const char* kNotMeant = "-";
+constexpr const char* kStatusHead = "job ";  // status_table() begins with it
 // For all agents together, until each has replied whether it is meant; of a pid until that one has.
 constexpr std::chrono::seconds kPatience{5};
 
@@ -97,6 +99,7 @@ Received next_reply(int agent, std::optional<Clock::time_point> until) {
 // What the jobs of this machine have answered.
 struct Answers {
   Inspection meant{};
+  std::set<std::string> tables{};     // of --status: whose have been taken
   std::vector<std::string> others{};  // names of jobs that were not meant
   int silent = 0;                     // agents that ended, or are stuck
   int foreign = 0;                    // jobs of other users
@@ -104,6 +107,7 @@ struct Answers {
 
   void ask(const std::string& folder, const std::string& question);
   void take(int agent, Clock::time_point until);
+  void take_answer(const Received& reply);
   // From whoever replies first on, as one that is suspended holds up no other.
   void take_all(bool of_one);
 };
@@ -122,8 +126,26 @@ void Answers::take(int agent, Clock::time_point until) {
   if (reply.kind == kMeant) reply = next_reply(agent, std::nullopt);
   if (reply.kind.empty()) ++silent;
   if (reply.kind == kNotMeant) others.push_back(printable(reply.text));
-  if (reply.kind == kAnswer || reply.kind == kIncomplete) meant.text += reply.text;
+  if (reply.kind == kAnswer || reply.kind == kIncomplete) take_answer(reply);
+}
+
+// Each table once, as several agents of one job may run here. Rows are indented.
+void Answers::take_answer(const Received& reply) {
   if (reply.kind == kIncomplete) meant.complete = false;
+  if (!reply.text.starts_with(kStatusHead)) {
+    meant.text += reply.text;
+    return;
+  }
+  bool known = false;
+  for (const auto line : lines_of(reply.text)) {
+    const auto node = line.find(", node ");
+    if (!line.starts_with(' ')) known = false;
+    if (line.starts_with(kStatusHead) && node != line.npos) {
+      const std::string place(line.substr(node, line.find(", round ") - node));
+      known = !tables.insert(std::string(line.substr(0, line.find(": "))) + place).second;
+    }
+    if (!known) meant.text.append(line).append("\n");
+  }
 }
 
 void Answers::take_all(bool of_one) {
@@ -204,12 +226,10 @@ void InspectSocket::handle(const std::vector<pollfd>& fds) {
   if (!is_meant(question, names))
     return reply(kNotMeant)(fmt::format("{} (pid {})", names.run_id, names.pids.front()));
   reply(kMeant)("");
-  if (question.option == "stacks") {
-    return job_.show_stacks([reply](const std::string& words, bool complete) {
-      reply(complete ? kAnswer : kIncomplete)(words);
-    });
-  }
-  reply(kAnswer)(job_.status());
+  const auto& show = question.option == "stacks" ? job_.show_stacks : job_.show_status;
+  show([reply](const std::string& words, bool complete) {
+    reply(complete ? kAnswer : kIncomplete)(words);
+  });
 }
 
 Inspection inspect_job(const std::string& place, const std::string& option,

@@ -31,7 +31,7 @@ class InspectSocket : public PollHandler {
   using Reply = std::function<void(const std::string& text, bool complete)>;
   struct Job {
     std::function<JobNames()> names;
-    std::function<std::string()> status;
+    std::function<void(const Reply& reply)> show_status;
     std::function<void(const Reply& reply)> show_stacks;
   };
 

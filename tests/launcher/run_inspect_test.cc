@@ -10,6 +10,7 @@
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/proc_files.h"
 #include "launcher/report/inspect_socket.h"
 #include "tests/launcher/nodes.h"
 
@@ -118,8 +119,25 @@ TEST_CASE(
        {job.workers[1], logs, logs + "/latest", std::to_string(job.cluster.nodes[1]->pid())}) {
     INFO(name);
     const Finished one = ask("--status=" + name);
-    CHECK_THAT(one.out, Contains(head) && row(1) && !row(0));
+    CHECK(one.exit == 0);
+    CHECK_THAT(one.out, Contains(head) && row(0) && row(1));
+    CHECK(one.out.find(", node 0 of 2 (") < one.out.find(", node 1 of 2 ("));
   }
+  job.finish();
+}
+
+TEST_CASE("ddp-run --status names the nodes of a job that do not reply, each table comes once") {
+  TwoNodes job;
+  const Finished both = ask("--status=" + job.id);
+  CHECK(both.out.find(job.workers[1]) == both.out.rfind(job.workers[1]));
+  const auto& nodes = job.cluster.nodes;
+  const std::string worker = job.workers[1];
+  Paused agent(launch::read_stat("/proc/" + worker).parent);
+  const Finished asked = ask("--status=" + std::to_string(nodes[0]->pid()));
+  CHECK(asked.exit == 1);
+  CHECK_THAT(asked.out,
+             Contains(job.workers[0] + " running ") && Contains("no reply within 3 s from node "));
+  agent.resume();
   job.finish();
 }
 

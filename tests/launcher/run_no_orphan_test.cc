@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -161,6 +162,24 @@ TEST_CASE("what outlives its worker is asked to end before it is killed") {
   job.signal(SIGTERM);
   job.wait_exit();
   job.wait_all_gone(kSoon);
+}
+
+TEST_CASE("leftovers that only the end of others reveals have no time of their own") {
+  const TempFolder tmp;
+  const std::string up = tmp / "up";
+  REQUIRE(::mkfifo(up.c_str(), 0600) == 0);
+  auto options = stub_job(tmp, {}, {"ignore=TERM", "open=" + up, "wait"});
+  // A worker that has ended, a shell in a session of its own, and below that one more.
+  const std::string shell = "trap '' TERM; setsid \"$@\"; :";
+  options.argv.insert(options.argv.begin() + 1,
+                      {"/bin/sh", "-c", "setsid sh -c \"$0\" sh \"$@\" & : <" + up, shell});
+  ChildProgram job(options);
+  job.wait_for("waiting");
+  const auto began = std::chrono::steady_clock::now();
+  CHECK(job.wait_exit() == 0);
+  job.wait_all_gone(kSoon);
+  // 2.5 s, SIGTERM, 1 s, SIGKILL; each in turn needs more than 8.
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(7));
 }
 
 TEST_CASE("a second signal kills at once and leaves nothing behind") {

@@ -167,7 +167,9 @@ int serve_until(launch::HttpServer& server, const std::function<bool()>& done) {
   while (!done() && std::chrono::steady_clock::now() < deadline) {
     std::vector<pollfd> fds;
     server.add_poll_fds(fds);
-    if (::poll(fds.data(), fds.size(), 50) <= 0) continue;
+    const auto due = server.deadline();
+    const bool ready = ::poll(fds.data(), fds.size(), 50) > 0;
+    if (!ready && !(due && std::chrono::steady_clock::now() >= *due)) continue;
     server.handle(fds);
     ++wakes;
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
@@ -145,6 +146,96 @@ TEST_CASE("what a shell script runs gets Ctrl-C, although shells catch it") {
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
   CHECK_THAT(job.out(), Contains("got SIGINT"));
+}
+
+// ddp-run [options] sh -c SCRIPT, in which "$@" is the stub worker.
+ChildOptions script_job(const TempFolder& tmp, const std::vector<std::string>& options,
+                        const std::string& script, const std::vector<std::string>& actions) {
+  ChildOptions job = stub_job(tmp, options, actions);
+  const auto program = std::find(job.argv.begin(), job.argv.end(), kStub);
+  job.argv.insert(program, {"/bin/sh", "-c", script, "sh"});
+  return job;
+}
+
+long count_of(const ChildProgram& job, const std::string& line) {
+  const auto lines = job.out_lines();
+  return std::count(lines.begin(), lines.end(), line);
+}
+
+TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the signal once") {
+  const std::string script = GENERATE("\"$@\"; exit $?", "sh -c '\"$@\"; exit $?' sh \"$@\"; exit");
+  const TempFolder tmp;
+  ChildProgram job(
+      script_job(tmp, {"--shutdown-timeout=60"}, script, {"helper", "note=TERM", "wait"}));
+  const pid_t helper = pid_after(job, "helper");
+  const pid_t program = pid_after(job, "waiting");
+  job.signal(SIGTERM);
+  job.wait_for("got SIGTERM");
+  // Longer than a leftover process has otherwise.
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  CHECK(::kill(program, 0) == 0);
+  CHECK_FALSE(is_pending(helper, SIGTERM));
+  ::kill(program, SIGKILL);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(count_of(job, "got SIGTERM") == 1);
+  CHECK_THAT(job.err(), !Contains("killed"));
+}
+
+TEST_CASE("what a shell script runs is killed, with one line, when the shutdown timeout is over") {
+  const TempFolder tmp;
+  ChildProgram job(
+      script_job(tmp, {"--shutdown-timeout=0.2"}, "\"$@\"; exit $?", {"note=TERM", "wait"}));
+  job.wait_for("waiting");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(count_of(job, "got SIGTERM") == 1);
+  CHECK_THAT(job.err(),
+             Contains("ddp-run: 1 process of ended workers did not stop within 0.2 s; killed\n"));
+}
+
+TEST_CASE("a failure elsewhere gives what a shell script runs time to save, too") {
+  const TempFolder tmp;
+  ChildProgram job(script_job(tmp, {"--nproc-per-node=2", "--shutdown-timeout=60"},
+                              "\"$@\"; exit $?",
+                              {"@0note=TERM", "print=up", "@1hold=USR1", "@1exit=3", "wait"}));
+  job.wait_for("up", 2);
+  const pid_t saves = pid_after(job, "waiting");
+  ::kill(pid_after(job, "holding"), SIGUSR1);
+  job.wait_for("got SIGTERM");
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  CHECK(::kill(saves, 0) == 0);
+  ::kill(saves, SIGKILL);
+  CHECK(job.wait_exit() == 3);
+  CHECK(count_of(job, "got SIGTERM") == 1);
+}
+
+TEST_CASE("a forwarded signal reaches the program below a shell that catches it, alone and once") {
+  const TempFolder tmp;
+  ChildProgram job(script_job(tmp, {}, "\"$@\"; echo code $?",
+                              {"helper", "hold=USR2", "note=USR1", "note=TERM", "wait"}));
+  const pid_t helper = pid_after(job, "helper");
+  const pid_t program = pid_after(job, "holding");
+  job.signal(SIGUSR1);
+  job.wait_for("held back");
+  ::kill(program, SIGUSR2);
+  job.wait_for("got SIGUSR1");
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1", 2);
+  CHECK_FALSE(is_pending(helper, SIGUSR1));
+  ::kill(program, SIGKILL);
+  CHECK(job.wait_exit() == 0);  // of the shell, which lives
+  CHECK(count_of(job, "got SIGUSR1") == 2);
+  CHECK_THAT(job.out(), Contains("code 137\n"));
+}
+
+TEST_CASE("a shell's own trap gets a forwarded signal that nothing below it catches") {
+  const TempFolder tmp;
+  ChildProgram job(script_job(
+      tmp, {}, "trap 'echo trapped; kill -KILL $!' USR1; \"$@\" & wait; wait", {"wait"}));
+  job.wait_for("waiting");
+  job.signal(SIGUSR1);
+  job.wait_for("trapped");
+  CHECK(job.wait_exit() == 0);
 }
 
 TEST_CASE("a forwarded signal waits until the worker has its handler") {

@@ -44,6 +44,18 @@ Finished run_program(const Lines& args) {
   return finished;
 }
 
+TEST_CASE("a message that quotes a long argument keeps its beginning and its end") {
+  const TempFolder tmp;
+  const std::string longest(100'000, 'x');
+  for (const std::string& option : {"--hosts=a b," + longest, "--nproc-per-node=" + longest,
+                                    "--" + longest, "--rdzv-conf=" + longest + "=1"}) {
+    const auto job = run_to_end(stub_job(tmp, {option}, {"exit=0"}));
+    INFO(option.substr(0, 30));
+    CHECK(job.err.size() < 3'100);
+    CHECK_THAT(job.err, Contains(option.substr(0, 7)) && Contains(" bytes] ... x"));
+  }
+}
+
 TEST_CASE("a job that succeeds is quiet") {
   const auto job = run({"--standalone", "--nproc_per_node=3"}, {"env=RANK"});
   CHECK(job.exit == 0);

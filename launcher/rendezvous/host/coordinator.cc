@@ -226,7 +226,9 @@ void Coordinator::receive(int node, Connection& connection, const ControlMessage
   if (const auto* alive = std::get_if<Alive>(&message)) {
     connection.session.confirm(alive->received);
     connection.pace = alive->pace;
-    if (alive->stacks) beat(node);
+    connection.reads_status = connection.reads_status || alive->asks_status;
+    if (alive->stacks || alive->asks_status) beat(node, *alive);
+    if (alive->status) pass_status(node, *alive->status);
   }
   membership_.receive(node, message, now);
 }
@@ -282,8 +284,25 @@ void Coordinator::adopt(Follower follower) {
   greet(node, follower.hello, connection.heard);
 }
 
-// `asks_for_stacks`: the node whose request the others get; 0: none.
-void Coordinator::beat(int asks_for_stacks) {
+Alive Coordinator::alive_for(int node, const Connection& connection, const Done& done) const {
+  Alive alive{.received = connection.session.received(), .straggler = stragglers_.current()};
+  if (done) alive.partly_done = PartlyDone{done->first, node == done->second};
+  return alive;
+}
+
+void Coordinator::pass_status(int node, const NodeStatus& status) {
+  const auto done = membership_.partly_done();
+  for (auto& [reader, connection] : connections_) {
+    if (reader == node || !connection.reads_status) continue;
+    Alive alive = alive_for(reader, connection, done);
+    alive.status = status;
+    connection.channel->send(alive);
+    if (!connection.inquiry) watch(reader, connection);
+  }
+}
+
+// `asker`: the node whose questions the others get; 0: none.
+void Coordinator::beat(int asker, const Alive& asked) {
   std::vector<NodePace> paces;
   for (const auto& [node, connection] : connections_) {
     if (connection.pace) paces.push_back(*connection.pace);
@@ -291,10 +310,9 @@ void Coordinator::beat(int asks_for_stacks) {
   stragglers_.look(paces, Clock::now());
   const auto done = membership_.partly_done();
   for (auto& [node, connection] : connections_) {
-    Alive alive{.received = connection.session.received(),
-                .straggler = stragglers_.current(),
-                .stacks = asks_for_stacks != 0 && node != asks_for_stacks};
-    if (done) alive.partly_done = PartlyDone{done->first, node == done->second};
+    Alive alive = alive_for(node, connection, done);
+    alive.stacks = asked.stacks && node != asker;
+    alive.asks_status = asked.asks_status && node != asker;
     connection.channel->send(alive);
     if (!connection.inquiry) watch(node, connection);
   }

@@ -80,6 +80,7 @@ class Coordinator : public PollHandler {
     Place place{};     // where it replies to queries
     Session session{};
     std::optional<NodePace> pace{};
+    bool reads_status = false;           // it has asked for that of the other nodes
     std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node
   };
 
@@ -88,7 +89,10 @@ class Coordinator : public PollHandler {
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
-  void beat(int asks_for_stacks = 0);
+  void beat(int asker = 0, const Alive& asked = {});
+  using Done = std::optional<std::pair<std::string, int>>;  // Membership::partly_done()
+  Alive alive_for(int node, const Connection& connection, const Done& done) const;
+  void pass_status(int node, const NodeStatus& status);
   void receive(int node, Connection& connection, const ControlMessage& message,
                Clock::time_point now);
   void greet(int node, const Hello& hello, Clock::time_point now);

@@ -97,6 +97,11 @@ void fields(auto& io, PartlyDone& part) {
   io.flag("first", part.first);
 }
 
+void fields(auto& io, NodeStatus& status) {
+  io.number("node", status.node, 0, kMostNodes);
+  io.prose("table", status.table);
+}
+
 void fields(auto& io, Hello& m) {
   io.text("id", m.id);
   io.text("run_id", m.run_id);
@@ -143,6 +148,8 @@ void fields(auto& io, Alive& m) {
   io.part("straggler", m.straggler);
   io.part("partly_done", m.partly_done);
   io.flag("stacks", m.stacks, /*optional=*/true);
+  io.flag("asks_status", m.asks_status, /*optional=*/true);
+  io.part("status", m.status);
 }
 
 void fields(auto& io, Status& m) {

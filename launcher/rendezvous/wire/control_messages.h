@@ -76,6 +76,11 @@ struct PartlyDone {
   bool first = false;   // the receiver is the first node that still runs: it notifies the user
   bool operator==(const PartlyDone&) const = default;
 };
+/// What --status shows of a node's workers.
+struct NodeStatus {
+  int node = 0;
+  std::string table{};
+};
 /// Sent both ways.
 struct Alive {
   long long received = 0;                   // number of the session's messages received so far
@@ -83,6 +88,8 @@ struct Alive {
   std::optional<Straggler> straggler{};     // from the host
   std::optional<PartlyDone> partly_done{};  // likewise
   bool stacks = false;  // from a node: ask the others for their stacks; from the host: write them
+  bool asks_status = false;  // from a node: ask the others for theirs; from the host: reply
+  std::optional<NodeStatus> status{};  // from a node: its own; from the host: another node's
 };
 /// An agent's knowledge of the job: both the query to another agent and the reply.
 struct Status {

@@ -73,6 +73,7 @@ class FakeRunner : public ProcessRunner {
     return events;
   }
   void signal_workers(int signal) override { calls.push_back("signal " + std::to_string(signal)); }
+  void stop_workers(int signal, std::chrono::milliseconds) override { signal_workers(signal); }
   void forward(int signal, bool next_too) override {
     calls.push_back("forward " + std::to_string(signal) + (next_too ? ", next too" : ""));
   }

@@ -213,7 +213,12 @@ TEST_CASE("c10d takes the address of the master for the endpoint where that is l
 TEST_CASE("options of several nodes are reported as without effect on a single one") {
   CHECK(parse({"--rdzv-token-file=/none", "x"}, {}).hints ==
         std::vector<std::string>{"--rdzv-token-file has no effect on a single node"});
-  CHECK(parse({"--rdzv-backend=etcd", "--rdzv-endpoint=n1", "x"}, {}).hints ==
+  CHECK(parse({"--rank-order=host", "x"}, {}).hints ==
+        std::vector<std::string>{"--rank-order has no effect on a single node"});
+  CHECK(parse({"--rdzv-conf=typo=1,timeout=900,rank=0", "x"}, {}).hints ==
+        std::vector<std::string>{"--rdzv-conf: 'typo=1' has no effect here"});
+  CHECK(parse({"--rdzv-backend=etcd", "--rdzv-endpoint=n1", "--rdzv-conf=protocol=http", "x"}, {})
+            .hints ==
         std::vector<std::string>{"--rdzv-backend=etcd has no effect on a single node"});
   const auto hints_at = [](const char* endpoint, const char* more) {
     return parse({"--rdzv-backend=c10d", endpoint, more, "x"}, {}).hints;
@@ -226,6 +231,23 @@ TEST_CASE("options of several nodes are reported as without effect on a single o
     CHECK(hints_at(endpoint, "--standalone").empty());
   }
   CHECK(hints_at("--rdzv-endpoint=localhost:0", "--max-restarts=0").empty());
+}
+
+TEST_CASE("options that need another one are reported as without effect, once for each host") {
+  const auto hints = [](const char* option, const char* other = "--max-restarts=0") {
+    return parse({option, other, "x"}, {}).hints;
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(hints("--export=A") == Lines{"--export has no effect without --hosts"});
+  CHECK(hints("--healthy-after=60") ==
+        Lines{"--healthy-after has no effect without --max-restarts"});
+  CHECK(hints("--log-max-size=1M") ==
+        Lines{"--log-max-size has no effect without --tee or --redirects"});
+  CHECK(hints("--log-max-size=1M", "--tee=0:1").empty());
+  CHECK(hints("--log-max-size=1M", "--redirects=3").empty());
+  CHECK(hints("--log-max-size=0").empty());
+  CHECK(hints("--healthy-after=60", "--max-restarts=1").empty());
+  CHECK(parse({"--export=A", "--log-max-size=1M", "--hosts=a,b", "x"}, {}).hints.empty());
 }
 
 TEST_CASE("etcd takes its endpoints, and torchrun's keys of both of its clients") {

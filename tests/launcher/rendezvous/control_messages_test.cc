@@ -66,6 +66,8 @@ std::vector<ControlMessage> one_of_each() {
           Accepted{3},
           Alive{12},
           Alive{.received = 3, .stacks = true},
+          Alive{.received = 3, .asks_status = true},
+          Alive{.received = 3, .status = NodeStatus{2, "job x: running\n"}},
           Alive{.received = 12,
                 .pace = NodePace{3,
                                  "h",

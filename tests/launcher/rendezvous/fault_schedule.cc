@@ -218,6 +218,8 @@ void FaultSchedule::act_on(int i, const JobNews& news) {
       node.over = true;
       return;
     case JobNews::Kind::kStacks:
+    case JobNews::Kind::kAsksStatus:
+    case JobNews::Kind::kStatus:
       return;
     case JobNews::Kind::kNote:
       say(fmt::format("node {}: {}", i, news.text));
