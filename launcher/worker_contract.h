@@ -39,6 +39,8 @@ inline constexpr const char* kWorkerPerGpu = "DDP_WORKER_PER_GPU";
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 /// In a heartbeat: every rank of this program writes them from its start.
 inline constexpr const char* kEveryRankWord = "ranks=all";
+/// Seconds from a stop signal to SIGKILL (--shutdown-timeout), such as 30 or 2.5.
+inline constexpr const char* kShutdownTimeout = "DDP_SHUTDOWN_TIMEOUT";
 /// A folder in memory for copies of a worker's state. It survives restarts of the group and is
 /// removed with the job. Unset if /dev/shm is not writable.
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";

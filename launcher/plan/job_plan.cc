@@ -93,6 +93,8 @@ JobPlan plan_job(const LaunchConfig& config) {
   const auto places = ProgramPlaces::of_this_process();
   plan.command = resolve_program(config, places);
   plan.grace = config.shutdown_timeout;
+  plan.inherited[kShutdownTimeout] =
+      fmt::format("{}", std::chrono::duration<double>(plan.grace).count());
   plan.exit_grace = config.exit_grace;
   plan.stdin_rank = config.stdin_rank;
   if (!config.group && plan.stdin_rank >= plan.job.local_world_size) {

@@ -121,6 +121,30 @@ TEST_CASE("a mode refuses what it cannot use") {
   check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 2, {"text.txt"});
 }
 
+TEST_CASE("eval refuses data of which nothing can be evaluated, with advice that it can take") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const auto refused = [&](const std::string& name, const std::string& text, const Words& said) {
+    place.write(name, text);
+    const auto run = finish(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", name}));
+    check_one_line(run, 2, said);
+    CHECK_THAT(run.err, !Contains("with --data") && !Contains("on_bad_sample"));
+  };
+  refused("empty.txt", "", {"--data: ", "empty.txt: is too short to evaluate on"});
+  refused("none.json", "[]", {"none.json: has no row with a text"});
+  refused("none.json", " [\n]\n", {"none.json: has no row with a text"});
+  refused("bad.jsonl", "7\n", {"bad.jsonl:1: ", "correct the row"});
+}
+
+// After exit code 2 ddp-run would not restart the group.
+TEST_CASE("a file that the system refuses for a transient reason ends a failed run") {
+  const Workspace place;
+  auto options = alone(place, {"trainer_config.max_steps=1"});
+  const Words limited = {"bash", "-c", "ulimit -n 6; exec \"$@\"", "bash"};
+  options.argv.insert(options.argv.begin(), limited.begin(), limited.end());
+  check_one_line(finish(options), 1, {"Too many open files"});
+}
+
 TEST_CASE("a program that cannot be started is refused as a shell does") {
   const Workspace place;
   auto options = launched(place, 1);

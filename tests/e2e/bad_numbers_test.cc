@@ -92,9 +92,9 @@ TEST_CASE("a rollback into the epoch before does not end an epoch") {
 }
 
 // The only update is made of good gradients, and leaves weights that no product of is finite.
-TEST_CASE("a float16 run whose last evaluation is not finite fails, and another one is warned of") {
+TEST_CASE("a run whose last evaluation is not finite fails in any precision") {
   const Words ruin = {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e30"};
-  const Workspace half, single;
+  const Workspace half, single, brain;
   const auto fails = finish(
       alone(half, joined(ruin, {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true"})));
   INFO(fails.out << fails.err);
@@ -103,8 +103,16 @@ TEST_CASE("a float16 run whose last evaluation is not finite fails, and another 
   CHECK_THAT(errors_of(fails.err)[0], Contains("the loss of the last evaluation is nan") &&
                                           Contains("set trainer_config.amp_dtype=bfloat16") &&
                                           Contains("start over"));
-  const auto ends = succeed(alone(single, ruin));
-  CHECK_THAT(ends.err, Contains("WARNING") && Contains("the loss of the last evaluation is nan"));
+  const Words in_brain = {"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
+                          "trainer_config.amp_dtype=bfloat16"};
+  for (const auto& run :
+       {finish(alone(single, ruin)), finish(alone(brain, joined(ruin, in_brain)))}) {
+    INFO(run.out << run.err);
+    CHECK(run.exit == 1);
+    REQUIRE(errors_of(run.err).size() == 1);
+    CHECK_THAT(errors_of(run.err)[0],
+               Contains("the loss of the last evaluation is nan") && !Contains("amp_dtype"));
+  }
 }
 
 TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snapshot") {

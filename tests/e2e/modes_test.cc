@@ -1,5 +1,6 @@
 // generate, inspect, doctor, and what a run loads.
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
@@ -25,6 +26,38 @@ std::string generate(const Workspace& place, const Words& options) {
   Words arguments = {"generate", "--snapshot", "snapshot.pt", "--prompt", "the \u00e4"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   return succeed(trainer(place, arguments)).out;
+}
+
+TEST_CASE("a run's folder leads to its snapshots elsewhere, by links or by the run's records") {
+  const Workspace place;
+  const std::string snapshot = place / "far/s.pt", list = snapshot + ".manifest.json";
+  succeed(alone(place, {"trainer_config.max_steps=1", "trainer_config.snapshot_path=far/s.pt",
+                        "hydra.run.dir=records"}));
+  for (const char* folder : {"index", "list", "copy"})
+    std::filesystem::create_directory(place / folder);
+  std::filesystem::create_symlink(snapshot, place / "index/mine.pt");
+  std::filesystem::create_symlink(list, place / "list/s.pt.manifest.json");
+  std::filesystem::create_symlink("../far/s.pt", place / "copy/s.pt");
+  std::filesystem::copy_file(list, place / "copy/s.pt.manifest.json");
+  for (const char* folder : {"records", "index", "list", "copy"}) {
+    INFO(folder);
+    const auto run = succeed(trainer(
+        place, {"generate", "--snapshot", folder, "--prompt", "the", "--max_new_tokens", "0"}));
+    CHECK_THAT(run.err, Contains("far/s.pt, the newest snapshot of its run\n"));
+    succeed(alone(place,
+                  {"~gpt_config", std::string("init_from=") + folder, "trainer_config.max_steps=1",
+                   std::string("trainer_config.snapshot_path=of_") + folder}));
+  }
+}
+
+TEST_CASE("a prompt file may have the line ends of Windows") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=1"}));
+  place.write("windows.txt", "the brook\r\nthe\r\n");
+  const Words words = {
+      "generate",         "--snapshot", "snapshot.pt", "--prompt_file", "windows.txt",
+      "--max_new_tokens", "0"};
+  CHECK(succeed(trainer(place, words)).out == "the brook\nthe");
 }
 
 TEST_CASE("generate writes prompt and continuation, nothing else, to stdout") {

@@ -134,12 +134,13 @@ TEST_CASE("a stop signal is answered at once, and the run stops after the step i
 const Words kManyMicroBatches = {"trainer_config.grad_accumulation_steps=4",
                                  "trainer_config.save_every_steps=100000"};
 
-/// The signal comes in a step of which each micro-batch takes 12 s.
-void stop_in_long_step(const Start& start, const Workspace& place, int step) {
+/// The signal comes in a step of which each micro-batch takes `milliseconds`.
+void stop_in_long_step(const Start& start, const Workspace& place, int step,
+                       int milliseconds = 12'000) {
   std::vector<std::string> faults;
   for (const int rank : {0, 1})
     faults.push_back(
-        fmt::format("rank={} step={} phase=forward kind=slow value=12000", rank, step));
+        fmt::format("rank={} step={} phase=forward kind=slow value={}", rank, step, milliseconds));
   ChildProgram job(start(place, joined(kManyMicroBatches, {plan_of(faults)})));
   job.wait_for(step == 1 ? "Snapshots: " : fmt::format("Step {} | Train", step - 1), 1, kPatience);
   job.signal(SIGTERM);
@@ -161,6 +162,15 @@ TEST_CASE("a step that is too long after a signal is abandoned between micro-bat
   const auto resumed = succeed(start(place, further));
   CHECK(order_of_steps(resumed.out) == range_of(step, 4));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+// A third of the time is the step's: 2 s are more, and all four of them would be too long.
+TEST_CASE("a step that is too long for --shutdown-timeout is abandoned in time", "[waits]") {
+  const Workspace place;
+  const Start start = [](const Workspace& folder, const Words& overrides) {
+    return launched(folder, 2, overrides, {"--shutdown-timeout=5"});
+  };
+  stop_in_long_step(start, place, 1, 2'000);
 }
 
 TEST_CASE("under nohup the end of the terminal does not stop a run") {

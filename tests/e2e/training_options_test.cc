@@ -279,4 +279,12 @@ TEST_CASE("a test text is evaluated once, at the end, as trainer eval does") {
   CHECK_THAT(run.out, Contains(digits));
 }
 
+TEST_CASE("a run warns of a key that another one leaves without effect") {
+  const Workspace place;
+  const auto run =
+      succeed(alone(place, {"trainer_config.max_steps=1", "optimizer_config.momentum=0.9"}));
+  CHECK_THAT(run.err, Contains("WARNING") &&
+                          Contains("optimizer_config.momentum: has no effect with name=adamw"));
+}
+
 }  // namespace ddp::test

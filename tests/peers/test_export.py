@@ -108,6 +108,9 @@ class Export(Place):
         done = self.trainer("export", "--snapshot", snapshot, "--output", "out", *options)
         return out, done.stderr
 
+    def fewer(self, key, before):
+        return f"note: export: {key} is 64, for the data_config.block_size of the run, where {self.base} has {before}\n"
+
     def check_like_base(self, *options, snapshot="tuned.pt", said=""):
         expected = facts(self.base if self.base.exists() else self.folder / "moved")
         out, error = self.export(*options, snapshot=snapshot)
@@ -282,6 +285,12 @@ class Export(Place):
                                    embd_pdrop=0.25)).save_pretrained(self.base)
         before = facts(self.base)
         self.train(model="gpt")
+        leftover = self.folder / "elsewhere/model.safetensors.tmp.4194305"  # above the highest process id
+        leftover.parent.mkdir()
+        leftover.write_text("cut")
+        done = self.trainer("export", "--snapshot", "tuned.pt", "--output", "elsewhere")
+        self.assertEqual(done.stderr, self.fewer("n_positions", 128))
+        self.assertFalse(leftover.exists())
         after = facts(self.export()[0])
         self.assertEqual((after["length"], after["config"]["n_positions"]), (64, 64))
         self.assertEqual(after, {**before, "length": 64, "config": {**before["config"], "n_positions": 64, "n_ctx": 64}})
@@ -295,7 +304,7 @@ class Export(Place):
         self.trainer("--config", "config.yaml", "task=masked_lm", "bert_config.init_from=base")
         out, error = self.export()
         config = AutoConfig.from_pretrained(out)
-        self.assertEqual((config.initializer_range, config.max_position_embeddings, config.dtype, error), (0.5, 64, torch.float16, ""))
+        self.assertEqual((config.initializer_range, config.max_position_embeddings, config.dtype, error), (0.5, 64, torch.float16, self.fewer("max_position_embeddings", 512)))
         tokenizer = AutoTokenizer.from_pretrained(out)
         self.assertEqual((tokenizer.model_max_length, tokenizer.model_input_names), (64, ["input_ids"]))
         self.assertEqual(tokenizer("The dog")["input_ids"], AutoTokenizer.from_pretrained(self.base)("The dog")["input_ids"])
@@ -400,6 +409,10 @@ class Folders(Place):
                             (["generate", "--snapshot", "meta-llama/Llama-3.2-1B", "--prompt", "a"], "error: ")):
             self.assertIn(said + "meta-llama/Llama-3.2-1B: no such folder; if it is a model on the Hugging Face Hub, fetch it with hf download meta-llama/Llama-3.2-1B --local-dir "
                           "FOLDER", self.refused(*words))
+        for key in ("init_from", "gpt_config.init_from", "data_config.tokenizer", "prompt_tuning.init_from"):
+            with self.subTest(key):
+                self.assertIn("gpt2: no such folder; if it is a model on the Hugging Face Hub, fetch it with hf download gpt2 --local-dir FOLDER",
+                              self.refused("--config", "config.yaml", f"{key}=gpt2"))
         self.assertNotIn("Hub", self.refused("generate", "--snapshot", "base/snapshot", "--prompt", "a"))
 
     def test_a_share_of_rotary_dimensions_is_refused_wherever_it_is_set(self):

@@ -4,9 +4,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -79,6 +83,17 @@ std::string readable(const std::exception& error) {
                      asked.empty() ? "" : fmt::format(": {} more were requested", asked));
 }
 
+// Whether the system refused a file for a reason that may pass before the next start: limits that
+// others used up, a disk or a server that failed. The reason is in the message on every rank, also
+// where rank 0 found it and where a key was put before it.
+bool is_transient(const std::string& message) {
+  constexpr std::array kErrors = {EIO,   EMFILE, ENFILE,    ENOSPC,    EDQUOT,    ENOMEM,  EAGAIN,
+                                  EBUSY, ESTALE, ETIMEDOUT, EREMOTEIO, EHOSTDOWN, ENOTCONN};
+  return std::any_of(kErrors.begin(), kErrors.end(), [&](int error) {
+    return message.find(fmt::format(": {}", std::strerror(error))) != std::string::npos;
+  });
+}
+
 std::string rank_prefix() {
   const char* rank = std::getenv(launch::kRank);
   return rank != nullptr ? "rank " + std::string(rank) + ": " : "";
@@ -90,7 +105,8 @@ int report_current_exception() noexcept {
   try {
     throw;
   } catch (const UserError& error) {
-    return report(error.what(), launch::kExitUsage, true);
+    const bool transient = is_transient(error.what());
+    return report(error.what(), transient ? launch::kExitFailed : launch::kExitUsage, !transient);
   } catch (const FinalError& error) {
     return report(error.what(), launch::kExitFinal, true);
   } catch (const GroupError& error) {

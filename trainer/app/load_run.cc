@@ -94,6 +94,8 @@ void choose_model(Config& config, const Given& given) {
     return;  // complete_model() refuses it
   const ModelBelow below = model_below(config);
   if (below.path.empty()) return;
+  if (const std::string fix = how_to_fetch_model(below.path); !fix.empty())
+    given.refuse(below.key, fix);
   const std::string path = absolute_path(below.path);
   try {
     if (is_run_folder(path)) set_model_below(config, chosen_snapshot(path));

@@ -19,6 +19,7 @@
 #include "trainer/app/plan/strategy_choice.h"
 #include "trainer/app/resume_point.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/config/keys/idle_keys.h"
 #include "trainer/data/data_source.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/ops/gpu_kernels.h"
@@ -328,6 +329,12 @@ void check_reason_for_cpu(const DevicePlan& plan, Log& log) {
   log.warning("Training on the CPU, because " + plan.why_cpu);
 }
 
+/// What the configuration sets in vain.
+void warn_of_idle(const RunConfig& run, Log& log) {
+  if (!run.warning.empty()) log.warning(run.warning);
+  for (const auto& line : idle_keys(run.config, run.given)) log.warning(line);
+}
+
 }  // namespace
 
 JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
@@ -343,7 +350,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
           config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo,
           console_of(config.logging.progress));
   log.debug("Configuration:\n" + config_to_yaml(config));
-  if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
+  if (env.is_main()) warn_of_idle(run, log);
   check_strategy(config.distributed, env, log);
   const DevicePlan plan = plan_device(config.trainer.device, config.distributed, env);
   check_reason_for_cpu(plan, log);

@@ -52,9 +52,9 @@ struct Texts {
 };
 
 std::ifstream open_text_file(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored))
-    throw UserError(path + ": is not a regular file; name a text file");
+  std::error_code error;
+  const bool regular = fs::is_regular_file(path, error);
+  if (!regular && !error) throw UserError(path + ": is not a regular file; name a text file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
   return file;
@@ -65,6 +65,7 @@ void append_text(const std::string& path, Texts& texts) {
   const std::size_t start = texts.whole.size();
   texts.whole.resize(start + fs::file_size(path));
   file.read(texts.whole.data() + start, static_cast<std::streamsize>(texts.whole.size() - start));
+  if (file.bad()) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
   texts.whole.resize(start + static_cast<std::size_t>(file.gcount()));
   const bool marked = std::string_view(texts.whole).substr(start).starts_with(kByteOrderMark);
   const std::size_t skipped = marked ? kByteOrderMark.size() : 0;

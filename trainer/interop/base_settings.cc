@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -31,6 +32,7 @@ constexpr const char* kLargeFiles[] = {"tokenizer.json", "vocab.json", "merges.t
 void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
   const fs::path path = folder / name;
   const auto text = read_small_file(path);
+  if (!text && errno != ENOENT && errno != ENOTDIR) throw UnreadableError(path, errno);
   if (!text) return;
   if (path.extension() == ".json" && !parse_bounded_json(*text, path).is_object())
     throw UserError(path.string() + ": not a JSON object; download the file again");

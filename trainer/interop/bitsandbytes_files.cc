@@ -12,6 +12,7 @@
 #include "trainer/model/ops/weight_codec.h"
 #include "trainer/runtime/dynamic_map.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 
 namespace ddp::train {
 namespace {
@@ -185,6 +186,7 @@ void write_nf4_safetensors(const std::string& path, std::vector<NamedTensor> wei
     }
     weight.tensor.reset();
   }
+  remove_stale_temporaries(path);
   publish_safetensors(path, "", {{"format", "pt"}}, tensor_bytes(tensors));
 }
 

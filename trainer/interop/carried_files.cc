@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "trainer/data/chat/chat_template_file.h"
@@ -64,6 +65,18 @@ CarriedJson carried_config(CarriedJson theirs, const CarriedJson& own, const Exp
   if (!model.base->same_tokenizer) replace_ids(theirs, own);
   theirs.erase("quantization_config");  // of the base's weights
   return theirs;
+}
+
+/// A table of positions has those that were trained.
+void note_fewer_positions(const CarriedJson& theirs, const CarriedJson& config,
+                          const std::string& folder) {
+  for (const char* key : {"n_positions", "max_position_embeddings"}) {
+    if (!config.contains(key) || !theirs.contains(key) || config[key] >= theirs[key]) continue;
+    fmt::print(stderr,
+               "note: export: {} is {}, for the data_config.block_size of the run, where {} has "
+               "{}\n",
+               key, config[key].dump(), folder, theirs[key].dump());
+  }
 }
 
 /// Adds the end of turn that a run on chats has taught. Returns whether it was missing.
@@ -149,7 +162,9 @@ TextFiles with_base_config(TextFiles own, const ExportedModel& model) {
   const CarriedJson theirs = carried_json(model.base->texts, kModelFile);
   const CarriedJson own_config = carried_json(own, kModelFile);
   check_base_sizes(theirs, own_config, model.base->folder);
-  own[kModelFile] = carried_text(carried_config(theirs, own_config, model));
+  const CarriedJson config = carried_config(theirs, own_config, model);
+  note_fewer_positions(theirs, config, model.base->folder);
+  own[kModelFile] = carried_text(config);
   if (model.config.task == TaskKind::kCausalLm) carry_generation(own, theirs, model);
   return own;
 }

@@ -63,6 +63,7 @@ std::vector<TensorBytes> tensor_bytes(const std::vector<NamedTensor>& weights) {
 }
 
 void write_text(const std::string& path, const std::string& text) {
+  remove_stale_temporaries(path);
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.sync();
@@ -72,6 +73,7 @@ void write_text(const std::string& path, const std::string& text) {
 void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,
                        torch::ScalarType dtype) {
   weights = in_dtype(std::move(weights), dtype);
+  remove_stale_temporaries(path);
   publish_safetensors(path, "", {{"format", "pt"}}, tensor_bytes(weights));
 }
 
@@ -88,6 +90,7 @@ void write_torch_file(const std::string& path, const std::vector<NamedTensor>& t
   pickler.pushIValue(state);
   pickler.stop();
 
+  remove_stale_temporaries(path);
   AtomicFile file(path);
   std::exception_ptr
       failure;  // kept until the writer is done: it is C below, and writes when destroyed

@@ -8,6 +8,7 @@
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/hub_name.h"
 
 namespace ddp::train {
 namespace {
@@ -35,6 +36,8 @@ int64_t tokens_in_folder(const std::string& folder) {
 void follow_prompt(PromptConfig& prompt, const Given& given) {
   const char* const key = "prompt_tuning.init_from";
   if (!prompt.text.empty()) given.refuse(key, "conflicts with prompt_tuning.text; keep one");
+  if (const std::string fix = how_to_fetch_model(prompt.init_from); !fix.empty())
+    given.refuse(key, fix);
   prompt.init_from = absolute_path(prompt.init_from);
   int64_t there = 0;
   try {

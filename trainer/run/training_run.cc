@@ -289,8 +289,8 @@ void TrainingRun::save_last() {
 // The other ranks wait in a barrier meanwhile, and who sent the signal waits for us to end.
 std::chrono::milliseconds TrainingRun::time_to_send() const {
   constexpr double kLongest = 60.0;
-  constexpr double kAfterSignal = 10.0;
-  const double longest = stop_signal_ == 0 ? kLongest : kAfterSignal;
+  const std::chrono::duration<double> after_signal = stop_patience();
+  const double longest = stop_signal_ == 0 ? kLongest : after_signal.count();
   const double seconds = std::min(longest, config_.distributed.timeout_s / 2);
   return std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
 }

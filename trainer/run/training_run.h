@@ -62,6 +62,8 @@ class TrainingRun {
   /// Returns false if the step was abandoned, as a stop signal could not wait for its end.
   bool one_step();
   bool gives_up_step();
+  /// How long a step may last after a stop signal.
+  static std::chrono::milliseconds stop_patience();
   void step_done();
   void say_warnings();
   /// A step whose numbers have not been checked yet.

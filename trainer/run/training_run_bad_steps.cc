@@ -180,17 +180,14 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   return true;
 }
 
-// On every rank, which all have the same result. In float16 an overflow is the likely cause, and
-// the run a failure; elsewhere a bad step has been judged when it was made.
+// On every rank, which all have the same result: good gradients may lead to useless weights too.
 void TrainingRun::check_last(const FitResult& result) const {
   if (stop_signal_ != 0 || !result.eval_loss || std::isfinite(*result.eval_loss)) return;
-  const std::string text = fmt::format(
+  throw GroupError(fmt::format(
       "the loss of the last evaluation is {}: the run has ended, but its model is useless; lower "
       "optimizer_config.learning_rate{}, and start over with another trainer_config.snapshot_path",
       digits_of(*result.eval_loss),
-      trainer_.scaler().enabled() ? " or set trainer_config.amp_dtype=bfloat16" : "");
-  if (trainer_.scaler().enabled()) throw GroupError(text);
-  log_.warning(text);
+      trainer_.scaler().enabled() ? " or set trainer_config.amp_dtype=bfloat16" : ""));
 }
 
 }  // namespace ddp::train

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
+#include "launcher/worker_contract.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/stop_signal.h"
@@ -15,7 +18,7 @@ namespace {
 /// The place of each in what is reduced by maximum in every step.
 enum Vote : std::size_t {
   kSignal,
-  kSeconds,  // that this step has taken so far
+  kMilliseconds,  // that this step has taken so far
   kSnapshot,
   kUnwritten,
   kFailedShard,
@@ -23,17 +26,21 @@ enum Vote : std::size_t {
   kVotes
 };
 
-constexpr int64_t kLongStep = 5;  // s; to ask the other ranks after each micro-batch costs nothing
-/// A step that takes longer after a stop signal is abandoned: ddp-run, Slurm and Kubernetes leave
-/// 30 s by default, in which the state has to be saved as well.
-constexpr std::chrono::seconds kStopPatience{10};
-
 }  // namespace
+
+// A third of the time to SIGKILL: in the rest the state is saved and sent. Slurm and Kubernetes
+// leave 30 s by default.
+std::chrono::milliseconds TrainingRun::stop_patience() {
+  constexpr double kDefault = 30.0, kLeast = 0.1, kMost = 3600.0;
+  const char* text = std::getenv(launch::kShutdownTimeout);
+  const double grace = text == nullptr ? kDefault : std::strtod(text, nullptr);
+  return std::chrono::milliseconds(std::llround(1e3 * std::clamp(grace, kLeast, kMost) / 3));
+}
 
 std::vector<int64_t> TrainingRun::step_votes(int64_t step) {
   std::vector<int64_t> votes(kVotes, 0);
   votes[kSignal] = StopSignal::pending();
-  votes[kSeconds] = static_cast<int64_t>(monitor_.seconds_in_step());
+  votes[kMilliseconds] = std::llround(1e3 * monitor_.seconds_in_step());
   if (!saves_together()) return votes;
   // What is gathered is a copy: it is not made while the previous one is being written.
   const bool due =
@@ -58,7 +65,7 @@ bool TrainingRun::gives_up_step() {
     if (!steps_are_long_) return false;
     monitor_.meet(Phase::kBackward, "all_reduce");
   }
-  const int signal = StopSignal::pending_for() < kStopPatience ? 0 : StopSignal::pending();
+  const int signal = StopSignal::pending_for() < stop_patience() ? 0 : StopSignal::pending();
   stop_signal_ = static_cast<int>(group_.all_reduce_max_async(signal).wait());
   if (stop_signal_ == 0) return false;
   log_.info(fmt::format("Step {} is abandoned: it would not end in time after signal {}",
@@ -69,7 +76,8 @@ bool TrainingRun::gives_up_step() {
 // The values are those before the update: of a save that began after an earlier one.
 void TrainingRun::apply_votes(const std::vector<int64_t>& votes) {
   stop_signal_ = static_cast<int>(votes[kSignal]);
-  steps_are_long_ = votes[kSeconds] >= kLongStep;
+  // To ask the other ranks after each micro-batch of such a step costs nothing.
+  steps_are_long_ = votes[kMilliseconds] >= stop_patience().count() / 2;
   snapshot_wished_ = votes[kSnapshot] != 0;
   memory_copy_wished_ = sharded_ && votes[kNoMemoryCopy] == 0;
   if (shards_pending_) decide_on_shards(votes[kUnwritten] == 0, votes[kFailedShard] != 0);

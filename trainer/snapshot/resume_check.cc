@@ -9,6 +9,7 @@
 #include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/task/evaluator.h"
 
 namespace ddp::train {
@@ -105,11 +106,11 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
       throw UserError(fmt::format(
           "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
           "trainer_config.snapshot_path to a new file to start from scratch",
-          config.trainer.snapshot_path, change.key, change.before, change.now));
+          config.trainer.snapshot_path, change.key, shown(change.before), shown(change.now)));
     }
     if (kSilentKeys.count(change.key) == 0) {
       lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,
-                                  change.before, change.now));
+                                  shown(change.before), shown(change.now)));
     }
   }
   task.check_resume(meta.task, config.trainer.snapshot_path);

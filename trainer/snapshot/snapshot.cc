@@ -141,6 +141,7 @@ void write_as_one_file(const OpenedSnapshot& snapshot, const std::string& path) 
       to += bytes;
     });
   }
+  remove_stale_temporaries(path);
   publish_safetensors(path, "", snapshot.meta.to_metadata(), tensors);
 }
 

@@ -2,16 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "launcher/worker_contract.h"
-#include "trainer/runtime/error.h"
-#include "trainer/runtime/files/foreign_json.h"
-#include "trainer/runtime/files/small_file.h"
 #include "trainer/snapshot/shard_file.h"
 
 namespace ddp::train {
@@ -20,31 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-std::string best_object(const OrderedJson& manifest) {
-  for (const auto& entry : manifest["snapshots"]) {
-    if (!entry.is_object() || entry.value("file", OrderedJson()) != manifest["best"]) continue;
-    const OrderedJson object = entry.value("object", OrderedJson());
-    return object.is_string() ? object.get<std::string>() : "";
-  }
-  return "";
-}
-
-RoundFence round_of(const OrderedJson& manifest) {
-  const auto round = manifest.value("round", OrderedJson());
-  if (!round.is_object() || !round.contains("job") || !round["job"].is_string() ||
-      !round.contains("epoch") || !round["epoch"].is_number_integer())
-    return {};
-  return {round["job"], round["epoch"]};
-}
-
 }  // namespace
-
-RoundFence RoundFence::of_environment() {
-  const char* job = std::getenv(launch::kRoundJob);
-  const char* epoch = std::getenv(launch::kRoundEpoch);
-  if (job == nullptr || epoch == nullptr) return {};
-  return {job, std::strtoll(epoch, nullptr, 10)};
-}
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
   SnapshotEntry entry{
@@ -101,23 +71,6 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
   manifest["best"] = best != nullptr ? OrderedJson(best->file) : OrderedJson();
   manifest["snapshots"] = list;
   return manifest.dump(2) + "\n";
-}
-
-std::optional<Manifest> read_manifest(const std::string& path) {
-  const auto text = read_small_file(path);
-  if (!text && errno != ENOENT) throw UnreadableError(path, errno);
-  if (!text || nests_too_deeply(*text)) return std::nullopt;
-  const auto json = OrderedJson::parse(*text, nullptr, false);
-  if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
-    return std::nullopt;
-  Manifest manifest;
-  if (json.contains("run") && json["run"].is_string()) manifest.run_id = json["run"];
-  if (json.contains("attempt") && json["attempt"].is_number_integer())
-    manifest.attempt = json["attempt"];
-  manifest.round = round_of(json);
-  manifest.best_object = best_object(json);
-  if (json["best"].is_string()) manifest.best_file = json["best"];
-  return manifest;
 }
 
 }  // namespace ddp::train

@@ -162,6 +162,7 @@ void write_gguf(const std::string& path, const GgufMetadata& metadata,
                 const std::vector<GgufTensor>& tensors) {
   constexpr std::array<char, kAlignment> kZeros{};
   const std::string front = front_of(metadata, tensors);
+  remove_stale_temporaries(path);
   AtomicFile file(path);
   file.write(front.data(), front.size());
   for (const GgufTensor& tensor : tensors) {

@@ -60,7 +60,7 @@ bool holds_tokenizer(const std::string& folder) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code unknown;
   const fs::path place(path);
-  if (!fs::exists(place, unknown))
+  if (!fs::exists(place, unknown) && !unknown)
     throw UserError(path +
                     ": no such folder; a tokenizer is char, byte, bpe, wordpiece or a folder with "
                     "tokenizer.json");

@@ -103,7 +103,6 @@ TEST_CASE("training options that cannot be are refused with their names") {
       {{"profile.start=41"}, "beyond the end of the run, trainer_config.max_steps=40"},
       {{"profile.start=35", "trainer_config.max_steps=null", "trainer_config.max_epochs=1"},
        "profile.start: 35 is beyond the end of the run, step 34"},
-      {{"profile.steps=2"}, "set profile.start"},
       {{"profile.start=0"}, "profile.start"},
       {{"data_config.train_split=1", "trainer_config.early_stopping_patience=2"},
        "trainer_config.early_stopping_patience needs evaluations"},

@@ -73,6 +73,7 @@ TEST_CASE("generate has the documented defaults and takes an empty or a very lon
   CHECK(args.generate.max_new_tokens == 200);
   CHECK(args.generate.temperature == 1.0);
   CHECK_FALSE(args.generate.top_k.has_value());
+  CHECK_FALSE(parse({"generate", "--prompt=a", "--snapshot=s", "--top_k=0"}).generate.top_k);
   CHECK(args.generate.seed == 1337);
   CHECK_FALSE(args.generate.greedy);
   const std::string novel(300000, 'x');
@@ -239,7 +240,7 @@ TEST_CASE("numbers of generate are checked") {
   };
   CHECK(with("--max_new_tokens=x").find("--max_new_tokens: 'x' is not an integer >= 0") == 0);
   CHECK(with("--max_new_tokens=-1").find("--max_new_tokens: '-1'") == 0);
-  CHECK(with("--top_k=0").find("--top_k: '0' is not an integer >= 1") == 0);
+  CHECK(with("--top_k=-1").find("--top_k: '-1' is not an integer >= 0") == 0);
   CHECK(with("--temperature=-1").find("--temperature: '-1' is not a number >= 0") == 0);
   CHECK(with("--temperature=nan").find("--temperature: 'nan'") == 0);
   CHECK(with("--seed=1.5").find("--seed: '1.5'") == 0);

@@ -5,6 +5,7 @@
 
 #include "tests/trainer/config/loading.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/config/keys/idle_keys.h"
 #include "trainer/config/keys/key_table.h"
 
 namespace ddp::train {
@@ -246,6 +247,36 @@ TEST_CASE("paths become absolute, and ~ is the home directory") {
   ::setenv("HOME", home.c_str(), 1);
   CHECK(config.data.path == loading.folder() + "/data/input.txt");
   CHECK(config.hydra.run_dir == loading.folder() + "/b");
+}
+
+TEST_CASE("a key that another one leaves without effect has a line, where it was chosen") {
+  const Loading loading;
+  const auto lines = [](const std::string& yaml, const test::Overrides& overrides = {}) {
+    test::write_file("cfg.yaml", yaml);
+    const RunConfig run = load_run(ConfigSource::of_file("cfg.yaml"), overrides);
+    return idle_keys(run.config, run.given);
+  };
+  using Lines = std::vector<std::string>;
+  const std::string data = "data_config: {path: data/input.txt}\n";
+  CHECK(lines(data) == Lines{});
+  CHECK(lines(data, {"optimizer_config.momentum=0.9", "optimizer_config.decay_steps=5",
+                     "trainer_config.early_stopping_min_delta=0.1", "profile.steps=2",
+                     "trainer_config.amp_dtype=float16"}) ==
+        Lines{"trainer_config.early_stopping_min_delta: has no effect without "
+              "early_stopping_patience",
+              "trainer_config.amp_dtype: has no effect without use_amp=true",
+              "optimizer_config.decay_steps: has no effect with lr_schedule=constant",
+              "optimizer_config.momentum: has no effect with name=adamw or adam; see betas",
+              "profile.steps: has no effect without profile.start"});
+  CHECK(lines(data, {"optimizer_config.name=sgd", "optimizer_config.momentum=0.9",
+                     "optimizer_config.lr_schedule=cosine", "optimizer_config.decay_steps=5",
+                     "trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"}) ==
+        Lines{});
+  // As in the file that a run writes, which has all keys.
+  CHECK(lines(data + "optimizer_config: {momentum: auto, min_lr: 0}\nprofile: {steps: 3}\n") ==
+        Lines{});
+  CHECK(lines(data + "trainer_config: {sample_tokens: 7}\n") ==
+        Lines{"trainer_config.sample_tokens: has no effect without sample_every_steps"});
 }
 
 }  // namespace

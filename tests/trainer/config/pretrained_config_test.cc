@@ -222,7 +222,7 @@ TEST_CASE("a folder that is no GPT-2 is refused in one line") {
   CHECK_THAT(test::error_of<UserError>([&] {
                load_config(ConfigSource::of_file("c.yaml"), {"gpt_config.init_from=none"});
              }),
-             Contains("gpt_config.init_from") && Contains("No such file"));
+             Contains("gpt_config.init_from") && Contains("no such folder"));
 }
 
 TEST_CASE("a size above the range of its configuration key is refused in one line") {

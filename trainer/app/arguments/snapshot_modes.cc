@@ -61,7 +61,8 @@ void take_sampling(const Parsed& parsed, GenerateArgs& options) {
   } else if (parsed.has("temperature")) {
     options.greedy = true;  // the limit, as elsewhere
   }
-  if (parsed.has("top_k")) options.top_k = parsed.whole_number("top_k", 1);
+  if (parsed.has("top_k") && parsed.whole_number("top_k", 0) > 0)  // 0: all, as in transformers
+    options.top_k = parsed.whole_number("top_k", 0);
   if (parsed.has("top_p")) options.top_p = parsed.share("top_p", false);
   if (parsed.has("min_p")) options.min_p = parsed.share("min_p", true);
   if (parsed.has("repetition_penalty"))

@@ -112,7 +112,11 @@ std::unique_ptr<Task> open_task(const Subject& subject, const EvalArgs& options)
     return make_task(subject.config, &subject.metadata);
   } catch (const UserError& error) {
     if (options.data.empty()) throw;
-    throw named_as(error, "data_config.path", "--data");
+    // No option of eval skips samples.
+    std::string text = named_as(error, "data_config.path", "--data").what();
+    const auto advice = text.find(", or set data_config.on_bad_sample=skip");
+    if (advice != std::string::npos) text.resize(advice);
+    throw UserError(text);
   }
 }
 
@@ -148,6 +152,8 @@ void evaluate_subject(const Subject& subject, const EvalArgs& options, ProcessGr
   const Config& config = subject.config;
   const auto task = open_task(subject, options);
   if (task->evaluation() == nullptr) {
+    if (!options.data.empty())
+      throw UserError(fmt::format("--data: {}: is too short to evaluate on", config.data.path));
     throw UserError(
         fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
                     config.data.path, config.data.train_split));

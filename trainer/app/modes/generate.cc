@@ -61,17 +61,24 @@ std::string prompt_text(const GenerateArgs& options) {
                               path, std::strerror(errno)));
 }
 
+/// Turns the line ends of Windows into line feeds.
+void remove_carriage_returns(std::string& text) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text.compare(i, 2, "\r\n") != 0) text[kept++] = text[i];
+  text.resize(kept);
+}
+
 /// A file is without its byte order mark, and its last line end is not part of a prompt.
 std::vector<std::string> prompt_texts(const GenerateArgs& options) {
   std::string text = prompt_text(options);
   if (options.prompt_file && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (options.prompt_file) remove_carriage_returns(text);
   if (options.prompt_file && text.ends_with('\n')) text.pop_back();
-  if (options.prompt_file && text.ends_with('\r')) text.pop_back();
   if (!options.prompt_per_line) return {text};
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    if (line.ends_with('\r')) line.pop_back();
     lines.push_back(line);
   }
   return lines;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -81,16 +82,18 @@ void check_chat(const DataConfig& data, const Given& given) {
 
 /// Names become parts of metrics' names.
 void check_eval_sets(const DataConfig& data, const Given& given) {
+  constexpr std::size_t kLongestName = 100;
   std::set<std::string> names;
   for (const NamedSet& set : data.eval_sets) {
     const bool legal =
-        !set.name.empty() && std::all_of(set.name.begin(), set.name.end(), [](char c) {
+        !set.name.empty() && set.name.size() <= kLongestName &&
+        std::all_of(set.name.begin(), set.name.end(), [](char c) {
           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
         });
     if (!legal) {
-      given.refuse("data_config.eval_sets", fmt::format("'{}' is no name for a set; use letters, "
-                                                        "digits, _ and -",
-                                                        set.name));
+      given.refuse("data_config.eval_sets", fmt::format("'{}' is no name for a set; use up to {} "
+                                                        "letters, digits, _ and -",
+                                                        shown(set.name), kLongestName));
     }
     if (set.path.empty() || !names.insert(set.name).second)
       given.refuse("data_config.eval_sets", fmt::format("'{}' needs one path", set.name));
@@ -316,9 +319,6 @@ void check_logging(const Config& config, const Given& given) {
 
 void check_profile(const Config& config, const Given& given) {
   const auto& start = config.profile.start;
-  // A configuration that a run has written names every key, with its default.
-  if (!start && given.has("profile.steps") && config.profile.steps != ProfileConfig{}.steps)
-    given.refuse("profile.steps", "has no effect alone; also set profile.start");
   const auto& last = config.trainer.max_steps;
   if (!start || !last || *start <= *last) return;
   given.refuse(

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "trainer/config/config.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/hub_name.h"
 #include "trainer/runtime/files/remote_path.h"
 
 namespace ddp::train {
@@ -52,6 +54,9 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   if (stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (matches_a_file(path)) return;
+    const bool is_tokenizer = std::string_view(key) == "data_config.tokenizer";
+    if (const std::string hub = how_to_fetch_model(as_given); is_tokenizer && !hub.empty())
+      given.refuse(key, hub);
     const std::string fetch = error == ENOENT ? how_to_fetch(as_given) : "";
     const std::string fix =
         error != ENOENT  ? "check the path and its permissions"

@@ -49,8 +49,8 @@ void replace_nan(std::string& json) {
 }  // namespace
 
 RecordFile::RecordFile(std::string path) : path_(std::move(path)), bytes_(file_.rdbuf()) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path_, ignored))
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_, error) && !error)
     throw UserError(path_ + ": is not a regular file; name a file of rows");
   if (is_arrow_table(path_)) {
     table_ = open_table_rows(path_);
@@ -80,7 +80,7 @@ void RecordFile::look_at_start() {
   const auto first = start.find_first_not_of(" \t\r\n", has_mark ? kByteOrderMark.size() : 0);
   if (is_json() && first != std::string::npos && start[first] == '[') {
     const auto second = start.find_first_not_of(" \t\r\n", first + 1);
-    is_array_ = second != std::string::npos && start[second] == '{';
+    is_array_ = second != std::string::npos && (start[second] == '{' || start[second] == ']');
   }
   offset_ = has_mark ? kByteOrderMark.size() : 0;
   bytes_->pubseekpos(static_cast<std::streamoff>(offset_), std::ios::in);
@@ -159,9 +159,10 @@ int RecordFile::skip_blank() {
 }
 
 bool RecordFile::read_element(Record& record) {
+  skip_blank();
+  if (!in_array_) take();  // the bracket
   int next = skip_blank();
   if (next == ']' || (in_array_ && next == ',')) take();
-  if (!in_array_) take();  // the bracket
   if (next == ']') {
     if (skip_blank() != kEnd) break_off(line_, "text follows the end of the array; remove it");
     return false;

@@ -88,7 +88,10 @@ nlohmann::json snapshot_metadata(const std::string& path) {
   constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
   std::error_code ignored;
   std::ifstream file;  // of a pipe or a device nothing is read
-  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    file.open(path, std::ios::binary);
+    if (!file.is_open()) throw UnreadableError(path, errno);
+  }
   unsigned char head[8] = {};
   file.read(reinterpret_cast<char*>(head), sizeof head);
   uint64_t length = 0;

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string_view>
-#include <vector>
+#include <tuple>
+#include <utility>
 
+#include "launcher/worker_contract.h"
+#include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
@@ -21,35 +27,82 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kListSuffix = ".manifest.json";
 
-/// The lists of snapshots in a folder, each for the newest of a run.
-std::vector<std::string> lists_in(const std::string& folder) {
-  auto files = files_next_to((fs::path(folder) / "*").string());
-  std::erase_if(files, [](const std::string& file) { return !file.ends_with(kListSuffix); });
-  return files;
-}
-
-/// The best snapshot of the run whose newest is `path`, if the run was to end with it, or "".
-std::string wanted_best(const std::string& path) {
-  const auto text = read_small_file(path + std::string(kListSuffix));
-  if (!text || nests_too_deeply(*text)) return "";
-  const auto list = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  const auto metadata = snapshot_metadata(path);
-  const bool is_its =
-      list.is_object() && list.value("run", nlohmann::json()) == metadata.at("run_id");
-  if (!is_its || !list.contains("best") || !list["best"].is_string()) return "";
-  const Config config = config_from_json(metadata.at("config").get<std::string>());
-  const fs::path best = list["best"].get<std::string>();
-  const fs::path file = fs::path(path).parent_path() / best.filename();
+bool exists(const std::string& path) {
   std::error_code ignored;
-  const bool wanted = config.trainer.load_best_model_at_end && fs::exists(file, ignored);
-  return wanted ? file.string() : "";
+  return fs::exists(path, ignored);
 }
 
-std::string newest_in(const std::string& folder) {
+std::string list_of(const std::string& snapshot) { return snapshot + std::string(kListSuffix); }
+
+std::string snapshot_of(const std::string& list) {
+  return list.substr(0, list.size() - kListSuffix.size());
+}
+
+/// Where the run whose records are in a folder keeps its snapshots, or "".
+std::string recorded_snapshot(const std::string& folder) {
+  static const nlohmann::json::json_pointer kPath("/config/trainer_config/snapshot_path");
+  const auto text = read_small_file((fs::path(folder) / "run_info.json").string());
+  if (!text || nests_too_deeply(*text)) return "";
+  const auto info = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto path = info.is_object() ? info.value(kPath, nlohmann::json()) : nlohmann::json();
+  return path.is_string() ? path.get<std::string>() : "";
+}
+
+/// The lists of the runs in a folder, by their newest snapshots, links followed.
+std::map<std::string, std::string> lists_in(const std::string& folder) {
+  std::map<std::string, std::string> lists;
+  for (const auto& file : files_next_to((fs::path(folder) / "*").string())) {
+    const std::string there = behind_links(file);
+    if (file.ends_with(kListSuffix)) {
+      const bool is_there = there.ends_with(kListSuffix) && !exists(snapshot_of(file));
+      lists[behind_links(snapshot_of(is_there ? there : file))] = file;
+    } else if (there != file && exists(list_of(there))) {
+      lists.emplace(there, list_of(there));
+    }
+  }
+  if (!lists.empty()) return lists;
+  const std::string elsewhere = behind_links(recorded_snapshot(folder));
+  if (!elsewhere.empty() && exists(list_of(elsewhere))) lists[elsewhere] = list_of(elsewhere);
+  return lists;
+}
+
+std::pair<std::string, std::string> only_run_in(const std::string& folder) {
   const auto lists = lists_in(folder);
-  if (lists.size() == 1) return lists[0].substr(0, lists[0].size() - kListSuffix.size());
+  if (lists.size() == 1) return *lists.begin();
   throw UserError(
       fmt::format("{}: holds the snapshots of {} runs; name one file", folder, lists.size()));
+}
+
+/// The best snapshot of the run whose newest is `newest`, if the run was to end with it, or "".
+std::string wanted_best(const std::string& newest, const std::string& list) {
+  const auto manifest = read_manifest(list);
+  if (!manifest || manifest->best_file.empty()) return "";
+  const auto metadata = snapshot_metadata(newest);
+  if (manifest->run_id != metadata.at("run_id").get<std::string>()) return "";
+  const Config config = config_from_json(metadata.at("config").get<std::string>());
+  if (!config.trainer.load_best_model_at_end) return "";
+  for (const std::string& neighbour : {newest, list}) {
+    const auto best = fs::path(neighbour).parent_path() / fs::path(manifest->best_file).filename();
+    if (exists(best)) return behind_links(best);
+  }
+  return "";
+}
+
+std::string best_object(const nlohmann::json& manifest) {
+  for (const auto& entry : manifest["snapshots"]) {
+    if (!entry.is_object() || entry.value("file", nlohmann::json()) != manifest["best"]) continue;
+    const nlohmann::json object = entry.value("object", nlohmann::json());
+    return object.is_string() ? object.get<std::string>() : "";
+  }
+  return "";
+}
+
+RoundFence round_of(const nlohmann::json& manifest) {
+  const auto round = manifest.value("round", nlohmann::json());
+  if (!round.is_object() || !round.contains("job") || !round["job"].is_string() ||
+      !round.contains("epoch") || !round["epoch"].is_number_integer())
+    return {};
+  return {round["job"], round["epoch"]};
 }
 
 /// On one rank.
@@ -59,6 +112,30 @@ void say(const std::string& text) {
 }
 
 }  // namespace
+
+RoundFence RoundFence::of_environment() {
+  const char* job = std::getenv(launch::kRoundJob);
+  const char* epoch = std::getenv(launch::kRoundEpoch);
+  if (job == nullptr || epoch == nullptr) return {};
+  return {job, std::strtoll(epoch, nullptr, 10)};
+}
+
+std::optional<Manifest> read_manifest(const std::string& path) {
+  const auto text = read_small_file(path);
+  if (!text && errno != ENOENT) throw UnreadableError(path, errno);
+  if (!text || nests_too_deeply(*text)) return std::nullopt;
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
+    return std::nullopt;
+  Manifest manifest;
+  if (json.contains("run") && json["run"].is_string()) manifest.run_id = json["run"];
+  if (json.contains("attempt") && json["attempt"].is_number_integer())
+    manifest.attempt = json["attempt"];
+  manifest.round = round_of(json);
+  manifest.best_object = best_object(json);
+  if (json["best"].is_string()) manifest.best_file = json["best"];
+  return manifest;
+}
 
 std::string behind_links(const std::string& path) {
   constexpr int kMost = 40;  // as the kernel
@@ -76,10 +153,11 @@ bool is_run_folder(const std::string& path) {
 
 std::string chosen_snapshot(const std::string& path) {
   const bool folder = is_run_folder(path);
-  const std::string newest = behind_links(folder ? newest_in(path) : path);
+  std::string newest = behind_links(path), list = list_of(newest);
+  if (folder) std::tie(newest, list) = only_run_in(path);
   std::string best;
   try {
-    best = wanted_best(newest);
+    best = wanted_best(newest, list);
   } catch (const std::exception& error) {
     if (folder)
       say(fmt::format("Using {}, the newest snapshot of its run, as {}", newest, error.what()));

@@ -22,9 +22,12 @@ bool is_hub_word(std::string_view word) {
 std::string how_to_fetch_model(const std::string& path) {
   const std::string_view whole = path;
   const std::size_t slash = whole.find('/');
-  if (slash == std::string_view::npos || !is_hub_word(whole.substr(0, slash)) ||
-      !is_hub_word(whole.substr(slash + 1)) || whole.ends_with(".pt"))
-    return "";
+  // A name without an owner, such as gpt2, has no dot; that of a file does.
+  const bool has_form = slash == std::string_view::npos
+                            ? is_hub_word(whole) && whole.find('.') == std::string_view::npos
+                            : is_hub_word(whole.substr(0, slash)) &&
+                                  is_hub_word(whole.substr(slash + 1)) && !whole.ends_with(".pt");
+  if (!has_form) return "";
   std::error_code ignored;
   // In a folder that is there it is a path with a mistake.
   if (std::filesystem::exists(whole.substr(0, slash), ignored)) return "";

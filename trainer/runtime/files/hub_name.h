@@ -5,8 +5,8 @@
 
 namespace ddp::train {
 
-/// For a path that does not exist and looks like owner/name: a message with the command to fetch
-/// it. Else "".
+/// For a path that does not exist and looks like owner/name or name: a message with the command to
+/// fetch it. Else "".
 std::string how_to_fetch_model(const std::string& path);
 
 }  // namespace ddp::train
