@@ -47,6 +47,7 @@ ddp_torch_room(ddp_model
     model/blocks/activation_checkpoint.cc
     model/blocks/adaptable_embedding.cc
     model/blocks/adaptable_linear.cc
+    model/blocks/fused_adapter.cc
     model/blocks/attention.cc
     model/blocks/batch_norm.cc
     model/blocks/causal_attention.cc

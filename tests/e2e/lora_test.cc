@@ -69,8 +69,6 @@ void check_quantized_base(const std::string& model, const std::string& format) {
   CHECK(whole.greedy("merged") == whole.greedy("snapshot.pt"));
   CHECK_THAT(finish(launched(whole, 2, {"distributed_config.tensor=2"})).err,
              Contains("does not divide adapters; remove lora.rank or tensor"));
-  CHECK_THAT(finish(launched(whole, 2, {"distributed_config.pipeline=2"})).err,
-             Contains("adapters (lora.rank) are trained on whole models"));
   // The same base from other files is the same model; another one is noticed by its digest.
   const double loss = whole.loss("snapshot.pt");
   std::filesystem::copy_file(whole / "base.pt", whole / "first.pt");
@@ -133,6 +131,28 @@ void check_exported_adapters(const std::string& model, const std::string& adapte
   CHECK(memory.at("gradients") == 4 * trained_ones);
   CHECK(memory.at("optimizer") == 8 * trained_ones);
   CHECK(memory.at("snapshot_copy") == 12 * trained_ones);
+}
+
+/// Two stages, of which one is killed, end as one process, and their adapters are exported.
+void check_stages(const std::string& model, const std::string& quantize) {
+  INFO(model << quantize);
+  const Words options = {"trainer_config.ema_decay=0.9", "trainer_config.grad_accumulation_steps=2",
+                         "lora.targets=all-linear"};
+  const LoraPlace one(model, kLora, quantize), two(model, kLora, quantize);
+  succeed(alone(one, options));
+  const auto job =
+      succeed(launched(two, 2,
+                       and_also(options, {"distributed_config.pipeline=2",
+                                          plan_of({"rank=1 step=13 phase=backward kind=kill"})}),
+                       kTwentyRestarts));
+  CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+  check_same_log(one, two);
+  CHECK(two.greedy("snapshot.pt") == one.greedy("snapshot.pt"));
+  CHECK_THAT(finish(launched(two, 2,
+                             {"distributed_config.pipeline=2", "lora.targets=[lm_head]",
+                              "trainer_config.snapshot_path=new.pt"}))
+                 .err,
+             Contains("remove them from lora.targets"));
 }
 
 /// Adapters of the token embedding and the output layer. The base of a GPT ties both.
@@ -233,6 +253,17 @@ TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and a
   CHECK(loss("merged") == Approx(loss("snapshot.pt")).epsilon(1e-5));
   const auto other = finish(alone(one, one.on_base()));
   CHECK_THAT(other.err, Contains("quantize.base is \"int8\" there, \"none\" in"));
+}
+
+TEST_CASE("two stages of a pipeline, one of them killed, train adapters as one process does") {
+  check_stages(kGptAdapters, "none");
+  check_stages(kLlamaAdapters, "nf4");
+}
+
+TEST_CASE("ranks, kills and shards change no bit of a classifier's virtual tokens") {
+  check_exact<AdaptedReviews>({"bert_config.init_from=base.pt", "~lora",
+                               "data_config.block_size=21", "+prompt_tuning.tokens=3"},
+                              13, {"zero3"});
 }
 
 TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {

@@ -20,6 +20,7 @@ if not all(importlib.util.find_spec(name) for name in ("numpy", "torch", "transf
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 import torch
 import transformers
+from safetensors.torch import load, load_file
 from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -246,6 +247,44 @@ class Adapters(Families):
                 self.trainer("export", "--snapshot", "snapshot.pt", "--merge", "--output", "merged")
                 self.check_predictions(self.theirs("merged"), family)
 
+    def test_virtual_tokens_of_peft_are_continued_step_by_step_and_exported_again(self):
+        from peft import PeftModel, PromptTuningConfig, get_peft_model
+        for family in FAMILIES:
+            with self.subTest(family):
+                self.make(family)
+                torch.manual_seed(3)
+                model = get_peft_model(self.theirs(family), PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2, token_dim=32, num_attention_heads=4,
+                                                                                    modules_to_save=HEADS[family][:]))
+                model.save_pretrained(self.folder / "prompt")
+                start = (f"bert_config.init_from={family}", "prompt_tuning.init_from=prompt")
+                self.assertIn("Prompt tuning: 2 virtual tokens, from ", self.train(*start, *UNCHANGED))
+                self.check_predictions(model, family)
+                self.train(*start, "trainer_config.max_steps=4")
+                self.trainer("--config", "config.yaml", *start)  # resumes
+                theirs = self.steps(model, family)
+                self.assertGreater(theirs[0] - theirs[-1], 0.01)  # they learn
+                self.check_losses(theirs)
+                self.check_predictions(model, family)
+                resumed = (self.folder / "snapshot.pt").read_bytes()
+                self.train(*start)
+                self.assertEqual(load_file(self.folder / "snapshot.pt").keys(), load(resumed).keys())
+                for name, tensor in load(resumed).items():
+                    self.assertTrue(torch.equal(load_file(self.folder / "snapshot.pt")[name], tensor), name)
+                self.trainer("export", "--snapshot", "snapshot.pt", "--format", "peft", "--output", "ours")
+                self.check_predictions(PeftModel.from_pretrained(self.theirs(family), self.folder / "ours"), family)
+
+    def test_virtual_tokens_in_front_of_an_encoder_without_a_head_are_read_by_peft(self):
+        from peft import PeftModel
+        self.make("bert", "ForMaskedLM")
+        start = ("bert_config.init_from=bert", "prompt_tuning.tokens=3", "prompt_tuning.text=a lovely film")
+        self.train(*start)
+        self.assertLess(self.losses()[-1], self.losses()[0])
+        self.trainer("export", "--snapshot", "snapshot.pt", "--format", "peft", "--output", "ours")
+        base = AutoModelForSequenceClassification.from_pretrained(self.folder / "bert", num_labels=3)
+        self.check_predictions(PeftModel.from_pretrained(base, self.folder / "ours"), "bert")
+        self.assertIn("after prompt_tuning.tokens=9", self.train("bert_config.init_from=bert", "prompt_tuning.tokens=9", code=2))
+        self.assertIn("virtual tokens need a pretrained model; set bert_config.init_from", self.train("prompt_tuning.tokens=2", code=2))
+
     def test_all_linear_layers_take_adapters_that_peft_reads_on_an_encoder_without_a_head(self):
         from peft import PeftModel
         for family in FAMILIES:
@@ -265,6 +304,11 @@ class Adapters(Families):
                 message = self.train("bert_config.init_from=bert", "lora.init_from=adapter", code=2)
                 self.assertIn(named, message)
                 self.assertEqual(len(message.strip().splitlines()), 1)
+        # Layers trained whole, which this task does not train.
+        (self.folder / "text.txt").write_text("".join(line + "\n" for line, _ in texts(48)))
+        self.adapted(self.theirs("bert"), "bert").save_pretrained(self.folder / "adapter")
+        message = self.train("task=masked_lm", "data_config.path=text.txt", "bert_config.init_from=bert", "lora.init_from=adapter", code=2)
+        self.assertRegex(message, r"lora.init_from=adapter: .*modules_to_save is .classifier, pooler, score.: layers trained whole.*start from that folder")
         for targets in ("[position_embeddings]", "[classifier]"):
             message = self.train("bert_config.init_from=bert", "lora.rank=4", f"lora.targets={targets}", code=2)
             self.assertIn("matches no layer that takes adapters", message)

@@ -128,7 +128,16 @@ void add_nf4(std::vector<NamedTensor>& tensors, const NamedTensor& weight,
 
 }  // namespace
 
+StoredCodes StoredCodes::part(const TensorBytes& rows, int64_t first) const {
+  StoredCodes result = *this;
+  result.weight = rows;
+  result.first_row = first;
+  result.whole_rows = weight.shape[0];
+  return result;
+}
+
 QuantizedWeight StoredCodes::read() const {
+  if (whole_rows > 0) return read_part();
   const int64_t rows = weight.shape[0], columns = weight.shape[1];
   if (weight.dtype == "I8") {
     return {copied(weight, {rows, columns}, torch::kInt8),
@@ -146,6 +155,29 @@ QuantizedWeight StoredCodes::read() const {
   result.absmax_scales =
       copied(*nested_absmax, {(blocks + kAbsmaxBlock - 1) / kAbsmaxBlock}, torch::kFloat32);
   result.absmax_mean = torch::tensor(mean);
+  return result;
+}
+
+QuantizedWeight StoredCodes::read_part() const {
+  const int64_t rows = weight.shape[0], columns = weight.shape[1];
+  const int64_t per_row = weight.dtype == "I8" ? 1 : columns / kNf4Block;
+  const int64_t first = first_row * per_row, count = rows * per_row;
+  const bool nested = nested_absmax != nullptr;
+  auto all = copied(*absmax, {whole_rows * per_row}, nested ? torch::kUInt8 : torch::kFloat32);
+  QuantizedWeight result{weight.dtype == "I8" ? copied(weight, {rows, columns}, torch::kInt8)
+                                              : copied(weight, {rows, columns / 2}, torch::kUInt8),
+                         {},
+                         {},
+                         {}};
+  if (!nested) {
+    result.absmax = all.narrow(0, first, count).clone();
+    return result;
+  }
+  const int64_t blocks = (whole_rows * per_row + kAbsmaxBlock - 1) / kAbsmaxBlock;
+  const auto scales = copied(*nested_absmax, {blocks}, torch::kFloat32);
+  result.absmax = torch::empty({count}, torch::kFloat32);
+  dequantize_absmax(all.const_data_ptr<uint8_t>(), scales.const_data_ptr<float>(), mean, first,
+                    first + count, result.absmax.mutable_data_ptr<float>());
   return result;
 }
 

@@ -17,8 +17,16 @@ struct StoredCodes {
   const TensorBytes* absmax = nullptr;
   const TensorBytes* nested_absmax = nullptr;  ///< Null: absmax is float32.
   float mean = 0.0F;
+  /// For a part of a weight, whose rows `weight` is: the rows before it, and of the whole.
+  int64_t first_row = 0, whole_rows = 0;
 
+  /// The magnitudes of a part are float32: its blocks of 256 may begin within the whole one's.
   QuantizedWeight read() const;
+  /// `rows`: the part's bytes of `weight`.
+  StoredCodes part(const TensorBytes& rows, int64_t first) const;
+
+ private:
+  QuantizedWeight read_part() const;
 };
 
 /// Takes the tensors of weights in codes out of `tensors`, which are by name, but for the weights.

@@ -169,28 +169,37 @@ std::string with_dtype(const std::string& text, torch::ScalarType dtype) {
   return config.dump(2) + "\n";
 }
 
-void write_nf4(const ExportedModel& model, const std::string& folder,
-               std::vector<NamedTensor> weights, TextFiles& files) {
+/// The weights of the linear layers that bitsandbytes holds in codes, by their names in the file.
+std::vector<std::string> weights_in_codes(const ExportedModel& model,
+                                          const std::string& model_type) {
+  std::vector<std::string> names;
+  if (model.config.task != TaskKind::kCausalLm) {
+    for (const ParameterShape& each :
+         shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size())))
+      if (each.sizes.size() == 2 && each.role != ParameterRole::kEmbedding)
+        names.push_back(each.name);
+    return names;
+  }
   const CausalArchitecture& architecture = causal_architecture(model.config);
-  auto layers = adaptable_layers(architecture.layout(model.config, model.vocab_size));
+  const auto layers = adaptable_layers(architecture.layout(model.config, model.vocab_size));
   if (std::any_of(layers.begin(), layers.end(), is_of_expert))
     throw UserError(
         "--quantize nf4: bitsandbytes does not load experts in 4 bits; leave it out, or use "
         "quantize.base in a run from the exported folder");
-  for (std::string& layer : layers) layer += ".weight";
-  if (architecture.huggingface_layout()->is_transposed(layers.front())) {
-    throw UserError(fmt::format(
-        "--quantize nf4: model={} is not written in 4 bits, only the models of docs/llama.md; "
-        "leave it out, or use quantize.base in a run from the exported folder",
-        architecture.name()));
-  }
+  for (const std::string& layer : layers)
+    names.push_back(file_name(layer + ".weight", *architecture.huggingface_layout(), model_type));
+  return names;
+}
+
+void write_nf4(const ExportedModel& model, const std::string& folder,
+               std::vector<NamedTensor> weights, TextFiles& files) {
   OrderedJson config = OrderedJson::parse(files["config.json"]);
-  for (const FusedLayers& fused : architecture.huggingface_layout()->fused) {
-    if (config["model_type"] == fused.model_type)
-      throw UserError(fmt::format(
-          "--quantize nf4: {}, several layers of a {} in one, are not written in 4 bits; leave it "
-          "out, or use quantize.base in a run from the exported folder",
-          fused.theirs, fused.model_type));
+  const auto quantized = weights_in_codes(model, config["model_type"]);
+  const bool causal = model.config.task == TaskKind::kCausalLm;
+  for (NamedTensor& weight : weights) {  // [out, in], of a Conv1D too
+    if (causal && std::find(quantized.begin(), quantized.end(), weight.name) != quantized.end() &&
+        causal_architecture(model.config).huggingface_layout()->is_transposed(weight.name))
+      weight.tensor = weight.tensor.t().contiguous();
   }
   config["quantization_config"] = {{"quant_method", "bitsandbytes"},
                                    {"load_in_4bit", true},
@@ -200,7 +209,7 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
                                    {"bnb_4bit_quant_storage", "uint8"},
                                    {"bnb_4bit_compute_dtype", python_dtype(model.dtype)}};
   files["config.json"] = config.dump(2) + "\n";
-  write_nf4_safetensors(folder + "/model.safetensors", std::move(weights), model.dtype, layers);
+  write_nf4_safetensors(folder + "/model.safetensors", std::move(weights), model.dtype, quantized);
 }
 
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,

@@ -13,6 +13,7 @@
 #include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/prompt_tuning.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -35,9 +36,10 @@ std::vector<std::string> target_modules(const std::vector<std::string>& adapted,
 }
 
 /// All layers that a short name could mean for peft, the heads included.
-std::vector<std::string> layers_of(const std::vector<ParameterShape>& shapes) {
+std::vector<std::string> layers_of(const Config& config,
+                                   const std::vector<ParameterShape>& shapes) {
   constexpr std::string_view kWeight = ".weight";
-  std::vector<std::string> layers = target_layers(shapes);
+  std::vector<std::string> layers = target_layers(config, shapes);
   for (const ParameterShape& each : shapes) {
     const std::string layer = each.name.substr(0, each.name.size() - kWeight.size());
     if (each.sizes.size() == 2 && std::find(layers.begin(), layers.end(), layer) == layers.end())
@@ -51,11 +53,16 @@ OrderedJson task_type(TaskKind task) {
   return task == TaskKind::kTextClassification ? OrderedJson("SEQ_CLS") : OrderedJson(nullptr);
 }
 
+OrderedJson modules_to_save(const ExportedModel& model) {
+  return model.labels.empty() ? OrderedJson(nullptr)
+                              : OrderedJson(classifier_modules(model.config.bert.family));
+}
+
 OrderedJson adapter_config(const ExportedModel& model) {
   const LoraConfig& lora = model.config.lora;
   const auto shapes =
       shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size()));
-  const auto adapted = adapted_layers(lora.targets, target_layers(shapes));
+  const auto adapted = adapted_layers(lora.targets, target_layers(model.config, shapes));
   const bool causal = model.config.task == TaskKind::kCausalLm;
   const bool conv1d =
       causal && std::any_of(adapted.begin(), adapted.end(), [&](const std::string& layer) {
@@ -70,30 +77,33 @@ OrderedJson adapter_config(const ExportedModel& model) {
           {"lora_alpha", lora.alpha},
           {"use_rslora", lora.use_rslora},
           {"lora_dropout", lora.dropout},
-          {"target_modules", target_modules(adapted, layers_of(shapes))},
+          {"target_modules", target_modules(adapted, layers_of(model.config, shapes))},
           {"bias", "none"},
           {"fan_in_fan_out", conv1d},
           {"init_lora_weights", true},
           {"inference_mode", true},
-          {"modules_to_save", model.labels.empty()
-                                  ? OrderedJson(nullptr)
-                                  : OrderedJson(classifier_modules(model.config.bert.family))}};
+          {"modules_to_save", modules_to_save(model)}};
 }
 
 OrderedJson prompt_config(const ExportedModel& model) {
   const PromptConfig& prompt = model.config.prompt_tuning;
   const std::string base = model_below(model.config).path;
   const bool text = !prompt.text.empty();
-  return {{"peft_type", "PROMPT_TUNING"},
-          {"task_type", "CAUSAL_LM"},
-          {"base_model_name_or_path", base},
-          {"num_virtual_tokens", prompt.tokens},
-          {"prompt_tuning_init", text ? "TEXT" : "SAMPLE_VOCAB"},
-          {"prompt_tuning_init_text", text ? OrderedJson(prompt.text) : OrderedJson(nullptr)},
-          {"tokenizer_name_or_path", text ? OrderedJson(base) : OrderedJson(nullptr)},
-          {"token_dim", model.weights.front().tensor.size(1)},
-          {"num_transformer_submodules", 1},
-          {"inference_mode", true}};
+  OrderedJson config = {
+      {"peft_type", "PROMPT_TUNING"},
+      {"task_type", task_type(model.config.task)},
+      {"base_model_name_or_path", base},
+      {"num_virtual_tokens", prompt.tokens},
+      {"prompt_tuning_init", text ? "TEXT" : "SAMPLE_VOCAB"},
+      {"prompt_tuning_init_text", text ? OrderedJson(prompt.text) : OrderedJson(nullptr)},
+      {"tokenizer_name_or_path", text ? OrderedJson(base) : OrderedJson(nullptr)},
+      {"token_dim", model.weights.front().tensor.size(1)},
+      {"num_transformer_submodules", 1},
+      {"inference_mode", true},
+      {"modules_to_save", modules_to_save(model)}};
+  if (!model.labels.empty())  // which peft does not find in a DistilBERT's config.json
+    config["num_attention_heads"] = model.config.bert.n_head;
+  return config;
 }
 
 /// How many rows of no token the tables of the base's folder end in.
@@ -134,8 +144,8 @@ void check_is_adapted_whole(const ExportedModel& model) {
       if (std::none_of(layer.parts.begin(), layer.parts.end(), is_in)) continue;
       throw UserError(fmt::format(
           "export: {} adapts a part of {}, one layer in transformers' {}, and peft adapts whole "
-          "layers; export with --merge",
-          weight.name, layer.theirs, layer.model_type));
+          "layers; export with --merge, or train with lora.targets=[{}]",
+          weight.name, layer.theirs, layer.model_type, layer.theirs));
     }
   }
 }
@@ -150,7 +160,8 @@ std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer
   const int64_t padding = padding_of_tables(model);
   for (NamedTensor& weight : weights) {
     weight.tensor = padded(weight, padding);
-    if (!prompt) weight.name = "base_model.model." + weight.name;
+    if (weight.name != kPromptName)
+      weight.name = (prompt ? "base_model." : "base_model.model.") + weight.name;
   }
   write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);
   const auto config = prompt ? prompt_config(model) : adapter_config(model);

@@ -129,12 +129,6 @@ class PretrainedTensors {
       const std::string end = fused.theirs + ".weight";
       for (const auto& [name, tensor] : std::map(by_name_)) {
         if (!name.ends_with(end) || tensor->shape.size() != 2) continue;
-        if (codes_.contains(name)) {
-          throw UserError(fmt::format(
-              "{}: {}: {} joins several layers in codes, which is not read; give the folder of the "
-              "original model, and quantize.base to quantize it here",
-              layout.key, place(), name));
-        }
         by_name_.erase(name);
         split(*tensor, name.substr(0, name.size() - end.size()), fused.parts, parameters);
       }
@@ -163,6 +157,8 @@ class PretrainedTensors {
   void split(const TensorBytes& whole, const std::string& layer,
              const std::vector<std::string>& parts, const std::vector<ParameterShape>& parameters) {
     int64_t first = 0;
+    const auto in_codes = std::ranges::find_if(
+        codes_, [&whole](const auto& each) { return &each.second.weight == &whole; });
     for (const std::string& part : parts) {
       const std::string name = layer + part + ".weight";
       const auto own = std::ranges::find(parameters, name, &ParameterShape::name);
@@ -175,6 +171,7 @@ class PretrainedTensors {
       bytes.shape[0] = rows;
       bytes.data += row * static_cast<std::size_t>(first);
       bytes.size = row * static_cast<std::size_t>(rows);
+      if (in_codes != codes_.end()) codes_[name] = in_codes->second.part(bytes, first);
       by_name_[name] = &bytes;
       first += rows;
     }
@@ -260,9 +257,10 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
                                          const std::vector<ParameterShape>& parameters,
                                          bool may_grow) {
   std::vector<std::string> result;
-  std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
+  std::set<std::string> known;
   for (const ParameterShape& parameter : parameters) {
     known.insert(parameter.name);
+    if (parameter.name.ends_with(layout.words)) known.insert(kHead);  // it may be tied
     if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
     const std::string text = difference(layout, parameter, there.find(parameter.name),
                                         there.codes_of(parameter.name) != nullptr, may_grow);
@@ -348,7 +346,7 @@ const PretrainedLayout kBertClassifierLayout = {
 const PretrainedLayout kPeftLayout = {"lora.init_from",
                                       own_peft_name,
                                       is_never_transposed,
-                                      is_of_classifier,
+                                      is_never_optional,
                                       nullptr,
                                       "word_embeddings.weight",
                                       "save the adapters as safetensors",

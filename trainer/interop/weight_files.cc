@@ -25,19 +25,23 @@ std::vector<NamedTensor> in_dtype(std::vector<NamedTensor> weights, torch::Scala
   return weights;
 }
 
+std::string file_name(std::string name, const PretrainedLayout& layout,
+                      std::string_view model_type) {
+  for (const FusedLayers& layer : layout.fused) {
+    for (const std::string& part : layer.parts) {
+      const std::string end = fmt::format(".{}.weight", part);
+      if (layer.model_type == model_type && name.ends_with(end))
+        name.replace(name.size() - end.size(), end.size(), fmt::format(".{}.weight", layer.theirs));
+    }
+  }
+  return name;
+}
+
 std::vector<FileWeight> fused_weights(const std::vector<NamedTensor>& weights,
                                       const PretrainedLayout& layout, std::string_view model_type) {
   std::vector<FileWeight> result;
   for (const NamedTensor& weight : weights) {
-    std::string name = weight.name;
-    for (const FusedLayers& layer : layout.fused) {
-      for (const std::string& part : layer.parts) {
-        const std::string end = fmt::format(".{}.weight", part);
-        if (layer.model_type == model_type && name.ends_with(end))
-          name.replace(name.size() - end.size(), end.size(),
-                       fmt::format(".{}.weight", layer.theirs));
-      }
-    }
+    std::string name = file_name(weight.name, layout, model_type);
     if (result.empty() || result.back().name != name) result.push_back({std::move(name), {}});
     result.back().parts.push_back(weight.tensor.detach());
   }

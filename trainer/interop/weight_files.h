@@ -22,6 +22,9 @@ struct FileWeight {
 
   torch::Tensor whole() const { return parts.size() == 1 ? parts.front() : at::cat(parts); }
 };
+/// The name of the model's weight `name`, or of the one that it is a part of, in a file.
+std::string file_name(std::string name, const PretrainedLayout& layout,
+                      std::string_view model_type);
 /// `weights` with the layers that `layout` fuses for `model_type`; their parts follow each other.
 std::vector<FileWeight> fused_weights(const std::vector<NamedTensor>& weights,
                                       const PretrainedLayout& layout, std::string_view model_type);

@@ -5,6 +5,7 @@
 
 #include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/ops/block_ops.h"
 #include "trainer/model/prompt_tuning.h"
 
@@ -411,8 +412,9 @@ std::vector<ParameterShape> CausalModel::whole_shapes() const {
 
 int64_t CausalModel::parameter_count() const {
   if (options_.ranks) return elements_of(options_.layout);
-  int64_t count = part_ ? 0 : quantized_count(*this);
-  for (const auto& each : whole_shapes()) count += c10::multiply_integers(each.sizes);
+  int64_t count = part_ ? elements_of(options_.layout) : quantized_count(*this);
+  for (const auto& each : whole_shapes())
+    if (!part_ || is_of_adapter(each.name)) count += c10::multiply_integers(each.sizes);
   return count;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/model/decoder_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -25,6 +26,15 @@ torch::nn::ModuleList kept_blocks(const torch::nn::ModuleListImpl& blocks, const
       kept->push_back(std::make_shared<torch::nn::IdentityImpl>());
   }
   return kept;
+}
+
+/// Seeded per layer as well, so that stages draw what one process does.
+bool drops_in_adapters(const torch::nn::ModuleListImpl& blocks) {
+  const auto modules = blocks.modules(/*include_self=*/false);
+  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    const auto* const dropout = module->template as<torch::nn::DropoutImpl>();
+    return dropout != nullptr && dropout->options.p() > 0.0;
+  });
 }
 
 /// `block` with less memory. The sums of the routers go through it with the hidden states.
@@ -76,7 +86,8 @@ torch::Tensor DecoderModel::stage(const torch::Tensor& x_BSC, const LayerRange& 
   RouterLoad load(design_.n_expert);
   RouterLoad* const wanted = balances() && context.cache == nullptr ? &load : nullptr;
   const bool has_sums = wanted != nullptr && layers.begin > 0;
-  LayerSeeds seeds(idx_BT.device(), is_training() && design_.drops);
+  LayerSeeds seeds(idx_BT.device(),
+                   is_training() && (design_.drops || drops_in_adapters(*blocks_)));
   std::map<int64_t, BlockPass> passes;
   const auto pass_of = [&](int64_t layer) -> BlockPass& {
     const int64_t its_window = window(layer);

@@ -12,6 +12,8 @@
 #include "trainer/model/bert_family.h"
 #include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
+#include "trainer/model/llama/llama_pretrained.h"
+#include "trainer/model/llama/llama_types.h"
 #include "trainer/model/load/peft_settings.h"
 #include "trainer/model/ops/weight_codec.h"
 #include "trainer/model/prompt_tuning.h"
@@ -24,6 +26,7 @@ constexpr std::string_view kWeight = ".weight";
 /// A router of experts: a few rows, of which a small error moves tokens to other experts.
 bool is_router(const std::string& name) { return name.ends_with(".gate.weight"); }
 
+constexpr const char* kLlamaModel = "llama";
 constexpr const char* kHead = "lm_head";
 constexpr const char* kTableA = ".lora_embedding_A";
 constexpr const char* kTableB = ".lora_embedding_B";
@@ -59,6 +62,45 @@ bool matches_one(const std::vector<std::string>& patterns, const std::string& la
                      [&](const std::string& pattern) { return matches_layer(pattern, layer); });
 }
 
+/// The layers that are one in transformers' files of the model.
+std::vector<FusedLayers> fused_layers(const Config& config) {
+  if (!trains_causal_lm(config.task) || config.model != kLlamaModel) return {};
+  auto fused = kLlamaLayout.fused;
+  const std::string_view type = family_of(llama_of(config)).model_type;
+  std::erase_if(fused, [&](const FusedLayers& each) { return each.model_type != type; });
+  return fused;
+}
+
+/// "model.layers.0.self_attn.q_proj" -> "model.layers.0.self_attn.qkv_proj"; "": it is not a part.
+std::string whole_layer(const std::vector<FusedLayers>& fused, const std::string& layer) {
+  const std::string_view last = last_part(layer);
+  for (const FusedLayers& each : fused) {
+    if (std::find(each.parts.begin(), each.parts.end(), last) != each.parts.end())
+      return layer.substr(0, layer.size() - last.size()) + each.theirs;
+  }
+  return "";
+}
+
+/// The width of an adapter's input, and its outputs.
+struct AdaptedSizes {
+  int64_t in = 0, out = 0;
+};
+
+AdaptedSizes sizes_of(const Config& config, const std::string& layer,
+                      const std::vector<ParameterShape>& parameters) {
+  const auto fused = fused_layers(config);
+  AdaptedSizes sizes;
+  for (const ParameterShape& p : parameters) {
+    if (!p.name.ends_with(kWeight) || p.sizes.size() != 2) continue;
+    const std::string own = layer_of(p);
+    if (own != layer && (fused.empty() || whole_layer(fused, own) != layer)) continue;
+    sizes = {p.sizes[1], sizes.out + p.sizes[0]};
+  }
+  if (sizes.out > 0) return sizes;
+  const auto& table = parameters.front().sizes;  // of a tied output layer
+  return {table[1], table[0]};
+}
+
 /// The last parts of the layers' names, each once.
 std::vector<std::string> short_names(const std::vector<std::string>& layers) {
   std::vector<std::string> names;
@@ -70,7 +112,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& layers) {
 }
 
 void check_targets(const Config& config, const Given& given) {
-  const auto layers = target_layers(shapes_below(config, 1));
+  const auto layers = target_layers(config, shapes_below(config, 1));
   for (const std::string& pattern : config.lora.targets) {
     if (std::any_of(layers.begin(), layers.end(),
                     [&](const std::string& layer) { return matches_layer(pattern, layer); }))
@@ -85,7 +127,11 @@ void check_targets(const Config& config, const Given& given) {
 
 /// As in peft.
 std::vector<std::string> default_targets(const Config& config) {
-  if (trains_causal_lm(config.task)) return causal_architecture(config).lora_targets();
+  if (trains_causal_lm(config.task)) {
+    const auto fused = fused_layers(config);
+    if (!fused.empty()) return {fused.front().theirs};
+    return causal_architecture(config).lora_targets();
+  }
   const BertTraits& traits = traits_of(config.bert.family);
   return {std::string(last_part(traits.query)), std::string(last_part(traits.value))};
 }
@@ -144,7 +190,7 @@ std::vector<ParameterShape> shapes_below(const Config& config, int64_t vocab_siz
                                          int64_t classes) {
   if (trains_causal_lm(config.task))
     return shapes_of(causal_architecture(config).layout(config, vocab_size));
-  return bert_parameter_shapes(config.bert, {vocab_size, config.data.block_size, classes});
+  return bert_parameter_shapes(config.bert, {vocab_size, config.positions(), classes});
 }
 
 void complete_lora(Config& config, const Given& given) {
@@ -152,7 +198,7 @@ void complete_lora(Config& config, const Given& given) {
   if (!lora.init_from.empty()) {
     if (config.prompt_tuning.enabled())
       given.refuse("lora.init_from", "conflicts with prompt_tuning.tokens; keep one");
-    follow_peft_settings(lora, given);
+    follow_peft_settings(lora, given, config.task == TaskKind::kTextClassification);
   }
   if (!lora.enabled()) check_no_adapters(config, given);
   check_blocks(config, given);
@@ -181,9 +227,16 @@ std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& par
 
 bool is_of_tokens(std::string_view layer) { return layer == kHead || is_table(layer); }
 
-std::vector<std::string> target_layers(const std::vector<ParameterShape>& parameters) {
+std::vector<std::string> target_layers(const Config& config,
+                                       const std::vector<ParameterShape>& parameters) {
   auto layers = adaptable_layers(parameters);
   std::erase_if(layers, is_of_expert);
+  const auto fused = fused_layers(config);
+  for (std::size_t i = 0; !fused.empty() && i < layers.size(); ++i) {
+    const std::string whole = whole_layer(fused, layers[i]);
+    const bool ends = i + 1 == layers.size() || whole_layer(fused, layers[i + 1]) != whole;
+    if (!whole.empty() && ends) layers.insert(layers.begin() + static_cast<ptrdiff_t>(++i), whole);
+  }
   const std::string table = layer_of(parameters.front());
   if (!is_table(table)) return layers;
   layers.insert(layers.begin(), table);
@@ -200,6 +253,10 @@ std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
   std::erase_if(layers, [&](const std::string& layer) {
     return is_of_expert(layer) || !matches_one(targets, layer);
   });
+  std::erase_if(layers, [all = layers](const std::string& layer) {
+    const std::string whole = whole_layer(kLlamaLayout.fused, layer);
+    return !whole.empty() && std::find(all.begin(), all.end(), whole) != all.end();
+  });
   return layers;
 }
 
@@ -211,21 +268,18 @@ double adapter_scale(const LoraConfig& lora) {
 std::vector<ParameterShape> adapter_shapes(const Config& config,
                                            const std::vector<ParameterShape>& parameters) {
   const LoraConfig& lora = config.lora;
+  std::vector<ParameterShape> shapes;
   if (config.prompt_tuning.enabled()) {
     const int64_t width = parameters.front().sizes.back();  // the token embedding's
-    return {{kPromptName, {config.prompt_tuning.tokens, width}, ParameterRole::kEmbedding}};
+    shapes.push_back(
+        {kPromptName, {config.prompt_tuning.tokens, width}, ParameterRole::kEmbedding});
   }
-  std::vector<ParameterShape> shapes;
   const auto add = [&](const std::string& matrix, int64_t rows, int64_t columns,
                        ParameterRole role) {
     shapes.push_back({matrix, {rows, columns}, role});
   };
-  for (const std::string& layer : adapted_layers(lora.targets, target_layers(parameters))) {
-    auto of_layer = std::find_if(
-        parameters.begin(), parameters.end(),
-        [&](const ParameterShape& p) { return p.name == layer + std::string(kWeight); });
-    if (of_layer == parameters.end()) of_layer = parameters.begin();  // a tied output layer
-    const int64_t out = of_layer->sizes[0], in = of_layer->sizes[1];
+  for (const std::string& layer : adapted_layers(lora.targets, target_layers(config, parameters))) {
+    const auto [in, out] = sizes_of(config, layer, parameters);
     if (is_table(layer)) {
       add(layer + kTableA, lora.rank, out, ParameterRole::kEmbedding);
       add(layer + kTableB, in, lora.rank, ParameterRole::kEmbedding);

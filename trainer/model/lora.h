@@ -45,9 +45,11 @@ std::vector<std::string> adaptable_layers(const WeightsLayout& layout);
 bool is_of_expert(std::string_view layer);
 /// The token embedding or the output layer, which only targets without wildcards select.
 bool is_of_tokens(std::string_view layer);
-/// adaptable_layers() without experts, the token embedding before them and the output layer after.
-std::vector<std::string> target_layers(const std::vector<ParameterShape>& parameters);
-/// The `layers` that `targets` select, without those of experts.
+/// adaptable_layers() without experts, the token embedding before them and the output layer after;
+/// with layers that are one in transformers' files, Phi-3's qkv_proj, after their parts.
+std::vector<std::string> target_layers(const Config& config,
+                                       const std::vector<ParameterShape>& parameters);
+/// The `layers` that `targets` select, without those of experts and parts of a selected one.
 std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
                                         std::vector<std::string> layers);
 /// The factor of the adapters' outputs.

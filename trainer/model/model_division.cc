@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
+#include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -23,6 +24,16 @@ void check_task(const Config& config) {
 void check_layers(const Config& config, const WeightsLayout& layout) {
   const DistributedConfig& how = config.distributed;
   if (how.pipeline == 1) return;
+  if (config.lora.enabled() &&
+      std::any_of(config.lora.targets.begin(), config.lora.targets.end(),
+                  [](const std::string& target) {
+                    return is_of_tokens(target.substr(target.rfind('.') + 1));
+                  })) {
+    throw UserError(fmt::format(
+        "distributed_config.pipeline={}: stages train adapters of blocks, not of the token "
+        "embedding and the output layer; remove them from lora.targets or use strategy=zero3",
+        how.pipeline));
+  }
   const int64_t layers = stage_costs(layout, config.data.block_size).layers;
   const int64_t stages = how.pipeline * how.pipeline_chunks;
   if (stages <= layers) return;

@@ -31,8 +31,7 @@ std::vector<std::string> unsupported_in(const Json& config, const Values& values
                                       {"scale_attn_weights", true},
                                       {"scale_attn_by_inverse_layer_idx", false},
                                       {"add_cross_attention", false},
-                                      {"is_encoder_decoder", false},
-                                      {"quantization_config", nullptr}});
+                                      {"is_encoder_decoder", false}});
   const std::string activation = values.text("activation_function", "gelu_new");
   if (!activation_named(activation))
     found.push_back(fmt::format("activation_function is {}, not gelu or gelu_new", activation));
@@ -68,8 +67,7 @@ std::vector<std::string> unsupported_in_bert(const Json& config) {
                                          {"tie_word_embeddings", true},
                                          {"is_decoder", false},
                                          {"add_cross_attention", false},
-                                         {"is_encoder_decoder", false},
-                                         {"quantization_config", nullptr}});
+                                         {"is_encoder_decoder", false}});
 }
 
 /// What config.json calls the sizes of a BERT.

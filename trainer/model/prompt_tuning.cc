@@ -6,14 +6,17 @@
 
 #include "trainer/config/config.h"
 #include "trainer/hydra/compose/folders.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/load/peft_settings.h"
 #include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/hub_name.h"
 
 namespace ddp::train {
 namespace {
 
-int64_t tokens_in_folder(const std::string& folder) {
+int64_t tokens_in_folder(const std::string& folder, bool has_classifier) {
   constexpr int64_t kMostTokens = 1'000'000;
   const std::string file = folder + "/adapter_config.json";
   std::error_code ignored;
@@ -30,10 +33,11 @@ int64_t tokens_in_folder(const std::string& folder) {
     throw UserError(fmt::format(
         "{}: peft_type is '{}', not PROMPT_TUNING; give the folder of a prompt", file, type));
   }
+  if (!has_classifier) refuse_saved_modules(json);
   return values.number("num_virtual_tokens", 0, kMostTokens);
 }
 
-void follow_prompt(PromptConfig& prompt, const Given& given) {
+void follow_prompt(PromptConfig& prompt, const Given& given, bool has_classifier) {
   const char* const key = "prompt_tuning.init_from";
   if (!prompt.text.empty()) given.refuse(key, "conflicts with prompt_tuning.text; keep one");
   if (const std::string fix = how_to_fetch_model(prompt.init_from); !fix.empty())
@@ -41,7 +45,7 @@ void follow_prompt(PromptConfig& prompt, const Given& given) {
   prompt.init_from = absolute_path(prompt.init_from);
   int64_t there = 0;
   try {
-    there = tokens_in_folder(prompt.init_from);
+    there = tokens_in_folder(prompt.init_from, has_classifier);
   } catch (const UserError& error) {
     given.refuse(key, error.what());
   }
@@ -54,10 +58,10 @@ void follow_prompt(PromptConfig& prompt, const Given& given) {
 
 }  // namespace
 
-void complete_prompt_tuning(Config& config, const CausalArchitecture& architecture,
-                            const Given& given) {
+void complete_prompt_tuning(Config& config, const Given& given) {
   PromptConfig& prompt = config.prompt_tuning;
-  if (!prompt.init_from.empty()) follow_prompt(prompt, given);
+  if (!prompt.init_from.empty())
+    follow_prompt(prompt, given, config.task == TaskKind::kTextClassification);
   const char* const key = "prompt_tuning.tokens";
   if (!prompt.enabled()) {
     if (!prompt.text.empty())
@@ -68,13 +72,13 @@ void complete_prompt_tuning(Config& config, const CausalArchitecture& architectu
   if (config.lora.enabled()) given.refuse(key, "conflicts with lora.rank; keep one");
   if (config.task == TaskKind::kPreference)
     given.refuse(key, "virtual tokens do not learn from pairs (task=preference); use lora.rank");
-  if (architecture.lora_targets().empty())
-    given.refuse(key,
-                 fmt::format("model={} takes no virtual tokens; remove it", architecture.name()));
-  if (!architecture.pretrained(config).empty()) return;
+  const ModelBelow below = model_below(config);
+  if (trains_causal_lm(config.task) && causal_architecture(config).lora_targets().empty())
+    given.refuse(key, below.described + " takes no virtual tokens; remove it");
+  if (!below.path.empty()) return;
   given.refuse(key, fmt::format("virtual tokens need a pretrained model; set {} to its folder or "
                                 "snapshot",
-                                architecture.huggingface_layout()->key));
+                                below.key));
 }
 
 }  // namespace ddp::train

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "trainer/model/causal_architecture.h"
+#include "trainer/config/keys/config_checks.h"
 
 namespace ddp::train {
 
@@ -15,9 +15,8 @@ struct Config;
 inline constexpr const char* kPromptName = "prompt_embeddings";
 
 /// Takes the number of tokens from prompt_tuning.init_from and checks the section; before
-/// CausalArchitecture::complete(), which checks that the model has as many positions. Throws
-/// UserError: no pretrained model, lora.rank as well, a folder that holds no prompt.
-void complete_prompt_tuning(Config& config, const CausalArchitecture& architecture,
-                            const Given& given);
+/// the model's sizes, of which it must have as many positions. Throws UserError: no pretrained
+/// model, lora.rank as well, a folder that holds no prompt.
+void complete_prompt_tuning(Config& config, const Given& given);
 
 }  // namespace ddp::train

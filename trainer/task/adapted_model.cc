@@ -10,7 +10,9 @@
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/bert/bert_classifier.h"
+#include "trainer/model/bert_family.h"
+#include "trainer/model/blocks/fused_adapter.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/prompt_tuning.h"
@@ -42,12 +44,16 @@ const PretrainedLayout& layout_below(const Config& config) {
   return *causal_architecture(config).huggingface_layout();
 }
 
-/// The values of lora.init_from. A classifier's layers keep theirs if they are not there.
-void load_adapters(const torch::nn::Module& model, const std::string& folder) {
-  std::vector<NamedTensor> trained;
-  for (const auto& item : model.named_parameters())
-    if (is_trained_with_adapters(item.key())) trained.push_back({item.key(), item.value()});
-  load_pretrained(folder, kPeftLayout, trained);
+/// The values of what `model` trains, and of `more`, in a folder of peft's. A classifier's layers
+/// keep theirs if they are not there.
+void load_trained(const torch::nn::Module& model, PretrainedLayout layout,
+                  const std::string& folder, std::vector<NamedTensor> more = {}) {
+  for (const auto& item : model.named_parameters()) {
+    if (!is_trained_with_adapters(item.key())) continue;
+    more.push_back({item.key(), item.value()});
+    if (!is_of_adapter(item.key())) layout.is_optional = is_of_classifier;
+  }
+  load_pretrained(folder, std::move(layout), more);
 }
 
 std::string digest_line(const std::string& name, const torch::Tensor& values) {
@@ -67,16 +73,8 @@ AdaptableLinearImpl* layer_of(const Modules& modules, const std::string& weight)
   return module == nullptr || is_of_tokens(layer) ? nullptr : (*module)->as<AdaptableLinearImpl>();
 }
 
-/// `not_linear`: a weight in codes that is not held so; else "".
-void check_format(const Config& config, const QuantizedWeight& codes, const std::string& base,
-                  const std::string& not_linear) {
+void check_format(const Config& config, const QuantizedWeight& codes, const std::string& base) {
   const auto there = codes.is_nf4() ? BaseFormat::kNf4 : BaseFormat::kInt8;
-  if (!not_linear.empty()) {
-    throw UserError(
-        fmt::format("{}: {} is quantized, which only weights of linear layers can be; "
-                    "remove quantize.base to dequantize all of them",
-                    base, not_linear));
-  }
   if (there == config.quantize.base) return;
   throw UserError(
       fmt::format("quantize.base={}: the weights of {} are in {} already; set quantize.base={}",
@@ -103,7 +101,8 @@ void check_digest(const std::string& base, const std::string& digest, const std:
 }
 
 /// The token embedding is the first table.
-torch::Tensor token_table(const CausalModel& model) {
+template <class Model>
+torch::Tensor token_table(const Model& model) {
   for (const auto& p : model.model_parameters())
     if (p.role == ParameterRole::kEmbedding) return p.tensor;
   return {};
@@ -129,9 +128,17 @@ torch::Tensor first_tokens(const PromptConfig& prompt, const Tokenizer& tokenize
   return tokens;
 }
 
-/// A prompt in peft's format.
+double scale_of_embeddings(const CausalModel& model) { return model.embedding_scale(); }
+double scale_of_embeddings(const BertForSequenceClassificationImpl& /*model*/) { return 1.0; }
+
+std::string own_prompt_name(const std::string& theirs) {
+  constexpr std::string_view kModel = "base_model.";
+  return theirs.starts_with(kModel) ? theirs.substr(kModel.size()) : theirs;
+}
+
+/// A prompt in peft's format, with the layers of a text classifier if present.
 const PretrainedLayout kPromptLayout = {"prompt_tuning.init_from",
-                                        [](const std::string& theirs) { return theirs; },
+                                        own_prompt_name,
                                         is_never_transposed,
                                         is_never_optional,
                                         nullptr,
@@ -139,17 +146,6 @@ const PretrainedLayout kPromptLayout = {"prompt_tuning.init_from",
                                         "peft's save_pretrained writes it",
                                         {},
                                         "adapter_model.safetensors"};
-
-torch::Tensor first_prompt(const CausalModel& model, const PromptConfig& prompt,
-                           const Tokenizer& tokenizer, uint64_t seed) {
-  if (!prompt.init_from.empty()) {
-    auto values = torch::empty({prompt.tokens, model.width()});
-    load_pretrained(prompt.init_from, kPromptLayout, {{kPromptName, values}});
-    return values;
-  }
-  const auto tokens = first_tokens(prompt, tokenizer, seed);
-  return token_table(model).detach().index_select(0, tokens) * model.embedding_scale();
-}
 
 std::string describe_start(const PromptConfig& prompt) {
   if (!prompt.init_from.empty()) return "from " + prompt.init_from;
@@ -178,7 +174,11 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   const auto take_codes = [&](std::size_t i, const QuantizedWeight& codes) {
     const std::string& name = weights[i].name;
     auto* const layer = layer_of(modules, name);
-    check_format(config, codes, base, layer == nullptr ? name : "");
+    check_format(config, codes, base);
+    if (layer == nullptr) {  // a head's, which bitsandbytes quantizes as well
+      weights[i].tensor.copy_(dequantize(codes, 0, codes.rows()));
+      return;
+    }
     lines[i] = digest_line(name, codes.codes) + digest_line("absmax", codes.absmax);
     if (codes.absmax_scales.defined()) lines[i] += digest_line("scales", codes.absmax_scales);
     layer->hold(codes);
@@ -197,6 +197,43 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   return digest;
 }
 
+template <class Model>
+torch::Tensor first_prompt(const Model& model, const PromptConfig& prompt,
+                           const Tokenizer& tokenizer, uint64_t seed) {
+  const auto table = token_table(model).detach();
+  if (prompt.init_from.empty())
+    return table.index_select(0, first_tokens(prompt, tokenizer, seed)) *
+           scale_of_embeddings(model);
+  auto values = torch::empty({prompt.tokens, table.size(1)});
+  load_trained(model, kPromptLayout, prompt.init_from, {{kPromptName, values}});
+  return values;
+}
+
+/// `weights` has those of the layers already, which the model has before `fused`.
+void add_fused(std::vector<NamedTensor>& weights, const std::string& name,
+               const FusedAdapterImpl& fused) {
+  if (fused.plain()) return;
+  const auto sum = fused.merged_weight();
+  int64_t first = 0;
+  for (const auto& [layer, rows] : fused.layers()) {
+    const std::string weight = name.substr(0, name.rfind('.') + 1) + layer + ".weight";
+    const auto own = std::ranges::find(weights, weight, &NamedTensor::name);
+    own->tensor = own->tensor.detach() + sum.narrow(0, first, rows);
+    first += rows;
+  }
+}
+
+template <class Model>
+std::string add_prompt(Model& model, const Config& config, const Tokenizer& tokenizer,
+                       std::optional<uint64_t> seed, const std::string& expected) {
+  std::string digest = load_base(model, config, expected);
+  const PromptConfig& prompt = config.prompt_tuning;
+  model.add_prompt(seed && expected.empty()
+                       ? first_prompt(model, prompt, tokenizer, *seed)
+                       : torch::zeros({prompt.tokens, token_table(model).size(1)}));
+  return digest;
+}
+
 }  // namespace
 
 std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& all) {
@@ -207,6 +244,13 @@ std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& a
     if (!adapted || is_trained_with_adapters(p.name)) trained.push_back({p.name, p.tensor, p.role});
   }
   return trained;
+}
+
+std::vector<ParameterShape> trainable_shapes(std::vector<ParameterShape> all) {
+  if (std::any_of(all.begin(), all.end(),
+                  [](const ParameterShape& each) { return is_of_adapter(each.name); }))
+    std::erase_if(all, [](const auto& each) { return !is_trained_with_adapters(each.name); });
+  return all;
 }
 
 std::string stored_base_digest(const std::map<std::string, std::string>* metadata) {
@@ -226,17 +270,19 @@ std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
   std::string digest = load_base(model, config, expected);
   add_adapters(model, config.lora, seed);
   if (expected.empty() && !config.lora.init_from.empty())
-    load_adapters(model, config.lora.init_from);
+    load_trained(model, kPeftLayout, config.lora.init_from);
   return digest;
 }
 
 std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,
                                std::optional<uint64_t> seed, const std::string& expected) {
-  std::string digest = load_base(model, config, expected);
-  model.add_prompt(seed && expected.empty()
-                       ? first_prompt(model, config.prompt_tuning, tokenizer, *seed)
-                       : torch::zeros({config.prompt_tuning.tokens, model.width()}));
-  return digest;
+  return add_prompt(model, config, tokenizer, seed, expected);
+}
+
+std::string add_prompt_to_base(BertForSequenceClassificationImpl& model, const Config& config,
+                               const Tokenizer& tokenizer, std::optional<uint64_t> seed,
+                               const std::string& expected) {
+  return add_prompt(model, config, tokenizer, seed, expected);
 }
 
 std::vector<NamedTensor> merged_weights(const torch::nn::Module& model) {
@@ -245,6 +291,10 @@ std::vector<NamedTensor> merged_weights(const torch::nn::Module& model) {
   for (const auto& item : model.named_modules()) {
     const auto* layer = dynamic_cast<const Adaptable*>(item.value().get());
     if (layer == nullptr) continue;
+    if (const auto* const fused = item.value()->as<FusedAdapterImpl>()) {
+      add_fused(weights, item.key(), *fused);
+      continue;
+    }
     if (item.value()->as<torch::nn::EmbeddingImpl>() != nullptr) changes_table = !layer->plain();
     const std::string name = item.key() + ".weight";
     const auto of_layer =

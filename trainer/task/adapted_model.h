@@ -17,6 +17,7 @@
 namespace ddp::train {
 
 struct Config;
+class BertForSequenceClassificationImpl;
 
 /// Metadata key of a snapshot of adapters: the digest of the pretrained model that they belong to,
 /// whose path is the configuration's init_from.
@@ -25,6 +26,9 @@ inline constexpr const char* kBaseDigest = "lora_base";
 /// Returns the parameters in `all` that a run trains, in its order: the adapters with a text
 /// classifier's own layers if there are any, else all.
 std::vector<Parameter> trainable_parameters(const std::vector<ModelParameter>& all);
+
+/// The same of the whole model's shapes, of which this process may hold a part.
+std::vector<ParameterShape> trainable_shapes(std::vector<ParameterShape> all);
 
 /// The digest in a snapshot's metadata; "": none.
 std::string stored_base_digest(const std::map<std::string, std::string>* metadata);
@@ -45,6 +49,9 @@ std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
 /// by `seed`.
 std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,
                                std::optional<uint64_t> seed, const std::string& expected);
+std::string add_prompt_to_base(BertForSequenceClassificationImpl& model, const Config& config,
+                               const Tokenizer& tokenizer, std::optional<uint64_t> seed,
+                               const std::string& expected);
 
 /// Returns the weights of a plain model equivalent to `model` with its adapters: an untied one if
 /// the token embedding or a tied output layer has any.

@@ -9,7 +9,7 @@
 
 #include "trainer/interop/base_settings.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/bert/bert.h"
+#include "trainer/model/bert/bert_classifier.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/lora.h"
@@ -143,7 +143,7 @@ std::vector<Parameter> BertTask::parameters() const {
 }
 
 void BertTask::join(ProcessGroup& group, int64_t /*micro_batches*/) {
-  if (config_.lora.enabled()) check_same_base(base_digest_, config_, group);
+  if (config_.adapted()) check_same_base(base_digest_, config_, group);
 }
 
 void BertTask::check_padding(int64_t pad) const {
@@ -156,9 +156,12 @@ void BertTask::check_padding(int64_t pad) const {
 }
 
 void BertTask::adapt(torch::nn::Module& model, std::optional<uint64_t> seed) {
-  if (!config_.lora.enabled()) return;
+  if (!config_.adapted()) return;
   check_base(config_, tokenizer_->size());
-  base_digest_ = add_adapters_to_base(model, config_, seed, base_digest_);
+  base_digest_ = config_.prompt_tuning.enabled()
+                     ? add_prompt_to_base(*model.as<BertForSequenceClassificationImpl>(), config_,
+                                          *tokenizer_, seed, base_digest_)
+                     : add_adapters_to_base(model, config_, seed, base_digest_);
 }
 
 std::vector<std::string> BertTask::describe_model(const torch::nn::Module& model) const {
@@ -168,7 +171,7 @@ std::vector<std::string> BertTask::describe_model(const torch::nn::Module& model
       fmt::format("Model: {}, {} layers, {} heads, {} channels; number of parameters: {} ({})",
                   traits_of(bert.family).described, bert.n_layer, bert.n_head, bert.n_embd,
                   short_number(static_cast<double>(parameters)), parameters)};
-  if (config_.lora.enabled())
+  if (config_.adapted())
     lines.push_back(describe_adapters(this->parameters(), config_, parameters));
   return lines;
 }
@@ -185,12 +188,13 @@ std::vector<std::string> BertTask::shape_keys() const {
           "bert_config.position_offset",
           "lora.rank",
           "lora.targets",
+          "prompt_tuning.tokens",
           "quantize.base"};
 }
 
 std::vector<ParameterPart> BertTask::parameter_parts() const {
   auto parts = bert_parameter_parts(config_.bert, sizes());
-  if (config_.lora.enabled()) {
+  if (config_.adapted()) {
     const auto shapes = bert_parameter_shapes(config_.bert, sizes());
     parts.push_back({"adapters", count_of(adapters_alone(config_, shapes))});
   }
@@ -201,7 +205,7 @@ std::vector<ParameterPart> BertTask::parameter_parts() const {
 double BertTask::flops_per_unit() const {
   const BertSizes sizes = this->sizes();
   const double whole = bert_flops(config_.bert, sizes);
-  if (!config_.lora.enabled()) return whole;
+  if (!config_.adapted()) return whole;
   const auto shapes = bert_parameter_shapes(config_.bert, sizes);
   double frozen = 0.0;
   for (const ParameterShape& each : shapes)

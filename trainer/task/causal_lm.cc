@@ -279,6 +279,10 @@ std::vector<Parameter> CausalLm::parameters() const {
   return trainable_parameters(model_->model_parameters());
 }
 
+std::vector<ParameterShape> CausalLm::whole_shapes() const {
+  return part_ ? trainable_shapes(model_->whole_shapes()) : Task::whole_shapes();
+}
+
 std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
   keys.emplace_back("lora.rank");

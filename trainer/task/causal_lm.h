@@ -41,9 +41,7 @@ class CausalLm : public Task, private StageModel {
   }
   void complete_gradients() override { model_->sum_partial_gradients(); }
   TensorLayouts parameter_layouts() const override { return model_->parameter_layouts(); }
-  std::vector<ParameterShape> whole_shapes() const override {
-    return part_ ? model_->whole_shapes() : Task::whole_shapes();
-  }
+  std::vector<ParameterShape> whole_shapes() const override;
   StageModel* stage_model() override { return part_ ? this : nullptr; }
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }

@@ -38,14 +38,19 @@ void make_causal(ModelBundle& bundle) {
 void make_bert(ModelBundle& bundle) {
   bundle.tokenizer = tokenizer_of_bert(bundle.metadata);
   const int64_t vocab_size = bundle.tokenizer->size();
-  if (bundle.config.lora.enabled()) check_base(bundle.config, vocab_size);
+  if (bundle.config.adapted()) check_base(bundle.config, vocab_size);
   const int64_t block_size = bundle.config.data.block_size;
   if (bundle.config.task == TaskKind::kMaskedLm)
     return take(bundle, BertForMaskedLm(bundle.config.bert, vocab_size, block_size, 0).ptr());
   bundle.labels = labels_of(bundle.metadata);
   const auto classes = static_cast<int64_t>(bundle.labels.size());
-  take(bundle,
-       BertForSequenceClassification(bundle.config.bert, vocab_size, block_size, classes, 0).ptr());
+  auto model = BertForSequenceClassification(bundle.config.bert, vocab_size,
+                                             bundle.config.positions(), classes, 0)
+                   .ptr();
+  if (bundle.config.prompt_tuning.enabled())
+    add_prompt_to_base(*model, bundle.config, *bundle.tokenizer, std::nullopt,
+                       stored_base_digest(&bundle.metadata));
+  take(bundle, std::move(model));
 }
 
 void make_images(ModelBundle& bundle) {

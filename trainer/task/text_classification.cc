@@ -41,13 +41,15 @@ void TextClassification::build_model(torch::Device device, std::optional<uint64_
     std::erase_if(shapes, [this](const auto& each) { return is_last_layer(each.name); });
     check_pretrained(config_.bert.init_from, kBertClassifierLayout, shapes);
   }
-  model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.data.block_size,
+  model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.positions(),
                                          static_cast<int64_t>(labels_.size()), seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
   adapt(*model_, seed);
-  if (fresh_ && !config_.lora.init_from.empty())
-    start_ += fmt::format("; a classifier in {} is taken for the labels {}, in this order",
-                          config_.lora.init_from, fmt::join(labels_, ", "));
+  const std::string& trained =
+      config_.prompt_tuning.enabled() ? config_.prompt_tuning.init_from : config_.lora.init_from;
+  if (fresh_ && !trained.empty())
+    start_ += fmt::format("; a classifier in {} is taken for the labels {}, in this order", trained,
+                          fmt::join(labels_, ", "));
   loss_options_.smoothing = config_.trainer.label_smoothing;
   const auto weights = class_weights();
   if (!weights.empty())
@@ -122,7 +124,9 @@ std::vector<std::string> TextClassification::metric_names() const {
 }
 
 BertSizes TextClassification::sizes() const {
-  BertSizes sizes = bert_sizes(texts_->texts, config_.data.block_size, tokenizer_->size());
+  BertSizes sizes = bert_sizes(texts_->texts, config_.positions(), tokenizer_->size());
+  sizes.longest_row += config_.prompt_tuning.tokens;
+  sizes.mean_row += static_cast<double>(config_.prompt_tuning.tokens);
   sizes.classes = static_cast<int64_t>(labels_.size());
   return sizes;
 }

@@ -135,6 +135,15 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   CHECK_THAT(exported({"--snapshot", "adapters"}),
              Contains("adapters: holds adapters for peft (adapter_config.json), not a whole model; "
                       "give the snapshot that they were exported from"));
+  std::ifstream file(place / "adapters/adapter_config.json");
+  std::string settings{std::istreambuf_iterator<char>(file), {}};
+  const std::string none = "\"modules_to_save\": null";
+  settings.replace(settings.find(none), none.size(), "\"modules_to_save\": [\"lm_head\"]");
+  place.write("adapters/adapter_config.json", settings);
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "+lora.init_from=adapters",
+                                      "trainer_config.snapshot_path=new.pt"})),
+             Contains("modules_to_save is [lm_head]: layers trained whole") &&
+                 Contains("start from that folder"));
   CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
              Contains("is no snapshot of adapters"));
   CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
@@ -142,13 +151,13 @@ TEST_CASE("what adapters cannot be is refused in one line") {
              Contains("is a snapshot of adapters"));
 }
 
-TEST_CASE("an export of a GPT-2 in 4 bits is refused in one line") {
+TEST_CASE("an export in 4 bits of rows that blocks do not divide is refused in one line") {
   const Workspace place;
   succeed_in_process(alone(place, {"trainer_config.max_steps=1"}));
   CHECK_THAT(refusal_of(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "out",
                                         "--quantize", "nf4"})),
-             Contains("--quantize nf4: model=gpt is not written in 4 bits, only the models of "
-                      "docs/llama.md; leave it out, or use quantize.base"));
+             Contains("--quantize nf4: divides rows into blocks of 64, and transformer.h.0.") &&
+                 Contains("leave it out"));
 }
 
 TEST_CASE("what virtual tokens cannot be is refused in one line") {

@@ -24,8 +24,9 @@ Config adapted(const std::vector<std::string>& targets) {
 }
 
 std::vector<std::string> layers_of(const Config& config) {
-  return adapted_layers(config.lora.targets,
-                        target_layers(shapes_of(causal_architecture(config).layout(config, 10))));
+  return adapted_layers(
+      config.lora.targets,
+      target_layers(config, shapes_of(causal_architecture(config).layout(config, 10))));
 }
 
 }  // namespace

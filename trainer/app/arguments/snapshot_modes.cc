@@ -301,7 +301,7 @@ Options:
                        for peft)
       --merge          Of a run with lora.rank: add the adapters to the model's weights
       --quantize nf4   Write the weights of linear layers in 4 bits, as bitsandbytes does: a folder
-                       of a Llama for transformers, which needs bitsandbytes to load it
+                       for transformers, which needs bitsandbytes to load it
       --base FOLDER    The model that the run started from, if it has moved since
   -h, --help           Show this help
 

@@ -68,9 +68,9 @@ void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
 void check_types(const ModelBundle& bundle, const ExportArgs& options) {
   const bool is_causal = bundle.config.task == TaskKind::kCausalLm;
   const bool to_gguf = options.format == ExportFormat::kGguf;
-  if (options.to_nf4 && (!is_causal || options.format != ExportFormat::kHuggingFace))
+  if (options.to_nf4 && options.format != ExportFormat::kHuggingFace)
     throw UserError(
-        "--quantize: is for folders of language models (--format huggingface); leave it out");
+        "--quantize: is for folders of transformers (--format huggingface); leave it out");
   if (options.dtype == ExportDtype::kQ8_0 && !to_gguf)
     throw UserError("--dtype q8_0: is for --format gguf; use fp32, bf16 or fp16");
   if (to_gguf && !is_causal)

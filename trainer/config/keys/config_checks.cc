@@ -277,11 +277,10 @@ void check_pipeline(const Config& config, const Given& given) {
                     "model",
                     name_of(distributed.strategy), distributed.pipeline));
   }
-  if (config.adapted() || !config.lora.init_from.empty()) {  // lora.rank may follow from init_from
-    refuse(fmt::format("{} trained on whole models; use strategy=zero3 to divide one",
-                       config.prompt_tuning.enabled() ? "virtual tokens (prompt_tuning.tokens) are"
-                                                      : "adapters (lora.rank) are"));
-  }
+  if (config.prompt_tuning.enabled() || !config.prompt_tuning.init_from.empty())
+    refuse(
+        "virtual tokens (prompt_tuning.tokens) are trained on whole models; use strategy=zero3 "
+        "to divide one");
 }
 
 void check_devices(const DistributedConfig& config, const Given& given) {

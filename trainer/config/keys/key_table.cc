@@ -93,7 +93,8 @@ const std::vector<Field>& config_fields() {
     added_fields().closed = true;
     add(added_fields().fields, kCausalTasks);
     add(lora_fields(), kTextTasks);
-    add(prompt_fields(), kCausalTasks);
+    add(prompt_fields(),
+        {TaskKind::kCausalLm, TaskKind::kPreference, TaskKind::kTextClassification});
     add(preference_fields(), {TaskKind::kPreference});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
     add(image_fields(), {TaskKind::kImageClassification});

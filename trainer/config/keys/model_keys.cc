@@ -144,7 +144,8 @@ std::vector<Field> lora_fields() {
       {DDP_KEY_AT("lora.dropout", lora.dropout), .range = kProbability, .unit = "probability",
        .meaning = "Dropout on the adapters' inputs."},
       {DDP_KEY_AT("lora.targets", lora.targets), .null_means = NullMeans::kNotGiven,
-       .default_text = "peft's: gpt: [c_attn]; llama: [q_proj, v_proj]; bert: [query, value]; "
+       .default_text = "peft's: gpt: [c_attn]; llama: [q_proj, v_proj], Phi-3: [qkv_proj]; bert: "
+                       "[query, value]; "
                        "distilbert: [q_lin, v_lin]",
        .word_for_all = "all-linear",  // peft's name
        .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "

@@ -40,12 +40,16 @@ BertEmbeddingsImpl::BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_s
 }
 
 torch::Tensor BertEmbeddingsImpl::forward(const torch::Tensor& idx_BT,
-                                          const torch::Tensor& types_BT) {
-  const auto positions = torch::arange(position_offset_, position_offset_ + idx_BT.size(1),
-                                       torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
+                                          const torch::Tensor& types_BT,
+                                          const torch::Tensor& prompt_PC) {
   auto x_BTC = word_embeddings(idx_BT);
+  const int64_t P = prompt_PC.defined() ? prompt_PC.size(0) : 0;
+  if (P > 0)
+    x_BTC = at::cat({prompt_PC.to(x_BTC.dtype()).expand({x_BTC.size(0), -1, -1}), x_BTC}, 1);
+  const auto positions = torch::arange(position_offset_, position_offset_ + x_BTC.size(1),
+                                       torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
   if (types_BT.defined())
-    x_BTC = x_BTC + token_type_embeddings(types_BT);
+    x_BTC = x_BTC + token_type_embeddings(at::constant_pad_nd(types_BT, {P, 0}));
   else if (token_type_embeddings)
     x_BTC = x_BTC + token_type_embeddings->weight.select(0, 0);
   return at::dropout(norm(x_BTC + position_embeddings(positions)), hidden_pdrop_, is_training());
@@ -101,9 +105,13 @@ BertImpl::BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positio
 }
 
 torch::Tensor BertImpl::forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT,
-                                const torch::Tensor& types_BT) {
-  const auto seen_B11T = seen_BT.defined() ? seen_BT.unsqueeze(1).unsqueeze(1) : torch::Tensor();
-  auto x_BTC = embeddings(idx_BT, types_BT);
+                                const torch::Tensor& types_BT, const torch::Tensor& prompt_PC) {
+  auto x_BTC = embeddings(idx_BT, types_BT, prompt_PC);
+  torch::Tensor seen_B11T;
+  if (seen_BT.defined())
+    seen_B11T = at::constant_pad_nd(seen_BT, {x_BTC.size(1) - idx_BT.size(1), 0}, true)
+                    .unsqueeze(1)
+                    .unsqueeze(1);
   for (const auto& each : *layer) x_BTC = each->as<BertLayer>()->forward(x_BTC, seen_B11T);
   return x_BTC;
 }

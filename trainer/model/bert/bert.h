@@ -27,8 +27,10 @@ namespace ddp::train {
 class BertEmbeddingsImpl : public torch::nn::Module {
  public:
   BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
-  /// int64 [B, T], and the tokens' types; undefined: all 0 -> [B, T, C].
-  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& types_BT = {});
+  /// int64 [B, T], the tokens' types; undefined: all 0; embeddings of virtual tokens in front of
+  /// them; undefined: none -> [B, P + T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& types_BT = {},
+                        const torch::Tensor& prompt_PC = {});
 
   AdaptableEmbedding word_embeddings{nullptr};
 
@@ -71,9 +73,9 @@ class BertImpl : public torch::nn::Module {
  public:
   BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
   /// int64 [B, T], T <= positions; bool [B, T], false for padding, not defined: there is none; the
-  /// types as the embeddings' -> [B, T, C].
+  /// types and virtual tokens as the embeddings' -> [B, P + T, C].
   torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {},
-                        const torch::Tensor& types_BT = {});
+                        const torch::Tensor& types_BT = {}, const torch::Tensor& prompt_PC = {});
 
   BertEmbeddings embeddings{nullptr};
 

@@ -1,5 +1,7 @@
 #include "trainer/model/bert/bert_classifier.h"
 
+#include "trainer/model/prompt_tuning.h"
+
 namespace ddp::train {
 namespace nn = torch::nn;
 
@@ -17,15 +19,21 @@ BertForSequenceClassificationImpl::BertForSequenceClassificationImpl(const BertC
   initialise_bert(*this, seed);
 }
 
+void BertForSequenceClassificationImpl::add_prompt(const torch::Tensor& embeddings_PC) {
+  for (const auto& item : named_parameters())
+    item.value().set_requires_grad(is_of_classifier(item.key()));
+  prompt_PC_ = register_parameter(kPromptName, embeddings_PC.to(pooler->weight.device()));
+}
+
 torch::Tensor BertForSequenceClassificationImpl::forward(const torch::Tensor& idx_BT,
                                                          const torch::Tensor& seen_BT,
                                                          const torch::Tensor& types_BT) {
-  TORCH_CHECK(idx_BT.size(1) <= positions_, "a sequence of ", idx_BT.size(1),
-              " tokens is longer than the ", positions_, " positions");
+  TORCH_CHECK(idx_BT.size(1) <= positions(), "a sequence of ", idx_BT.size(1),
+              " tokens is longer than the ", positions(), " positions");
   const auto drop = [this](const torch::Tensor& x) {
     return at::dropout(x, hidden_pdrop_, is_training());
   };
-  const auto first_BC = bert(idx_BT, seen_BT, types_BT).select(1, 0);
+  const auto first_BC = bert(idx_BT, seen_BT, types_BT, prompt_PC_).select(1, 0);
   const auto y_BC = pooler(traits_.drops_before_pooler ? drop(first_BC) : first_BC);
   return classifier(drop(traits_.relu_pooler ? y_BC.relu() : y_BC.tanh()));
 }

@@ -25,13 +25,20 @@ class BertForSequenceClassificationImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {},
                         const torch::Tensor& types_BT = {});
 
-  int64_t positions() const { return positions_; }
+  /// Freezes all parameters but the classifier's own layers, and adds one: embeddings of virtual
+  /// tokens, [P, C], that come before the tokens of each text. As in peft, the pooler takes the
+  /// first of them.
+  void add_prompt(const torch::Tensor& embeddings_PC);
+
+  /// Without virtual tokens.
+  int64_t positions() const { return positions_ - (prompt_PC_.defined() ? prompt_PC_.size(0) : 0); }
   int64_t vocab_size() const { return vocab_size_; }
   std::vector<ModelParameter> model_parameters() const { return bert_parameters(*this); }
 
  private:
   Bert bert{nullptr};
   torch::nn::Linear pooler{nullptr};  // of the first position, which is [CLS]
+  torch::Tensor prompt_PC_;           // undefined: there are no virtual tokens
   torch::nn::Linear classifier{nullptr};
   const BertTraits& traits_;
   double hidden_pdrop_;

@@ -6,6 +6,7 @@
 
 #include "trainer/model/bert_family.h"
 #include "trainer/model/lora.h"
+#include "trainer/model/prompt_tuning.h"
 
 namespace ddp::train {
 namespace {
@@ -100,7 +101,8 @@ std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const Be
 }
 
 ParameterRole bert_role(std::string_view name, int64_t dimensions) {
-  if (name.find("_embeddings.") != std::string_view::npos) return ParameterRole::kEmbedding;
+  if (name.find("_embeddings.") != std::string_view::npos || name == kPromptName)
+    return ParameterRole::kEmbedding;
   if (dimensions < 2) return ParameterRole::kOther;
   const bool layer = name.find(".layer.") != std::string_view::npos;
   return layer ? ParameterRole::kHidden : ParameterRole::kLinear;

@@ -30,7 +30,7 @@ const std::vector<ModelPreset>& bert_presets() {
 void complete_causal(Config& config, const Given& given) {
   const CausalArchitecture* architecture = find_causal_architecture(config.model);
   if (architecture != nullptr) {
-    complete_prompt_tuning(config, *architecture, given);
+    complete_prompt_tuning(config, given);
     architecture->complete(config, given);
     return complete_lora(config, given);
   }
@@ -93,6 +93,7 @@ void complete_bert(Config& config, const Given& given) {
   constexpr int64_t kWidenedBy = 4;  // intermediate by n_embd, in every BERT of the authors
   constexpr int64_t kShortest = 3;   // [CLS], a token, [SEP]
   BertConfig& bert = config.bert;
+  if (config.task == TaskKind::kTextClassification) complete_prompt_tuning(config, given);
   SizeKeys keys(bert, "bert_config", given);
   const bool by_name = !bert.model_type.empty() || bert.init_from.empty();
   if (!keys.sizes_given() && by_name) keys.take_preset(bert_presets(), "bert-tiny");

@@ -6,7 +6,9 @@
 
 #include "trainer/model/blocks/causal_attention.h"
 #include "trainer/model/blocks/experts.h"
+#include "trainer/model/blocks/fused_adapter.h"
 #include "trainer/model/llama/llama_cost.h"
+#include "trainer/model/llama/llama_pretrained.h"
 #include "trainer/model/llama/llama_types.h"
 #include "trainer/model/ops/block_ops.h"
 
@@ -32,6 +34,11 @@ AttentionShape attention_of(const LlamaShape& shape) {
   return result;
 }
 
+/// Whether transformers' files have layers that are one, kLlamaLayout.fused.
+bool has_fused_layers(const LlamaShape& shape) {
+  return family_of(shape).model_type == kLlamaLayout.fused.front().model_type;
+}
+
 class LlamaAttentionImpl : public torch::nn::Module {
  public:
   LlamaAttentionImpl(const LlamaShape& shape, const LayerOptions& layers)
@@ -43,6 +50,13 @@ class LlamaAttentionImpl : public torch::nn::Module {
     q_proj = heads_of("q_proj", shape.n_head);
     k_proj = heads_of("k_proj", shape.n_kv_head);
     v_proj = heads_of("v_proj", shape.n_kv_head);
+    if (has_fused_layers(shape)) {
+      const int64_t queries = shape.n_head * head_dim_, keys = shape.n_kv_head * head_dim_;
+      qkv_proj = register_module(
+          "qkv_proj",
+          FusedAdapter(C, std::vector<FusedAdapterImpl::Layer>{
+                              {"q_proj", queries}, {"k_proj", keys}, {"v_proj", keys}}));
+    }
     heads = register_module("heads", CausalAttention(attention_of(shape), layers));
     o_proj =
         register_module("o_proj", RowLinear(shape.n_head * head_dim_, C, /*bias=*/false, layers));
@@ -53,6 +67,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
 
   ResidualStream forward(const Normed& x, const BlockPass& pass) {
     auto [q, k, v] = side_by_side(x.y, pass.rows, q_proj, k_proj, v_proj);
+    if (qkv_proj) qkv_proj->add_to(x.y, {&q, &k, &v});
     for (auto* const each : {&q, &k, &v})
       *each = each->view({each->size(0), each->size(1), -1, head_dim_});
     if (q_norm) q = q_norm->of(q);
@@ -62,6 +77,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
 
  private:
   ColumnLinear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr};
+  FusedAdapter qkv_proj{nullptr};  // empty but in a Phi-3
   CausalAttention heads{nullptr};
   RowLinear o_proj{nullptr};
   Norm q_norm{nullptr}, k_norm{nullptr};  // empty without qk_norm
@@ -77,17 +93,23 @@ class LlamaMlpImpl : public torch::nn::Module {
     const int64_t I = shape.intermediate;
     gate_proj = register_module("gate_proj", ColumnLinear(C, I, /*bias=*/false, layers));
     up_proj = register_module("up_proj", ColumnLinear(C, I, /*bias=*/false, layers));
+    if (has_fused_layers(shape))
+      gate_up_proj = register_module(
+          "gate_up_proj",
+          FusedAdapter(C, std::vector<FusedAdapterImpl::Layer>{{"gate_proj", I}, {"up_proj", I}}));
     down_proj = register_module("down_proj", RowLinear(I, C, /*bias=*/false, layers));
   }
 
   ResidualStream forward(const Normed& x, const BlockPass& pass) {
-    const auto [gate, up] = side_by_side(x.y, pass.rows, gate_proj, up_proj);
+    auto [gate, up] = side_by_side(x.y, pass.rows, gate_proj, up_proj);
+    if (gate_up_proj) gate_up_proj->add_to(x.y, {&gate, &up});
     const auto inner = has_gelu_ ? at::gelu(gate, "tanh") * up : ops::swiglu(gate, up);
     return down_proj->add_to(x.sum, inner, pass.rows);
   }
 
  private:
   ColumnLinear gate_proj{nullptr}, up_proj{nullptr};
+  FusedAdapter gate_up_proj{nullptr};  // empty but in a Phi-3
   RowLinear down_proj{nullptr};
   bool has_gelu_;
 };

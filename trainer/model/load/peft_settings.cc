@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "trainer/hydra/compose/folders.h"
@@ -69,12 +70,25 @@ PeftJson read_adapter_config(const std::string& folder) {
 
 }  // namespace
 
-void follow_peft_settings(LoraConfig& lora, const Given& given) {
+void refuse_saved_modules(const nlohmann::json& config) {
+  const PeftJson modules = config.value("modules_to_save", PeftJson());
+  if (!modules.is_array() || modules.empty()) return;
+  std::set<std::string> names;  // peft appends those of a classifier again and again
+  for (const PeftJson& name : modules) names.insert(name.is_string() ? std::string(name) : "?");
+  throw UserError(fmt::format(
+      "modules_to_save is [{}]: layers trained whole next to the adapters, which only a text "
+      "classifier's own are here; merge them in Python (merge_and_unload(), save_pretrained()) and "
+      "start from that folder",
+      fmt::join(names, ", ")));
+}
+
+void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classifier) {
   lora.init_from = absolute_path(lora.init_from);
   try {
     const PeftJson config = read_adapter_config(lora.init_from);
     const PretrainedValues values(config, lora.init_from);
     std::vector<std::string> differences = unsupported_in_peft(config);
+    if (!has_classifier) refuse_saved_modules(config);
     const auto follow = [&](const char* key, auto& here, const auto& there) {
       if (!given.has(std::string("lora.") + key)) here = there;
       compare_value(differences, key, there, here);

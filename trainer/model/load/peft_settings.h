@@ -1,6 +1,8 @@
 // Settings of adapters that peft has written: adapter_config.json.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "trainer/config/adapter_config.h"
 #include "trainer/config/keys/config_checks.h"
 
@@ -8,7 +10,11 @@ namespace ddp::train {
 
 /// Makes lora.init_from absolute, and gives keys of `lora` that are not given the values of the
 /// folder there. Throws UserError: no such folder, other values than the given ones, or adapters
-/// that this trainer does not compute, each by its key in the file.
-void follow_peft_settings(LoraConfig& lora, const Given& given);
+/// that this trainer does not compute, each by its key in the file. `has_classifier`: whether the
+/// model has layers that are trained whole next to adapters.
+void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classifier);
+
+/// Throws UserError if an adapter_config.json has modules_to_save, whose weights would be lost.
+void refuse_saved_modules(const nlohmann::json& config);
 
 }  // namespace ddp::train
