@@ -33,7 +33,6 @@ COMMON = {"max_steps": STEPS, "learning_rate": 0.005, "lr_scheduler_type": "cons
 
 def run(folder, rows, batch, options):
     tokenizer = AutoTokenizer.from_pretrained(folder / "start")
-    tokenizer.eos_token = "<|endoftext|>"  # what ends a text; the chat template ends its own
     tokenizer.bos_token = None
     data = Dataset.from_list([json.loads(line) for line in (folder / f"{rows}.jsonl").read_text().splitlines()])
     base, kind = (ORPOTrainer, ORPOConfig) if options is None else (DPOTrainer, DPOConfig)

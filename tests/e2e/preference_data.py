@@ -55,6 +55,8 @@ def main():
     folder = Path(sys.argv[1])
     start = folder / "start"
     subprocess.run([sys.executable, ROOT / "scripts/make_conversations.py", start], check=True)
+    settings = start / "tokenizer_config.json"  # <|endoftext|> ends a text, and the chat template its own
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "eos_token": "<|endoftext|>"}))
     conversations = [json.loads(line)["messages"] for line in (start / "train.jsonl").read_text().splitlines()]
     write_model(start, len(json.loads((start / "tokenizer.json").read_text())["model"]["vocab"]))
     answers = [messages[-1]["content"] for messages in conversations]

@@ -186,6 +186,9 @@ class Rendering(unittest.TestCase):
         for source, says in (("\n{% include 'x' %}", "line 2: 'include' is not supported"), ("{% if a %}", "'endif' is missing"), ("{{ 1 + 'a' }}", "unsupported operand type(s) for +: 'int' and 'str'"),
                              ("{{ 'a' | wordwrap }}", "the filter 'wordwrap' is not supported"), ("{{", "a tag has no end"), ("{{ 'a }}", "a string has no end"),
                              ("{{ a.b.c }}", "line 1: 'a' is undefined"), ("{{ raise_exception('no') }}", "the chat template refuses it: no"), ("{{ f(1) }}", "'f' is not defined or not supported"),
+                             ("{{ self }}", "'self' is not supported"), ("{{ 2.0 ** 10000 }}", "the power is too large"), ("{{ 0 ** -1 }}", "the power is too large"), ("{{ 1e19 | int }}", "a number is too large"),
+                             ("{{ messages | map(attribute='role') }}", "printing a generator is not supported; write | list after it"), ("{{ messages | selectattr('role') | length }}", "object of type 'generator' has no len()"),
+                             ("{{ messages | reverse | last }}", "'generator' object is not reversible"), ("{{ {}.items() | tojson }}", "Object of type dict_items is not JSON serializable"), ("{{ range(2) + [1] }}", "unsupported operand type(s) for +: 'range' and 'list'"),
                              ("{{ [1].append(2) }}", "'append' would change a list, which templates must not"), ("{% macro f() %}", "'endmacro' is missing"), *((LEAVING % tags, "line 1: 'continue' outside a loop, or in a block within it") for tags in BLOCKS), ("{{ {}|tojson(x=1) }}", "tojson has no argument 'x'")):
             with self.subTest(source=source[:40]):
                 done = rendered(source, [USER], False)
@@ -242,6 +245,10 @@ PARTS = [
     "{% macro w() %}[{{ caller() }}]{% endmacro %}{% for x in [1, 2] %}{% call w() %}{{ x }}{% endcall %}{% endfor %}",
     "{% macro w(t) %}[{{ caller() }}]{% endmacro %}{% macro a(t) %}{% call w('W') %}{{ t }}{% endcall %}{% endmacro %}{{ a('A') }}",
     "{{ 9223372036854775806 % 9223372036854775807 }} {{ -9223372036854775807 // 3 }} {{ 42 | round }} {{ 'a  b  c  '.split(none, 1) }} {{ {}.get(x, 3) }}",
+    "{{ range(3) }} {{ range(1, 9, 3) }} {{ [range(2)] }} {{ range(4)[1] }} {{ range(4)[1:] | list }} {{ range(2) == [0, 1] }} {{ {'a': 1, 'b': 'c'}.items() }} {{ {'a': 1}.keys() }} {{ {'a': 1}.values() }} {{ {'a': 1}.items()[0] }} "
+    "{{ {'a': 1}.items() | length }} {{ {}.keys() is sequence }}{{ range(2) is sequence }}{{ {}.keys() is iterable }}{{ ('a', 1) in {'a': 1}.items() }}{{ 'y' if [] | select else 'n' }}{{ 'y' if {}.items() else 'n' }}{{ messages | reverse | map(attribute='role') | list }}",
+    "{{ {'a': 1} | attr('a') }}|{{ ({'a': 1} | attr('keys'))() }}|{{ {'a': 1} | attr('b') is defined }}|{{ -0.0 }} {{ +(-0.0) }} {{ -0.0 | abs }} {{ 4.0 % -2.0 }} {{ -4.0 % 2.0 }} {{ -0.0 // 1 }} {{ 2 ** -1 }} {{ 2.0 ** 0.5 }} {{ 1e308 * 10 }}",
+    "{% for test in ['==', '!=', '<', '<=', '>', '>='] %}{{ [{'n': 1}, {'n': 2}, {'n': 3}] | selectattr('n', test, 2) | map(attribute='n') | join }} {% endfor %}{{ messages | selectattr('role', '==', 'user') | list | length }}",
     "{{ 1 < 2 < 3 == 3 }}{{ 'a' in {'a': 1} }}{{ 'x' not in 'abc' }}{{ [1] == [1] }}{{ (1,) == [1] }}{{ 'a' < 'b' }}{{ none == false }}{{ undefined_name == other_name }}{{ [] or 'empty' }}{{ 0 and x.y }}{{ 'b' if '' }}{{ not [] }}",
 ]
 

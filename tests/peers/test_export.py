@@ -374,12 +374,55 @@ class Folders(Place):
         other = weights[table] + 1
         self.save({**weights, head: other})
         self.assertFalse(torch.equal(AutoModelForCausalLM.from_pretrained(self.base).lm_head.weight, weights[table]))  # transformers keeps them apart
-        for words in (export, ["--config", "config.yaml", "model=llama", "llama_config.init_from=base"]):
-            self.assertRegex(self.refused(*words), r"base/model\.safetensors: lm_head\.weight differs from model\.embed_tokens\.weight, and tie_word_embeddings is true in config\.json")
+        still = ["--config", "config.yaml", "model=llama", "llama_config.init_from=base", "trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30",
+                 "trainer_config.snapshot_path=untied.pt"]
+        for words in (export, still, ["export", "--snapshot", "untied.pt", "--output", "out"]):
+            said = self.trainer(*words).stderr
+            self.assertEqual(said.count("base/model.safetensors: lm_head.weight differs from model.embed_tokens.weight: both are used"), int(words[2] != "untied.pt"))
+            if words is still:
+                continue
+            exported = AutoModelForCausalLM.from_pretrained(self.folder / "out", dtype=torch.float32)
+            self.assertFalse(exported.config.tie_word_embeddings)
+            self.assertTrue(torch.equal(exported.lm_head.weight, other.float()))
+            self.assertTrue(torch.equal(exported.model.embed_tokens.weight, weights[table].float()))
+            shutil.rmtree(self.folder / "out")
         self.save({head: other, **{name: tensor for name, tensor in weights.items() if name != table}})
         self.trainer(*export)
         for folder in ("base", "out"):
             self.assertTrue(torch.equal(AutoModelForCausalLM.from_pretrained(self.folder / folder).model.embed_tokens.weight, other), folder)
+
+    def test_settings_that_cannot_be_read_are_refused(self):
+        llama(self.base)
+        GenerationConfig(eos_token_id=1).save_pretrained(self.base)
+        for name in ("generation_config.json", "special_tokens_map.json", "tokenizer_config.json"):
+            path = self.base / name
+            text = path.read_text()
+            path.unlink()
+            for said in ("malformed JSON", "not a JSON object", "cannot read"):
+                if said == "cannot read":
+                    path.symlink_to(name)  # to itself
+                else:
+                    path.write_text("{" if said == "malformed JSON" else "[]")
+                for words in (["generate", "--snapshot", "base", "--prompt", "a"], ["export", "--snapshot", "base", "--output", "out"],
+                              ["--config", "config.yaml", "model=llama", "llama_config.init_from=base", "trainer_config.max_steps=1"]):
+                    self.assertRegex(self.refused(*words), rf"{said}.*{name}|{name}.*{said}")
+                path.unlink()
+            path.write_text(text)
+
+    def test_the_end_of_text_of_a_folder_is_that_of_data_generation_and_export(self):
+        llama(self.base, template=None, eos="<|eot_id|>")
+        end = AutoTokenizer.from_pretrained(self.base).eos_token_id
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in ("The dog sleeps.", "The fox.") * 40))
+        self.trainer("tokenize", "--tokenizer", "base", "--output", "tokens", "--input", "rows.jsonl")
+        shard = (self.folder / "tokens/tokens_000000.bin").read_bytes()
+        self.assertEqual(memoryview(shard[-2:]).cast("H")[0], end)
+        for path, *overrides in (["tokens"], ["rows.jsonl", "data_config.tokenizer=base"]):
+            self.trainer("--config", "config.yaml", "gpt_config.model_type=gpt-nano", f"data_config.path={path}", f"trainer_config.snapshot_path={path}.pt", *overrides)
+            self.trainer("export", "--snapshot", f"{path}.pt", "--output", f"out_{path}")
+            out = self.folder / f"out_{path}"
+            self.assertEqual(AutoTokenizer.from_pretrained(out).eos_token_id, end)
+            self.assertEqual((GenerationConfig.from_pretrained(out).eos_token_id, AutoConfig.from_pretrained(out).eos_token_id), (end, end))
+            self.assertNotIn("end_of_text", (out / "tokenizer.json").read_text().replace("<|end_of_text|>", ""))
 
     def test_sizes_that_the_files_do_not_have_cost_no_memory(self):
         huge = 1_000_000  # two widths of it would be 4 TB of float32

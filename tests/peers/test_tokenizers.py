@@ -113,6 +113,16 @@ class Peers(TokenizerPeer, unittest.TestCase):
             for text in ("<|a|>b<|a|><|a", "then the hen there", f"x<|<|a|>{END}the", CORPUS[:50000]):
                 self.same(text, peer, folder)
 
+    def test_many_added_tokens_that_begin_alike(self):
+        rng = random.Random(5)
+        peer = tokenizers.Tokenizer.from_str(self.peer.to_str())
+        parts = ["<", "a", "ab", "\u00e9", ">", "the"]
+        texts = sorted({"".join(rng.choices(parts, k=rng.randint(2, 6))) for _ in range(3000)})
+        peer.add_tokens([tokenizers.AddedToken(text, normalized=rng.random() < 0.3, lstrip=rng.random() < 0.1, rstrip=rng.random() < 0.1) for text in texts])
+        with tempfile.TemporaryDirectory() as folder:
+            peer.save(folder + "/tokenizer.json")
+            self.same("".join(rng.choices([*parts, " ", "x"], k=50_000)), peer, folder)
+
 
 def differing_classes(points):
     """Each character between a letter, a number, spaces and a sign: where words end shows its class."""

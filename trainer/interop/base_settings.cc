@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
@@ -31,8 +31,7 @@ constexpr const char* kLargeFiles[] = {"tokenizer.json", "vocab.json", "merges.t
 
 void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
   const fs::path path = folder / name;
-  const auto text = read_small_file(path);
-  if (!text && errno != ENOENT && errno != ENOTDIR) throw UnreadableError(path, errno);
+  const auto text = read_file_if_present(path);
   if (!text) return;
   if (path.extension() == ".json" && !parse_bounded_json(*text, path).is_object())
     throw UserError(path.string() + ": not a JSON object; download the file again");
@@ -41,7 +40,8 @@ void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
 
 bool has_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   try {
-    return holds_tokenizer(folder) && load_tokenizer(folder)->state() == tokenizer.state();
+    return holds_tokenizer(folder) &&
+           without_end_mark(load_tokenizer(folder)->state()) == without_end_mark(tokenizer.state());
   } catch (const UserError&) {
     return false;  // of a kind that cannot be read, so that another one was named
   }
@@ -85,7 +85,7 @@ std::vector<int32_t> end_ids(const BaseSettings& base, const char* file) {
   if (given == config.end() || given->is_null()) return {};
   std::vector<int32_t> ids;
   for (const SettingsJson& id : given->is_array() ? *given : SettingsJson::array({*given})) {
-    if (!id.is_number_integer()) {
+    if (!id.is_number_integer() || id > std::numeric_limits<int32_t>::max()) {
       throw UserError(
           fmt::format("{}/{}: eos_token_id is {}; give the id of a token, or a list of them",
                       base.folder, file, shown(given->dump())));
@@ -166,10 +166,6 @@ std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metad
   auto given = end_ids(*base, "generation_config.json");
   if (given.empty()) given = end_ids(*base, "config.json");
   ends.insert(ends.end(), given.begin(), given.end());
-  const auto special = special_tokens(json_of(*base, "tokenizer_config.json"));
-  if (const auto named = special.find("eos_token"); named != special.end()) {
-    if (const auto token = tokenizer.token_of(named->second)) ends.push_back(*token);
-  }
   return ends;
 }
 

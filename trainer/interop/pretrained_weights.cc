@@ -286,7 +286,7 @@ void refuse(const PretrainedLayout& layout, const std::string& place,
 }
 
 /// A tied head is the table of tokens, and a file may have it under either name. Two tables that
-/// differ are kept apart by transformers, which ignores the setting then.
+/// differ are kept apart by transformers, and by a configuration of own_head_note(), but no BERT.
 void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
                     const std::vector<ParameterShape>& parameters) {
   const TensorBytes* head = there.find(kHead);
@@ -300,8 +300,7 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
   if (words == nullptr) return there.add(table->name, head);
   if (words->size == head->size && std::memcmp(words->data, head->data, head->size) == 0) return;
   throw UserError(fmt::format(
-      "{}: {}: {} differs from {}, and tie_word_embeddings is true in config.json (true is BERT's "
-      "default); set it to false there to use both, as a Llama can, or remove {} from the file",
+      "{}: {}: {} differs from {}, and this model has one table for both; remove {} from the file",
       layout.key, there.file_of(head), head->name, words->name, head->name));
 }
 

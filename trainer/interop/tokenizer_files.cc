@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/tokenizer/bpe/bpe_spec.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
@@ -148,7 +149,7 @@ TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length,
   } else if (tokenizer.kind() == "byte") {
     files["tokenizer.json"] = byte_tokenizer(tokenizer).dump(2) + "\n";
   } else {
-    files["tokenizer.json"] = tokenizer.state();
+    files["tokenizer.json"] = without_end_mark(tokenizer.state());
   }
   files["tokenizer_config.json"] = config.dump(2) + "\n";
   return files;

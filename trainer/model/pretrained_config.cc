@@ -7,8 +7,11 @@
 #include <filesystem>
 
 #include "trainer/config/config.h"
+#include "trainer/config/keys/key_rows.h"
 #include "trainer/model/bert_family.h"
+#include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/load/tied_head.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -70,26 +73,31 @@ std::vector<std::string> unsupported_in_bert(const Json& config) {
                                          {"is_encoder_decoder", false}});
 }
 
-/// What config.json calls the sizes of a BERT.
+/// What config.json calls the sizes and dropout rates of a BERT.
 struct BertKeys {
   const char* layers = "num_hidden_layers";
   const char* heads = "num_attention_heads";
   const char* width = "hidden_size";
   const char* inner = "intermediate_size";
+  const char* dropout = "hidden_dropout_prob";
+  const char* attention_dropout = "attention_probs_dropout_prob";
 };
 
 BertConfig bert_shape(const Values& values, BertFamily family) {
   const bool distilled = family == BertFamily::kDistilbert;
-  const BertKeys keys =
-      distilled ? BertKeys{"n_layers", "n_heads", "dim", "hidden_dim"} : BertKeys{};
+  const BertKeys keys = distilled ? BertKeys{"n_layers",   "n_heads", "dim",
+                                             "hidden_dim", "dropout", "attention_dropout"}
+                                  : BertKeys{};
   BertConfig shape;
   shape.family = family;
   shape.n_layer = values.number(keys.layers, distilled ? 6 : 12, kMostLayers);
   shape.n_head = values.number(keys.heads, 12, kMostLayers);
   shape.n_embd = values.number(keys.width, 768, kMostWidth);
   shape.intermediate = values.number(keys.inner, 3072, kMostWidth);
-  shape.type_vocab_size = distilled ? 0 : values.number("type_vocab_size", 2, kMostWidth);
-  if (!distilled) shape.layer_norm_eps = values.real("layer_norm_eps", 1e-12);
+  shape.type_vocab_size = distilled ? 0 : values.number("type_vocab_size", 2, kMostLayers);
+  if (!distilled) shape.layer_norm_eps = values.real("layer_norm_eps", 1e-12, kAbove0);
+  shape.hidden_pdrop = values.real(keys.dropout, 0.1, kProbability);
+  shape.attn_pdrop = values.real(keys.attention_dropout, 0.1, kProbability);
   if (family == BertFamily::kRoberta) shape.position_offset = values.whole("pad_token_id", 1) + 1;
   return shape;
 }
@@ -165,6 +173,8 @@ PretrainedBert bert_of_snapshot(const std::string& path) {
         shape.type_vocab_size = bert.value("type_vocab_size", shape.type_vocab_size);
         shape.position_offset = bert.value("position_offset", shape.position_offset);
         shape.layer_norm_eps = bert.value("layer_norm_eps", shape.layer_norm_eps);
+        shape.hidden_pdrop = result.classifier_pdrop = bert.at("hidden_pdrop");
+        shape.attn_pdrop = bert.at("attn_pdrop");
         result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
         if (task == task_name(TaskKind::kTextClassification))
           result.labels = Json::parse(metadata.at("labels").get<std::string>());
@@ -181,6 +191,9 @@ PretrainedGpt gpt_of_snapshot(const std::string& path) {
         result.activation =
             gpt.at("activation") == "gelu" ? Activation::kGelu : Activation::kGeluTanh;
         result.tie_weights = gpt.at("tie_weights");
+        result.embd_pdrop = gpt.at("embd_pdrop");
+        result.resid_pdrop = gpt.at("resid_pdrop");
+        result.attn_pdrop = gpt.at("attn_pdrop");
       });
   return result;
 }
@@ -212,8 +225,18 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
   result.n_layer = result.shape.n_layer;
   result.n_head = result.shape.n_head;
   result.n_embd = result.shape.n_embd;
-  result.positions =
-      values.number("max_position_embeddings", 512, kMostPositions) - result.shape.position_offset;
+  result.classifier_pdrop =
+      *family == BertFamily::kDistilbert
+          ? values.real("seq_classif_dropout", 0.2, kProbability)
+          : values.real("classifier_dropout", result.shape.hidden_pdrop, kProbability);
+  values.number("vocab_size", 1, kMostPositions);  // the vocabulary is the tokenizer's
+  const int64_t rows = values.number("max_position_embeddings", 512, kMostPositions);
+  result.positions = rows - result.shape.position_offset;
+  if (result.positions < 1)
+    throw UserError(
+        fmt::format("{}: max_position_embeddings is {}, not above pad_token_id + 1 = "
+                    "{}; {}",
+                    file, rows, result.shape.position_offset, kHowToMake));
   result.labels = labels_in(config, file, *family);
   result.unsupported = unsupported_in_bert(config);
   take_problem_type(result, values);
@@ -240,6 +263,12 @@ PretrainedGpt read_pretrained_gpt(const std::string& path) {
   result.positions = values.number("n_positions", 1024, kMostPositions);
   result.activation = activation_named(values.text("activation_function", "gelu_new"));
   result.tie_weights = values.flag("tie_word_embeddings", true);
+  if (result.tie_weights) result.head_note = own_head_note(path, kGpt2Layout);
+  result.tie_weights = result.tie_weights && result.head_note.empty();
+  result.embd_pdrop = values.real("embd_pdrop", 0.1, kProbability);
+  result.resid_pdrop = values.real("resid_pdrop", 0.1, kProbability);
+  result.attn_pdrop = values.real("attn_pdrop", 0.1, kProbability);
+  values.number("vocab_size", 1, kMostPositions);  // the vocabulary is the tokenizer's
   result.unsupported = unsupported_in(config, values, result.n_embd);
   return result;
 }

@@ -23,15 +23,20 @@ struct PretrainedSizes {
   int64_t positions = 0;
   /// Settings that this trainer's model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
   std::vector<std::string> unsupported;
+  std::string head_note{};  ///< See own_head_note().
 };
 
 struct PretrainedGpt : PretrainedSizes {
   std::optional<Activation> activation;  ///< None: an activation that this model does not have.
   bool tie_weights = true;
+  double embd_pdrop = 0.1;
+  double resid_pdrop = 0.1;
+  double attn_pdrop = 0.1;
 };
 
 struct PretrainedBert : PretrainedSizes {
-  BertConfig shape;                 ///< Family, sizes, problem_type; the rest has no meaning.
+  BertConfig shape;  ///< Family, sizes, dropout, problem_type; the rest has no meaning.
+  double classifier_pdrop = 0.1;    ///< Before the classifier's last layer.
   std::vector<std::string> labels;  ///< Its classifier's labels, by number; empty: no classifier.
   std::string tokenizer_state;      ///< A snapshot's; a folder has files.
 };

@@ -1,18 +1,54 @@
 #include "trainer/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "trainer/tokenizer/word_splitter.h"
 
 namespace ddp::train {
 
-void AddedTokens::Finder::add(const AddedToken& token) {
-  const auto longer = [&token](const AddedToken& other) {
-    return other.content.size() < token.content.size();
-  };
-  tokens_.insert(std::find_if(tokens_.begin(), tokens_.end(), longer), token);
-  first_bytes_[static_cast<unsigned char>(token.content.front())] = true;
+namespace {
+
+/// In normalized text, or in the text itself.
+std::vector<AddedToken> looked_for(const std::vector<AddedToken>& tokens, bool normalized,
+                                   const AddedTokens::Normalize& normalize) {
+  std::vector<AddedToken> found;
+  for (AddedToken token : tokens) {
+    if (token.normalized != normalized) continue;
+    if (normalized && normalize) token.content = normalize(token.content);
+    found.push_back(std::move(token));
+  }
+  return found;
+}
+
+}  // namespace
+
+AddedTokens::Finder::Finder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::ranges::stable_sort(tokens_, {}, &AddedToken::content);
+  for (const AddedToken& token : tokens_) {
+    first_bytes_[static_cast<unsigned char>(token.content.front())] = true;
+    longest_ = std::max(longest_, token.content.size());
+    strips_after_ = strips_after_ || token.rstrip;
+  }
+}
+
+const AddedToken* AddedTokens::Finder::first_of(std::string_view text) const {
+  const AddedToken* found = nullptr;
+  auto first = tokens_.begin();
+  auto last = tokens_.end();
+  // Those between agree with the text before `at`.
+  for (std::size_t at = 0; at < text.size() && first != last; ++at) {
+    const auto byte_of = [at](const AddedToken& token) {
+      return at < token.content.size() ? static_cast<unsigned char>(token.content[at]) : -1;
+    };
+    const auto same = std::ranges::equal_range(first, last, static_cast<unsigned char>(text[at]),
+                                               std::less<int>(), byte_of);
+    first = same.begin();
+    last = same.end();
+    if (first != last && first->content.size() == at + 1) found = &*first;
+  }
+  return found;
 }
 
 std::size_t AddedTokens::Finder::next_start(std::string_view text, std::size_t at) const {
@@ -24,24 +60,15 @@ std::size_t AddedTokens::Finder::next_start(std::string_view text, std::size_t a
 std::optional<AddedTokens::Finder::Found> AddedTokens::Finder::find(std::string_view text) const {
   for (std::size_t at = next_start(text, 0); at != std::string_view::npos;
        at = next_start(text, at + 1)) {
-    for (const AddedToken& token : tokens_) {
-      if (text.substr(at).starts_with(token.content)) return Found{at, &token};
-    }
+    if (const AddedToken* token = first_of(text.substr(at))) return Found{at, token};
   }
   return std::nullopt;
 }
 
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, Normalize normalize)
-    : normalize_(std::move(normalize)) {
-  for (AddedToken token : tokens) {
-    if (!token.normalized) {
-      first_.add(token);
-      continue;
-    }
-    if (normalize_) token.content = normalize_(token.content);
-    second_.add(token);
-  }
-}
+    : normalize_(std::move(normalize)),
+      first_(looked_for(tokens, false, normalize_)),
+      second_(looked_for(tokens, true, normalize_)) {}
 
 void AddedTokens::split_by(const Finder& finder, std::string_view text, bool first,
                            const OnText& on_text, const OnToken& on_token) {
@@ -73,24 +100,18 @@ void AddedTokens::split(std::string_view text, const OnText& on_text,
 
 bool AddedTokens::may_cut(std::string_view text, std::size_t at) const {
   const bool space = spaces_after(text.substr(at)) > 0;
-  const auto crosses = [&](const AddedToken& token) {
-    if (token.rstrip && space) return true;
-    const std::size_t back = std::min(at, token.content.size() - 1);
+  const auto crosses = [&](const Finder& finder) {
+    if (finder.strips_after() && space) return true;
+    const std::size_t back = std::min(at, std::max<std::size_t>(1, finder.longest()) - 1);
     for (std::size_t start = at - back; start < at; ++start) {
-      if (text.substr(start).starts_with(token.content)) return true;
+      const AddedToken* token = finder.first_of(text.substr(start));
+      if (token != nullptr && start + token->content.size() > at) return true;
     }
     return false;
   };
-  return std::none_of(first_.tokens().begin(), first_.tokens().end(), crosses) &&
-         std::none_of(second_.tokens().begin(), second_.tokens().end(), crosses);
+  return !crosses(first_) && !crosses(second_);
 }
 
-std::size_t AddedTokens::longest() const {
-  std::size_t most = 0;
-  for (const Finder* finder : {&first_, &second_}) {
-    if (!finder->empty()) most = std::max(most, finder->tokens().front().content.size());
-  }
-  return most;
-}
+std::size_t AddedTokens::longest() const { return std::max(first_.longest(), second_.longest()); }
 
 }  // namespace ddp::train

@@ -14,8 +14,7 @@
 namespace ddp::train {
 
 /// Finds added tokens as `tokenizers` does: the leftmost, among several there the longest;
-/// `normalized` ones in the normalized text between the others. Most vocabularies have few, so no
-/// automaton is built.
+/// `normalized` ones in the normalized text between the others.
 class AddedTokens {
  public:
   /// Null: text stays unchanged.
@@ -36,27 +35,32 @@ class AddedTokens {
  private:
   class Finder {
    public:
-    void add(const AddedToken& token);
+    explicit Finder(std::vector<AddedToken> tokens);
     bool empty() const { return tokens_.empty(); }
     struct Found {
       std::size_t at = 0;
       const AddedToken* token = nullptr;
     };
     std::optional<Found> find(std::string_view text) const;
-    const std::vector<AddedToken>& tokens() const { return tokens_; }
+    /// The longest that `text` begins with; null: none.
+    const AddedToken* first_of(std::string_view text) const;
+    std::size_t longest() const { return longest_; }
+    bool strips_after() const { return strips_after_; }
 
    private:
     std::size_t next_start(std::string_view text, std::size_t at) const;
 
-    std::vector<AddedToken> tokens_;  // the longest first
+    std::vector<AddedToken> tokens_;  // by content
     std::array<bool, 256> first_bytes_{};
+    std::size_t longest_ = 0;
+    bool strips_after_ = false;
   };
   static void split_by(const Finder& finder, std::string_view text, bool first,
                        const OnText& on_text, const OnToken& on_token);
 
+  Normalize normalize_;
   Finder first_;
   Finder second_;
-  Normalize normalize_;
 };
 
 }  // namespace ddp::train

@@ -59,7 +59,8 @@ std::unique_ptr<Tokenizer> wordpiece_of(const Json& json, const std::string& nam
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name) {
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name,
+                                           const std::string& end_of_text) {
   const Json json = parse_bounded_json(text, name);
   try {
     if (json.is_object() && json.contains("kind"))
@@ -73,6 +74,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::str
     throw UserError(what.starts_with(name) ? what : name + ": " + what);
   }
   BpeSpec spec = read_tokenizer_json(json, name);
+  set_end_of_text(spec, end_of_text);
   if (spec.sentencepiece) return std::make_unique<SentencePieceTokenizer>(std::move(spec));
   return std::make_unique<BpeTokenizer>(std::move(spec));
 }

@@ -13,6 +13,7 @@
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
@@ -30,17 +31,17 @@ std::string read_whole(const std::string& path) {
 std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& folder) {
   const std::string vocab = folder / "vocab.json";
   const std::string merges = folder / "merges.txt";
-  return std::make_unique<BpeTokenizer>(
-      parse_vocab_and_merges(read_whole(vocab), vocab, read_whole(merges), merges));
+  BpeSpec spec = parse_vocab_and_merges(read_whole(vocab), vocab, read_whole(merges), merges);
+  set_end_of_text(spec, end_of_text_in(folder));
+  return std::make_unique<BpeTokenizer>(std::move(spec));
 }
 
 /// Takes the settings for capitals and accents from a tokenizer_config.json next to it.
 std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
   const std::string config = file.parent_path() / "tokenizer_config.json";
   WordpieceSpec spec = parse_vocab_txt(read_whole(file), file);
-  std::error_code unknown;
-  if (fs::exists(config, unknown))
-    spec.words = read_word_options(parse_bounded_json(read_whole(config), config));
+  if (const auto text = read_file_if_present(config))
+    spec.words = read_word_options(parse_bounded_json(*text, config));
   try {
     return std::make_unique<WordpieceTokenizer>(std::move(spec));
   } catch (const UserError& error) {
@@ -66,9 +67,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
                     "tokenizer.json");
   if (lower_extension(place) == ".txt" && fs::is_regular_file(place, unknown))
     return load_vocab_txt(place);
-  if (!fs::is_directory(place, unknown)) return parse_tokenizer(read_whole(path), path);
+  if (!fs::is_directory(place, unknown)) {
+    const bool named = place.filename() == "tokenizer.json";
+    return parse_tokenizer(read_whole(path), path,
+                           named ? end_of_text_in(place.parent_path()) : "");
+  }
   const std::string whole = place / "tokenizer.json";
-  if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole);
+  if (fs::exists(whole, unknown))
+    return parse_tokenizer(read_whole(whole), whole, end_of_text_in(path));
   if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
   if (fs::exists(place / "vocab.txt", unknown)) return load_vocab_txt(place / "vocab.txt");
   throw UserError(

@@ -10,7 +10,7 @@
 namespace ddp::train {
 
 /// `path`: a folder with tokenizer.json, with vocab.json and merges.txt, or with BERT's vocab.txt;
-/// or such a .json or .txt file.
+/// or such a .json or .txt file. A folder's eos_token is its end of text.
 /// Throws UserError with the file and what is wrong with it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 /// The same for a key of the configuration, which the error begins with.
@@ -20,8 +20,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::strin
 bool holds_tokenizer(const std::string& folder);
 
 /// Parses the text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`.
-/// `name`: for messages. Throws UserError.
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name);
+/// `name`: for messages. `end_of_text`: the text of the token that ends a text; "": as in the file,
+/// or by its usual names. Throws UserError.
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name,
+                                           const std::string& end_of_text = "");
 
 /// Returns 64 hexadecimal digits, equal for tokenizers that yield equal tokens, whatever their
 /// files.

@@ -248,6 +248,28 @@ TEST_CASE("scaling of rotary embeddings is read as each version of transformers 
   CHECK(from_folder(older).rope_scaling == RopeScaling{});
 }
 
+TEST_CASE("rope_scaling replaces rope_parameters, and updates Gemma 3's, as in transformers") {
+  nlohmann::json json = folder_of("llama");
+  json["rope_theta"] = 500.0;
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 77.0}, {"truncate", false}};
+  CHECK(from_folder({{"model_type", "llama"},
+                     {"rope_parameters", {{"rope_theta", 77.0}}},
+                     {"rope_scaling", nlohmann::json::object()}})
+            .rope_theta == 77.0);
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  const LlamaConfig both = from_folder(json);
+  CHECK(both.rope_scaling == RopeScaling{.rope_type = "linear", .factor = 2});
+  CHECK(both.rope_theta == 500.0);
+  json = folder_of("gemma3_text");
+  json["rope_parameters"] = {{"full_attention", {{"rope_theta", 3e6}, {"factor", 4.0}}},
+                             {"sliding_attention", {{"rope_theta", 500.0}}}};
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const LlamaConfig gemma3 = from_folder(json);
+  CHECK(gemma3.rope_scaling == RopeScaling{.rope_type = "linear", .factor = 8});
+  CHECK(gemma3.rope_theta == 3e6);
+  CHECK(gemma3.rope_local_base_freq == 500.0);
+}
+
 TEST_CASE("the config.json of an exported Llama describes the shape that was exported") {
   for (const LlamaPreset& preset : llama_presets()) {
     const LlamaConfig llama = llama_with({"llama_config.model_type=" + std::string(preset.name)});
@@ -273,6 +295,13 @@ TEST_CASE("a folder that a Llama cannot represent is refused with the key of its
       {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"truncate", false}}}},
        "rope_scaling.truncate is false"},
       {{{"rope_scaling", "none"}}, "rope_scaling is \"none\""},
+      {{{"rope_scaling", {{"type", "linear"}}}}, "rope_type linear has no factor"},
+      {{{"rope_scaling", {{"type", "linear"}, {"factor", -1.0}}}}, "factor is -1.0, not > 0"},
+      {{{"rope_theta", 0}}, "rope_theta is 0, not > 0"},
+      {{{"rms_norm_eps", -1}}, "rms_norm_eps is -1, not > 0"},
+      {{{"num_attention_heads", 0}}, "num_attention_heads is 0, not >= 1"},
+      {{{"vocab_size", -5}}, "vocab_size is -5, not >= 1"},
+      {{{"partial_rotary_factor", 1.5}}, "partial_rotary_factor is 1.5, not > 0 and <= 1"},
       {{{"quantization_config", {{"bits", 4}}}},
        "weights quantized by another program are not read"},
       {{{"num_hidden_layers", 1'000'000}}, "num_hidden_layers is 1000000, above 10000"},

@@ -193,6 +193,46 @@ TEST_CASE("sizes, activation and head follow the folder where they are not given
   CHECK_FALSE(exact.gpt.tie_weights);
 }
 
+TEST_CASE("dropout follows the folder where it is not given, of each family by its keys") {
+  const std::string gpt2 =
+      std::string(kGpt2) + R"(, "embd_pdrop": 0.2, "resid_pdrop": 0.0, "attn_pdrop": 0.3})";
+  const Config gpt = following(gpt2, {"gpt_config.attn_pdrop=0.4"});
+  CHECK(gpt.gpt.embd_pdrop == 0.2);
+  CHECK(gpt.gpt.resid_pdrop == 0.0);
+  CHECK(gpt.gpt.attn_pdrop == 0.4);
+  CHECK(following(std::string(kGpt2) + "}").gpt.embd_pdrop == 0.1);
+  const Config bert = following(
+      std::string(kBert) + R"(, "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3})");
+  CHECK(bert.bert.hidden_pdrop == 0.2);
+  CHECK(bert.bert.attn_pdrop == 0.3);
+  const Config distilbert = following(
+      R"({"model_type": "distilbert", "n_layers": 1, "dropout": 0.2, "attention_dropout": 0.3})",
+      {"bert_config.attn_pdrop=0"});
+  CHECK(distilbert.bert.hidden_pdrop == 0.2);
+  CHECK(distilbert.bert.attn_pdrop == 0.0);
+}
+
+TEST_CASE("an output layer that differs from the table of tokens is not tied, as in transformers") {
+  const test::TestFolder folder;
+  const auto with_head = [&](const std::string& head, std::vector<std::string> overrides = {}) {
+    const auto at = [](int begin) {
+      return nlohmann::json{
+          {"dtype", "F32"}, {"shape", {1, 1}}, {"data_offsets", {begin, begin + 4}}};
+    };
+    const std::string text =
+        nlohmann::json{{"lm_head.weight", at(0)}, {"wte.weight", at(4)}}.dump();
+    const uint64_t length = text.size();
+    std::string file(sizeof length, '\0');
+    std::memcpy(file.data(), &length, sizeof length);
+    test::write_file("model.safetensors", file + text + head + "same");
+    return load(folder, std::string(kGpt2) + "}", std::move(overrides)).gpt.tie_weights;
+  };
+  CHECK(with_head("same"));
+  CHECK_FALSE(with_head("diff"));
+  CHECK_THAT(test::error_of<UserError>([&] { with_head("diff", {"gpt_config.tie_weights=true"}); }),
+             Contains("tie_weights is false there, true here"));
+}
+
 TEST_CASE("each difference between the folder and the configuration is listed") {
   const std::string text = error(
       std::string(kGpt2) + R"(, "n_inner": 100, "layer_norm_epsilon": 1e-6})",
@@ -225,7 +265,15 @@ TEST_CASE("a folder that is no GPT-2 is refused in one line") {
              Contains("gpt_config.init_from") && Contains("no such folder"));
 }
 
-TEST_CASE("a size above the range of its configuration key is refused in one line") {
+TEST_CASE("a number outside the range of its configuration key is refused in one line") {
+  CHECK_THAT(error(std::string(kGpt2) + R"(, "attn_pdrop": 1})"),
+             Contains("attn_pdrop is 1, not >= 0 and < 1"));
+  CHECK_THAT(error(R"({"model_type": "gpt2", "vocab_size": -5})"),
+             Contains("vocab_size is -5, not >= 1"));
+  CHECK_THAT(not_followed(std::string(kBert) + R"(, "layer_norm_eps": -1})"),
+             Contains("layer_norm_eps is -1, not > 0"));
+  CHECK_THAT(not_followed(R"({"model_type": "roberta", "pad_token_id": 600})"),
+             Contains("max_position_embeddings is 512, not above pad_token_id + 1 = 601"));
   CHECK_THAT(error(R"({"model_type": "gpt2", "n_layer": 1000000000})"),
              Contains("n_layer is 1000000000, above 10000"));
   CHECK_THAT(error(R"({"model_type": "gpt2", "n_embd": 1000000000})"),

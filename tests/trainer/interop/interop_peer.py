@@ -133,6 +133,13 @@ def make_llama(folder, kind):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()  # exact frequencies of RoPE
     else:
         model.save_pretrained(folder)
+    if kind == "linear":  # rope_scaling of version 4 next to the rope_parameters of version 5
+        with open(folder + "/config.json") as file:
+            config = json.load(file)
+        config |= {"rope_scaling": config["rope_parameters"], "rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}
+        with open(folder + "/config.json", "w") as file:
+            json.dump(config, file)
+        model = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert os.path.exists(folder + "/model.safetensors.index.json") == (kind in SHARDED)
     inputs, targets = torch.randint(0, VOCABULARY, (2, 3, 64))
     logits = model(inputs).logits

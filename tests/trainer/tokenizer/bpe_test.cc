@@ -6,6 +6,7 @@
 #include "trainer/tokenizer/bpe/bpe_trainer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
 
@@ -123,6 +124,60 @@ TEST_CASE("an added token is one token wherever it stands, the longest of severa
   CHECK(tokenizer.encode("<|a|><|a|>b<|endoftext|>") == std::vector<int32_t>{size, size + 1, 0});
   CHECK(tokenizer.decode(std::vector<int32_t>{size + 1, 0}) == "<|a|>b<|endoftext|>");
   CHECK(tokenizer.end_of_text() == 0);
+}
+
+TEST_CASE("a hundred thousand added tokens are found in a text of them, each the longest") {
+  BpeSpec spec = trained().spec();
+  std::string text;
+  std::vector<int32_t> expected;
+  for (int i = 0; i < 100'000; ++i) {
+    const auto id = static_cast<int32_t>(spec.vocabulary.size());
+    spec.vocabulary.push_back("<" + std::to_string(i));
+    spec.added.push_back({.content = spec.vocabulary.back(), .id = id});
+    if (i % 9 != 0) continue;
+    text += spec.vocabulary.back();
+    expected.push_back(id);
+  }
+  const BpeTokenizer tokenizer(std::move(spec));
+  CHECK(tokenizer.encode(text) == expected);
+  const std::size_t cut = tokenizer.safe_prefix(text);
+  CHECK(cut > 0);
+  auto parts = tokenizer.encode(text.substr(0, cut));
+  const auto rest = tokenizer.encode(text.substr(cut));
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  CHECK(parts == expected);
+}
+
+TEST_CASE("the eos_token of a folder's files is the end of text, in its state as well") {
+  const TempFolder folder;
+  folder.write("vocab.json", R"({"a": 0, "<|im_end|>": 1, "</s>": 2, "<|endoftext|>": 3})");
+  folder.write("merges.txt", "");
+  const auto end = [&] { return load_tokenizer(folder.path())->end_of_text(); };
+  const std::string by_name = load_tokenizer(folder.path())->state();
+  CHECK(end() == 3);
+  folder.write("special_tokens_map.json", R"({"eos_token": "</s>"})");
+  CHECK(end() == 2);
+  folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+  const auto tokenizer = load_tokenizer(folder.path());
+  CHECK(tokenizer->end_of_text() == 1);
+  CHECK(tokenizer->encode("<|im_end|>a") == std::vector<int32_t>{1, 0});
+  CHECK(tokenizer_from_state(tokenizer->state())->end_of_text() == 1);
+  CHECK(without_end_mark(tokenizer->state()) != tokenizer->state());
+  const TempFolder whole;
+  whole.write("tokenizer.json", tokenizer->state());
+  whole.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  CHECK(load_tokenizer(whole.path())->end_of_text() == 3);
+  CHECK(load_tokenizer(whole / "tokenizer.json")->end_of_text() == 3);
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  CHECK(load_tokenizer(folder.path())->state() == by_name);
+  for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    folder.write(file, "{");
+    CHECK_THROWS_WITH(end(), Catch::Contains(file) && Catch::Contains("malformed JSON"));
+    std::filesystem::remove(folder / file);
+    std::filesystem::create_symlink(file, folder / file);  // to itself
+    CHECK_THROWS_WITH(end(), Catch::Contains(file) && Catch::Contains("cannot read"));
+    std::filesystem::remove(folder / file);
+  }
 }
 
 TEST_CASE("a text cut where it is safe has the tokens of the whole, whatever follows") {

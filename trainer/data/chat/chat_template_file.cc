@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/small_file.h"
+#include "trainer/tokenizer/special_tokens.h"
 
 namespace ddp::train {
 namespace {
@@ -18,13 +17,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kMapFile = "special_tokens_map.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
-
-/// A token is a text, or an object with one as its content.
-std::string token_text(const Json& token) {
-  const Json& text = token.is_object() && token.contains("content") ? token["content"] : token;
-  return text.is_string() ? text.get<std::string>() : "";
-}
 
 std::string text_member(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string()
@@ -45,37 +39,24 @@ std::string template_of(const Json& config) {
 
 }  // namespace
 
-std::map<std::string, std::string> special_tokens(const Json& config) {
-  std::map<std::string, std::string> special;
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    if (!config.is_object() || !config.contains(name)) continue;
-    if (const std::string text = token_text(config[name]); !text.empty()) special[name] = text;
-  }
-  return special;
-}
-
 std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std::string>& files,
                                                  const std::string& folder) {
-  const fs::path config_path = fs::path(folder) / kConfigFile;
-  const auto config_text = files.find(kConfigFile);
-  const Json config =
-      config_text == files.end() ? Json() : parse_bounded_json(config_text->second, config_path);
-  if (const auto own = files.find(kTemplateFile); own != files.end())
-    return ChatTemplateText{own->second, special_tokens(config), fs::path(folder) / kTemplateFile};
-  const std::string source = template_of(config);
-  if (source.empty()) return std::nullopt;
-  return ChatTemplateText{source, special_tokens(config), config_path};
+  const auto json_of = [&](const char* name) {
+    const auto text = files.find(name);
+    return text == files.end() ? Json() : parse_bounded_json(text->second, fs::path(folder) / name);
+  };
+  const Json config = json_of(kConfigFile);
+  const auto own = files.find(kTemplateFile);
+  const std::string source = own != files.end() ? own->second : template_of(config);
+  if (source.empty() && own == files.end()) return std::nullopt;
+  return ChatTemplateText{source, special_tokens(config, json_of(kMapFile)),
+                          fs::path(folder) / (own != files.end() ? kTemplateFile : kConfigFile)};
 }
 
 std::optional<ChatTemplateText> read_chat_template(const std::string& folder) {
   std::map<std::string, std::string> files;
-  for (const char* name : {kConfigFile, kTemplateFile}) {
-    const fs::path path = fs::path(folder) / name;
-    if (auto text = read_small_file(path)) {
-      files[name] = *std::move(text);
-    } else if (errno != ENOENT && errno != ENOTDIR) {
-      throw UserError(fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
-    }
+  for (const char* name : {kConfigFile, kMapFile, kTemplateFile}) {
+    if (auto text = read_file_if_present(fs::path(folder) / name)) files[name] = *std::move(text);
   }
   return chat_template_in(files, folder);
 }

@@ -3,7 +3,6 @@
 
 #include <ctime>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -26,8 +25,6 @@ std::optional<ChatTemplateText> read_chat_template(const std::string& folder);
 /// The same for files already read, by name.
 std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std::string>& files,
                                                  const std::string& folder);
-/// bos_token, eos_token, unk_token and pad_token of a tokenizer_config.json, as far as present.
-std::map<std::string, std::string> special_tokens(const nlohmann::json& config);
 
 /// Throws UserError that begins with the place; so do later errors of the template.
 /// `now`: see ChatTemplate.

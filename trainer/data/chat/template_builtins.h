@@ -34,6 +34,11 @@ std::string stripped(const std::string& text, const TemplateValue& characters, b
 /// `count` below 0: all.
 std::string replaced(TemplateRun& run, const std::string& text, const std::string& from,
                      const std::string& to, int64_t count);
+/// `margin` before each line that is not the first, or not empty, unless these are wanted.
+std::string indented(TemplateRun& run, const std::string& text, const std::string& margin,
+                     bool first, bool empty);
+/// As strftime, of local time.
+std::string time_text(std::time_t now, const std::string& format);
 /// 'a %s' % values.
 std::string percent_formatted(TemplateRun& run, const std::string& format,
                               const TemplateValues& values);

@@ -82,7 +82,7 @@ Value tojson(TemplateRun& run, const Value& value, const TemplateArguments& give
 
 Value length(TemplateRun& run, const Value& value, const TemplateArguments&) {
   if (value.dict() != nullptr) return value.dict()->items.size();
-  if (value.list() != nullptr) return value.list()->items.size();
+  if (value.list() != nullptr && !value.list()->is_generator()) return value.list()->items.size();
   if (value.is_undefined()) return 0;
   if (!value.is_text())
     refuse_value(fmt::format("object of type '{}' has no len()", value.type_name()));
@@ -111,6 +111,8 @@ Value first(TemplateRun&, const Value& value, const TemplateArguments&) {
   return items.empty() ? Value() : items.front();
 }
 Value last(TemplateRun&, const Value& value, const TemplateArguments&) {
+  if (value.list() != nullptr && value.list()->is_generator())
+    refuse_value("'generator' object is not reversible");
   const auto items = items_of(value);
   return items.empty() ? Value() : items.back();
 }
@@ -118,7 +120,8 @@ Value last(TemplateRun&, const Value& value, const TemplateArguments&) {
 Value reverse(TemplateRun&, const Value& value, const TemplateArguments&) {
   auto items = items_of(value);
   std::reverse(items.begin(), items.end());
-  if (!value.is_text()) return Value::list(std::move(items));
+  if (value.list() != nullptr && value.list()->is_generator()) return Value::list(std::move(items));
+  if (!value.is_text()) return Value::iterable("generator", std::move(items));
   std::string text;
   for (const Value& each : items) text += *each.text();
   return text;
@@ -133,18 +136,15 @@ Value trim(TemplateRun&, const Value& value, const TemplateArguments& given) {
   return stripped(printed(value), bound("trim", given, {"chars"})[0], true, true);
 }
 
-Value items(TemplateRun&, const Value& value, const TemplateArguments&) {
-  TemplateValues list;
-  if (value.is_undefined()) return Value::list({});
+Value items(TemplateRun& run, const Value& value, const TemplateArguments&) {
+  if (value.is_undefined()) return Value::iterable("generator", {});
   if (value.dict() == nullptr) refuse_value("Can only get item pairs from a mapping.");
-  for (const auto& [key, each] : value.dict()->items)
-    list.push_back(Value::list({key, each}, /*tuple=*/true));
-  return Value::list(std::move(list));
+  return Value::iterable("generator", items_of(called_method(run, value, "items", {})));
 }
 
 Value map(TemplateRun& run, const Value& value, const TemplateArguments& given) {
   TemplateValues made;
-  if (!value.is_true()) return Value::list({});
+  if (!value.is_true()) return Value::iterable("generator", {});
   if (given.positional.empty()) {
     const auto a = bound("map", given, {"attribute", "default"});
     for (const Value& each : items_of(value))
@@ -155,7 +155,7 @@ Value map(TemplateRun& run, const Value& value, const TemplateArguments& given) 
     for (const Value& each : items_of(value))
       made.push_back(filtered(run, text_of(given.positional[0]), each, rest));
   }
-  return Value::list(std::move(made));
+  return Value::iterable("generator", std::move(made));
 }
 
 /// select, reject and those by attribute.
@@ -174,7 +174,7 @@ Value chosen(TemplateRun& run, const Value& value, const TemplateArguments& give
                             : passes_test(run, text_of(arguments[skip]), tested, rest);
     return passes != wanted;
   });
-  return Value::list(std::move(kept));
+  return Value::iterable("generator", std::move(kept));
 }
 
 Value sorted(TemplateRun& run, TemplateValues items, const Value& path, bool exact, bool reverse) {
@@ -217,7 +217,7 @@ Value unique(TemplateRun& run, const Value& value, const TemplateArguments& give
     const Value one = Value::dict({{key, nullptr}});
     if (keys.emplace(one.dict()->index.begin()->first, true).second) kept.push_back(each);
   }
-  return Value::list(std::move(kept));
+  return Value::iterable("generator", std::move(kept));
 }
 
 Value extreme(TemplateRun& run, const Value& value, const TemplateArguments& given, bool largest) {
@@ -249,8 +249,11 @@ Value integer(TemplateRun&, const Value& value, const TemplateArguments& given) 
   const int64_t base = integer_of(a[1], 10);
   if (base != 10) refuse_value("int with a base is not supported");
   if (value.is_integer()) return value.integer();
-  if (value.is_float() && std::abs(value.number()) < 9e18)
-    return static_cast<int64_t>(value.number());
+  const auto whole_part = [](double number) {
+    if (std::abs(number) >= 9e18) refuse_value("a number is too large");
+    return static_cast<int64_t>(number);
+  };
+  if (value.is_float() && std::isfinite(value.number())) return whole_part(value.number());
   if (value.is_text()) {
     const std::string text = stripped(*value.text(), {}, true, true);
     int64_t number = 0;
@@ -260,8 +263,8 @@ Value integer(TemplateRun&, const Value& value, const TemplateArguments& given) 
       return number;
     double fraction = 0;
     const auto other = std::from_chars(begin, text.data() + text.size(), fraction);
-    if (!text.empty() && other.ptr == text.data() + text.size() && std::abs(fraction) < 9e18)
-      return static_cast<int64_t>(fraction);
+    if (!text.empty() && other.ptr == text.data() + text.size() && std::isfinite(fraction))
+      return whole_part(fraction);
   }
   return or_else(a[0], 0);
 }
@@ -297,7 +300,16 @@ Value round(TemplateRun&, const Value& value, const TemplateArguments& given) {
 
 Value absolute(TemplateRun& run, const Value& value, const TemplateArguments&) {
   if (!value.is_number()) refuse_value("abs is of numbers");
+  if (value.is_float()) return std::abs(value.number());
   return value.number() < 0 ? binary(run, "-", 0, value) : value;
+}
+
+/// Unlike value.name, never an element of a mapping.
+Value attr(TemplateRun& run, const Value& value, const TemplateArguments& given) {
+  const std::string& name = text_of(bound("attr", given, {"name"})[0]);
+  if (value.is_undefined()) refuse_value("an undefined value has no elements");
+  const Value found = attribute(run, value, name);
+  return value.dict() != nullptr && found.function() == nullptr ? Value() : found;
 }
 
 Value indent(TemplateRun& run, const Value& value, const TemplateArguments& given) {
@@ -311,18 +323,7 @@ Value indent(TemplateRun& run, const Value& value, const TemplateArguments& give
     if (width > 1000) refuse_value("an indent above 1000 is not supported");
     margin.assign(static_cast<std::size_t>(std::max<int64_t>(width, 0)), ' ');
   }
-  std::string out = a[1].is_true() ? margin : "";
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    const bool blank = end == at;
-    if (at > 0 && (!blank || a[2].is_true())) {
-      run.spend(margin.size());
-      out += margin;
-    }
-    out += text.substr(at, end == std::string::npos ? end : end + 1 - at);
-    at = end == std::string::npos ? text.size() : end + 1;
-  }
-  return out;
+  return indented(run, text, margin, a[1].is_true(), a[2].is_true());
 }
 
 using Filter = Value (*)(TemplateRun&, const Value&, const TemplateArguments&);
@@ -365,8 +366,7 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"reject", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, false, false); }},
       {"selectattr", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, true, true); }},
       {"rejectattr", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, false, true); }},
-      {"attr", [](auto& r, const Value& v,
-                  auto& a) { return attribute(r, v, text_of(bound("attr", a, {"name"})[0])); }},
+      {"attr", attr},
       {"format", [](auto& r, const Value& v, auto& a) {
          return Value(percent_formatted(r, printed(v), a.positional));
        }}};

@@ -280,10 +280,13 @@ Value dict_method(TemplateRun& run, const Value& self, const std::string& name,
   }
   run.spend(dict.items.size() * 64);
   if (name == "copy") return self;
-  if (name == "items") return filtered(run, name, self, {});
   TemplateValues list;
-  for (const auto& [key, value] : dict.items) list.push_back(name == "keys" ? key : value);
-  if (name == "keys" || name == "values") return Value::list(std::move(list));
+  for (const auto& [key, value] : dict.items)
+    list.push_back(name == "items"  ? Value::list({key, value}, /*tuple=*/true)
+                   : name == "keys" ? key
+                                    : value);
+  if (name == "items" || name == "keys" || name == "values")
+    return Value::iterable("dict_" + name, std::move(list));
   refuse_value(fmt::format("'{}' would change a mapping, which templates must not", name));
 }
 
@@ -317,16 +320,9 @@ Value range(TemplateRun& run, const TemplateArguments& given) {
     if (__builtin_add_overflow(at, step, &at)) break;
   }
   run.spend(list.size() * 32);
-  return Value::list(std::move(list));
-}
-
-std::string time_text(std::time_t now, const std::string& format) {
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  if (format.size() > 1000) refuse_value("a format of dates has at most 1000 bytes");
-  std::string text(format.size() * 100 + 1, '\0');
-  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
-  return text;
+  return Value::iterable("range", std::move(list),
+                         step == 1 ? fmt::format("range({}, {})", start, stop)
+                                   : fmt::format("range({}, {}, {})", start, stop, step));
 }
 
 }  // namespace
@@ -388,7 +384,8 @@ Value attribute(TemplateRun&, const Value& value, const std::string& name) {
   }
   if (value.loop() != nullptr) return loop_member(value, name);
   if (value.is_text() && is_in(kTextMethods, name)) return method(value, name);
-  if (value.list() != nullptr && is_in(kListMethods, name)) return method(value, name);
+  if (value.list() != nullptr && value.list()->type.empty() && is_in(kListMethods, name))
+    return method(value, name);
   if (value.dict() == nullptr) return {};
   if (is_in(kDictMethods, name)) return method(value, name);
   const Value* found = value.dict()->find(name);

@@ -31,6 +31,25 @@ Value repeated(TemplateRun& run, const Value& whole, int64_t count) {
   return Value::list(std::move(items), whole.list()->tuple);
 }
 
+Value of_floats(const std::string& sign, double a, double b) {
+  if (sign == "+") return a + b;
+  if (sign == "-") return a - b;
+  if (sign == "*") return a * b;
+  if (b == 0 && sign != "**") refuse_value("division by zero");
+  if (sign == "/") return a / b;
+  if (sign == "**") {
+    const double power = std::pow(a, b);
+    if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(power))
+      refuse_value("the power is too large, or no real number");
+    return power;
+  }
+  const double rest = std::fmod(a, b);
+  const double modulo = rest == 0 ? std::copysign(0.0, b) : (rest < 0) != (b < 0) ? rest + b : rest;
+  if (sign == "%") return modulo;
+  const double whole = std::floor((a - modulo) / b + 0.5);
+  return whole == 0 ? std::copysign(0.0, a / b) : whole;
+}
+
 Value of_integers(const std::string& sign, int64_t a, int64_t b) {
   int64_t made = 0;
   bool too_large = false;
@@ -49,7 +68,7 @@ Value of_integers(const std::string& sign, int64_t a, int64_t b) {
     made = sign == "%" ? rest : whole;
   }
   if (sign == "**") {
-    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (b < 0) return of_floats(sign, static_cast<double>(a), static_cast<double>(b));
     made = 1;
     for (int64_t i = 0; i < b && !too_large && (made != 0 && (made != 1 || i == 0 || a == -1));
          ++i) {
@@ -62,17 +81,8 @@ Value of_integers(const std::string& sign, int64_t a, int64_t b) {
   return made;
 }
 
-Value of_floats(const std::string& sign, double a, double b) {
-  if (sign == "+") return a + b;
-  if (sign == "-") return a - b;
-  if (sign == "*") return a * b;
-  if (sign == "**") return std::pow(a, b);
-  if (b == 0) refuse_value("division by zero");
-  if (sign == "/") return a / b;
-  const double rest = std::fmod(a, b);
-  const double modulo = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-  return sign == "%" ? modulo : std::floor((a - modulo) / b + 0.5);
-}
+/// What + and * join and repeat.
+bool is_list(const Value& value) { return value.list() != nullptr && value.list()->type.empty(); }
 
 }  // namespace
 
@@ -82,6 +92,7 @@ Value element(TemplateRun& run, const Value& value, const Value& key) {
   }
   if (key.is_text()) return attribute(run, value, *key.text());
   if (!key.is_integer() || (value.list() == nullptr && !value.is_text())) return {};
+  if (value.list() != nullptr && !value.list()->has_elements()) return {};
   if (value.is_text()) run.spend(value.weight() * 8);
   const auto letters =
       value.is_text() ? characters(*value.text()) : std::vector<std::string_view>{};
@@ -98,6 +109,7 @@ Value sliced(TemplateRun& run, const Value& whole, const Value& first, const Val
     if (whole.is_undefined()) refuse_value("an undefined value has no elements");
     return {};
   }
+  if (whole.list() != nullptr && !whole.list()->has_elements()) return {};
   run.spend(whole.is_text() ? whole.weight() * 16 : whole.list()->items.size() * 32);
   const auto letters =
       whole.is_text() ? characters(*whole.text()) : std::vector<std::string_view>{};
@@ -123,6 +135,7 @@ Value sliced(TemplateRun& run, const Value& whole, const Value& first, const Val
     if (__builtin_add_overflow(at, stride, &at)) break;
   }
   if (whole.is_text()) return text;
+  if (!is_list(whole)) return Value::iterable(whole.list()->type, std::move(part));
   return Value::list(std::move(part), whole.list()->tuple);
 }
 
@@ -140,16 +153,15 @@ Value binary(TemplateRun& run, const std::string& sign, const Value& left, const
     run.spend(left.weight() + right.weight());
     return *left.text() + *right.text();
   }
-  if (sign == "+" && left.list() != nullptr && right.list() != nullptr &&
-      left.list()->tuple == right.list()->tuple) {
+  if (sign == "+" && is_list(left) && is_list(right) && left.list()->tuple == right.list()->tuple) {
     run.spend(left.weight() + right.weight());
     TemplateValues both = left.list()->items;
     both.insert(both.end(), right.list()->items.begin(), right.list()->items.end());
     return Value::list(std::move(both), left.list()->tuple);
   }
-  if (sign == "*" && right.is_integer() && (left.is_text() || left.list() != nullptr))
+  if (sign == "*" && right.is_integer() && (left.is_text() || is_list(left)))
     return repeated(run, left, right.integer());
-  if (sign == "*" && left.is_integer() && (right.is_text() || right.list() != nullptr))
+  if (sign == "*" && left.is_integer() && (right.is_text() || is_list(right)))
     return repeated(run, right, left.integer());
   if (sign == "%" && left.is_text()) {
     const bool several = right.list() != nullptr && right.list()->tuple;

@@ -45,6 +45,7 @@ Value TemplateRun::lookup(const std::string& name) const {
     while (running != macros_.rend() && running->first > at) ++running;
     if (running != macros_.rend() && running->first == at) at = running->second;
   }
+  if (name == "self") refuse_value("'self' is not supported");  // Jinja's, of blocks
   return {};
 }
 
@@ -139,9 +140,12 @@ Value TemplateRun::value_of(const TemplateNode& node) {
     case NodeKind::kNot:
       return !child(0).is_true();
     case NodeKind::kNegative:
-      return binary(*this, "-", 0, child(0));
-    case NodeKind::kPositive:
-      return binary(*this, "+", 0, child(0));
+    case NodeKind::kPositive: {
+      const bool negative = node.kind == NodeKind::kNegative;
+      const Value value = child(0);
+      if (value.is_float()) return negative ? -value.number() : value.number();
+      return binary(*this, negative ? "-" : "+", 0, value);
+    }
     case NodeKind::kBinary: {
       const Value left = child(0);
       return binary(*this, node.text, left, child(1));

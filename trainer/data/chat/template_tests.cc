@@ -36,6 +36,7 @@ bool passes_test(TemplateRun& run, const std::string& test, const Value& value,
     if (test == "true") return value.is_bool() && value.is_true();
     if (test == "false") return value.is_bool() && !value.is_true();
     if (test == "callable") return value.function() != nullptr;
+    if (test == "sequence" && value.list() != nullptr) return value.list()->has_elements();
     if (is_one_of({"iterable", "sequence"})) {
       return value.is_text() || value.list() != nullptr || value.dict() != nullptr ||
              value.is_undefined();
@@ -45,12 +46,12 @@ bool passes_test(TemplateRun& run, const std::string& test, const Value& value,
     if (test == "upper" || test == "lower") return is_cased(printed(value), test == "upper");
   } else if (given.size() == 1) {
     run.spend(std::min(value.weight(), given[0].weight()));
-    if (is_one_of({"eq", "equalto"})) return equal(value, given[0]);
-    if (test == "ne") return !equal(value, given[0]);
-    if (is_one_of({"lt", "lessthan"})) return compared(value, given[0]) < 0;
-    if (is_one_of({"gt", "greaterthan"})) return compared(value, given[0]) > 0;
-    if (test == "le") return compared(value, given[0]) <= 0;
-    if (test == "ge") return compared(value, given[0]) >= 0;
+    if (is_one_of({"eq", "==", "equalto"})) return equal(value, given[0]);
+    if (is_one_of({"ne", "!="})) return !equal(value, given[0]);
+    if (is_one_of({"lt", "<", "lessthan"})) return compared(value, given[0]) < 0;
+    if (is_one_of({"gt", ">", "greaterthan"})) return compared(value, given[0]) > 0;
+    if (is_one_of({"le", "<="})) return compared(value, given[0]) <= 0;
+    if (is_one_of({"ge", ">="})) return compared(value, given[0]) >= 0;
     if (test == "divisibleby") return equal(binary(run, "%", value, given[0]), 0);
     if (test == "sameas")
       return value.type_name() == given[0].type_name() && equal(value, given[0]);

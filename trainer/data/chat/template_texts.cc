@@ -152,4 +152,28 @@ int64_t integer_of(const Value& value, int64_t otherwise) {
   return value.integer();
 }
 
+std::string indented(TemplateRun& run, const std::string& text, const std::string& margin,
+                     bool first, bool empty) {
+  std::string out = first ? margin : "";
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    if (at > 0 && (end != at || empty)) {
+      run.spend(margin.size());
+      out += margin;
+    }
+    out += text.substr(at, end == std::string::npos ? end : end + 1 - at);
+    at = end == std::string::npos ? text.size() : end + 1;
+  }
+  return out;
+}
+
+std::string time_text(std::time_t now, const std::string& format) {
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  if (format.size() > 1000) refuse_value("a format of dates has at most 1000 bytes");
+  std::string text(format.size() * 100 + 1, '\0');
+  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
+  return text;
+}
+
 }  // namespace ddp::train

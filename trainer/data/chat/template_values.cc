@@ -121,7 +121,7 @@ class JsonWriter {
       return float_text(number);
     }
     if (value.is_integer()) return printed(value);
-    if (const auto* list = value.list()) {
+    if (const auto* list = value.list(); list != nullptr && list->type.empty()) {
       std::vector<std::string> parts;
       for (const Value& each : list->items) parts.push_back(text(each, level + 1));
       return enclosed('[', parts, ']', level);
@@ -178,6 +178,15 @@ Value Value::list(TemplateValues items, bool tuple) {
   return value;
 }
 
+Value Value::iterable(std::string type, TemplateValues items, std::string shown) {
+  auto made = std::make_shared<List>(*list(std::move(items)).list());
+  made->type = std::move(type);
+  made->shown = std::move(shown);
+  Value value;
+  value.data_ = std::shared_ptr<const List>(std::move(made));
+  return value;
+}
+
 Value Value::dict(std::vector<Pair> items) {
   auto made = std::make_shared<Dict>();
   for (Pair& each : items) {
@@ -224,7 +233,7 @@ bool Value::is_true() const {
   if (is_undefined() || is_none()) return false;
   if (is_number()) return number() != 0;
   if (is_text()) return !text()->empty();
-  if (list() != nullptr) return !list()->items.empty();
+  if (list() != nullptr) return list()->is_generator() || !list()->items.empty();
   return dict() == nullptr || !dict()->items.empty();
 }
 
@@ -250,6 +259,7 @@ std::string Value::type_name() const {
   if (is_integer()) return "int";
   if (is_float()) return "float";
   if (is_text()) return "str";
+  if (list() != nullptr && !list()->type.empty()) return list()->type;
   if (list() != nullptr) return list()->tuple ? "tuple" : "list";
   if (dict() != nullptr) return "dict";
   if (name_space() != nullptr) return "Namespace";
@@ -275,7 +285,12 @@ std::string represented(const Value& value) {
   if (value.is_text()) return text_represented(*value.text());
   std::string out;
   if (const auto* list = value.list()) {
+    if (list->is_generator() || (list->type == "range" && list->shown.empty()))
+      refuse_value(
+          fmt::format("printing a {} is not supported; write | list after it", list->type));
+    if (!list->shown.empty()) return list->shown;
     for (const Value& each : list->items) out += (out.empty() ? "" : ", ") + represented(each);
+    if (!list->type.empty()) return fmt::format("{}([{}])", list->type, out);
     if (!list->tuple) return "[" + out + "]";
     return "(" + out + (list->items.size() == 1 ? ",)" : ")");
   }
@@ -296,7 +311,7 @@ bool equal(const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) return left.number() == right.number();
   if (left.is_text() && right.is_text()) return *left.text() == *right.text();
   if (const auto* a = left.list(), *b = right.list(); a != nullptr && b != nullptr) {
-    return a->tuple == b->tuple &&
+    return a->tuple == b->tuple && a->type == b->type &&
            std::equal(a->items.begin(), a->items.end(), b->items.begin(), b->items.end(), equal);
   }
   if (const auto* a = left.dict(), *b = right.dict(); a != nullptr && b != nullptr) {
@@ -316,7 +331,7 @@ int compared(const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) return sign(left.number(), right.number());
   if (left.is_text() && right.is_text()) return sign(*left.text(), *right.text());
   const auto *a = left.list(), *b = right.list();
-  if (a == nullptr || b == nullptr || a->tuple != b->tuple) {
+  if (a == nullptr || b == nullptr || a->tuple != b->tuple || !(a->type + b->type).empty()) {
     refuse_value(
         fmt::format("'{}' and '{}' cannot be ordered", left.type_name(), right.type_name()));
   }

@@ -46,6 +46,8 @@ class TemplateValue {
   TemplateValue(std::shared_ptr<const Loop> loop) : data_(std::move(loop)) {}
   /// Throws UserError if nested too deeply.
   static TemplateValue list(TemplateValues items, bool tuple = false);
+  /// Python's other iterables: see List::type and List::shown.
+  static TemplateValue iterable(std::string type, TemplateValues items, std::string shown = "");
   static TemplateValue dict(std::vector<std::pair<TemplateValue, TemplateValue>> items);
   static TemplateValue function(Function function);
   static TemplateValue from_json(const nlohmann::ordered_json& json);
@@ -95,8 +97,13 @@ class TemplateValue {
 struct TemplateValue::List {
   TemplateValues items;
   bool tuple = false;
+  std::string type = {};   ///< range, generator, dict_keys and its like; empty: a list, or a tuple.
+  std::string shown = {};  ///< As a range is printed; empty for others, and a part of one.
   std::size_t weight = 0;
   int depth = 1;
+
+  bool is_generator() const { return type == "generator"; }
+  bool has_elements() const { return type.empty() || type == "range"; }
 };
 
 struct TemplateValue::Dict {

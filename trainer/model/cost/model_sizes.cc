@@ -116,6 +116,8 @@ void complete_bert(Config& config, const Given& given) {
       }
       if (!given.has("bert_config.family")) bert.family = there.shape.family;
       if (!given.has("bert_config.problem_type")) bert.problem_type = there.shape.problem_type;
+      if (!given.has("bert_config.hidden_pdrop")) bert.hidden_pdrop = there.shape.hidden_pdrop;
+      if (!given.has("bert_config.attn_pdrop")) bert.attn_pdrop = there.shape.attn_pdrop;
       take_family(bert, there.shape, given);
       widen();
       return differences_from(there, bert, config);

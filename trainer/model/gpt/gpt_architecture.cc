@@ -7,6 +7,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/gpt/gpt_cost.h"
+#include "trainer/model/load/pretrained_json.h"
 #include "trainer/model/pretrained_config.h"
 
 namespace ddp::train {
@@ -86,10 +87,14 @@ class GptArchitecture : public CausalArchitecture {
     if (!gpt.init_from.empty()) {
       keys.follow([&](const std::string& folder) {
         const PretrainedGpt there = read_pretrained_gpt(folder);
+        if (!there.head_note.empty()) note_on_one_rank(there.head_note);
         if (gpt.n_layer == 0) keys.take_sizes(there);
         if (!given.has("gpt_config.activation") && there.activation)
           gpt.activation = *there.activation;
         if (!given.has("gpt_config.tie_weights")) gpt.tie_weights = there.tie_weights;
+        if (!given.has("gpt_config.embd_pdrop")) gpt.embd_pdrop = there.embd_pdrop;
+        if (!given.has("gpt_config.resid_pdrop")) gpt.resid_pdrop = there.resid_pdrop;
+        if (!given.has("gpt_config.attn_pdrop")) gpt.attn_pdrop = there.attn_pdrop;
         return differences_from(there, gpt, config);
       });
     }

@@ -151,6 +151,7 @@ void complete_llama(LlamaConfig& llama, const Given& given) {
   if (!llama.init_from.empty()) {
     keys.follow([&](const std::string& path) {
       const PretrainedLlama there = read_pretrained_llama(path);
+      if (!there.head_note.empty()) note_on_one_rank(there.head_note);
       if (llama.n_layer == 0) keys.take_sizes(there.shape);
       take(there.shape);
       auto differences = there.unsupported;

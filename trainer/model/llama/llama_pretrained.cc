@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
+#include "trainer/config/keys/key_rows.h"
+#include "trainer/model/llama/llama_rope.h"
 #include "trainer/model/llama/llama_types.h"
 #include "trainer/model/llama/shape_values.h"
 #include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/load/tied_head.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
 
@@ -31,7 +33,7 @@ void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values, const c
       by_width ? std::max<int64_t>(1, shape.n_embd / shape.n_head) : shape.head_dim;
   shape.head_dim = values.number("head_dim", head_dim, kMostLayers);
   shape.intermediate = values.number(inner_key, shape.intermediate, kMostWidth);
-  shape.norm_eps = values.real("rms_norm_eps", shape.norm_eps);
+  shape.norm_eps = values.real("rms_norm_eps", shape.norm_eps, kAbove0);
   shape.tie_weights = values.flag("tie_word_embeddings", shape.tie_weights);
 }
 
@@ -42,7 +44,8 @@ void read_experts(LlamaShape& shape, const PretrainedValues& values) {
   shape.n_expert_per_token =
       values.number("num_experts_per_tok", shape.n_expert_per_token, kMostLayers);
   if (!shape.norm_topk_prob) shape.norm_topk_prob = values.flag("norm_topk_prob", false);
-  shape.router_aux_loss_coef = values.real("router_aux_loss_coef", shape.router_aux_loss_coef);
+  shape.router_aux_loss_coef =
+      values.real("router_aux_loss_coef", shape.router_aux_loss_coef, kAtLeast0);
 }
 
 void read_window(LlamaShape& shape, const PretrainedValues& values) {
@@ -76,79 +79,16 @@ void read_pattern(LlamaShape& shape, const PretrainedValues& values, const nlohm
 
 /// null: none.
 double real_or_0(const PretrainedValues& values, const char* key, double otherwise) {
-  return values.is_null(key) ? 0.0 : values.real(key, otherwise);
+  return values.is_null(key) ? 0.0 : values.real(key, otherwise, kAtLeast0);
 }
 
 void read_softcaps(LlamaShape& shape, const PretrainedValues& values) {
-  shape.query_pre_attn_scalar = values.real("query_pre_attn_scalar", shape.query_pre_attn_scalar);
+  shape.query_pre_attn_scalar =
+      values.real("query_pre_attn_scalar", shape.query_pre_attn_scalar, kAbove0);
   shape.attn_logit_softcapping =
       real_or_0(values, "attn_logit_softcapping", shape.attn_logit_softcapping);
   shape.final_logit_softcapping =
       real_or_0(values, "final_logit_softcapping", shape.final_logit_softcapping);
-}
-
-/// The places in which partial_rotary_factor is in files of transformers 5, 4 and 4.
-constexpr const char* kRotaryShares[] = {"/rope_parameters/partial_rotary_factor",
-                                         "/partial_rotary_factor",
-                                         "/rope_scaling/partial_rotary_factor"};
-
-nlohmann::json rotary_share(const nlohmann::json& config) {
-  for (const char* place : kRotaryShares) {
-    auto share = config.value(nlohmann::json::json_pointer(place), nlohmann::json());
-    if (!share.is_null()) return share;
-  }
-  return 1.0;
-}
-
-/// DeepSeek's mscale and mscale_all_dim become the attention_factor that they mean.
-void read_yarn(RopeScaling& scaling, const PretrainedValues& values, int64_t positions) {
-  if (!values.has("factor"))
-    scaling.factor = static_cast<double>(positions) /
-                     static_cast<double>(scaling.original_max_position_embeddings);
-  const double log_factor = std::log(std::max(1.0, scaling.factor));
-  const double mscale = values.real("mscale", 0.0);
-  const double of_all = values.real("mscale_all_dim", 0.0);
-  const bool both = mscale != 0.0 && of_all != 0.0;
-  scaling.attention_factor = values.real(
-      "attention_factor", both ? (0.1 * mscale * log_factor + 1) / (0.1 * of_all * log_factor + 1)
-                               : scaling.attention_factor);
-  scaling.beta_fast = values.real("beta_fast", scaling.beta_fast);
-  scaling.beta_slow = values.real("beta_slow", scaling.beta_slow);
-}
-
-/// transformers 5 writes rope_parameters, with rope_theta in it; older versions rope_scaling, null
-/// or with "type" in place of "rope_type", and rope_theta next to it.
-/// Gemma 3's version 5 has them for each kind of layer.
-void read_rope(LlamaShape& shape, const nlohmann::json& config, const std::string& file,
-               int64_t positions) {
-  const PretrainedValues beside(config, file);
-  const auto kinds = config.value("rope_parameters", nlohmann::json());
-  if (kinds.is_object() && kinds.contains("full_attention")) {
-    const nlohmann::json local = kinds.value("sliding_attention", nlohmann::json::object());
-    shape.rope_local_base_freq =
-        PretrainedValues(local, file).real("rope_theta", shape.rope_local_base_freq);
-    return read_rope(shape, {{"rope_parameters", kinds["full_attention"]}}, file, positions);
-  }
-  shape.rope_theta = beside.real("rope_theta", shape.rope_theta);
-  const char* key = beside.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!beside.has(key)) return;
-  if (!config[key].is_object())
-    throw UserError(
-        fmt::format("{}: {} is {}; {}", file, key, config[key].dump(), kHowToMakePretrained));
-  const PretrainedValues values(config[key], file);
-  RopeScaling& scaling = shape.rope_scaling;
-  shape.rope_theta = values.real("rope_theta", shape.rope_theta);
-  scaling.rope_type = values.text("rope_type", values.text("type", scaling.rope_type));
-  if (scaling.rope_type == "default") return;
-  scaling.factor = values.real("factor", scaling.factor);
-  if (scaling.rope_type == "dynamic") scaling.original_max_position_embeddings = positions;
-  if (scaling.rope_type != "llama3" && scaling.rope_type != "yarn") return;
-  constexpr const char* kOriginal = "original_max_position_embeddings";
-  scaling.original_max_position_embeddings =
-      beside.number(kOriginal, values.number(kOriginal, positions, kMostPositions), kMostPositions);
-  scaling.low_freq_factor = values.real("low_freq_factor", scaling.low_freq_factor);
-  scaling.high_freq_factor = values.real("high_freq_factor", scaling.high_freq_factor);
-  if (scaling.rope_type == "yarn") read_yarn(scaling, values, positions);
 }
 
 std::vector<std::string> unsupported_in_llama(const nlohmann::json& config, const LlamaShape& shape,
@@ -167,25 +107,9 @@ std::vector<std::string> unsupported_in_llama(const nlohmann::json& config, cons
        {"router_jitter_noise", 0.0},
        {"use_sliding_window", false},
        {"is_encoder_decoder", false}});
-  const std::string& rope_type = shape.rope_scaling.rope_type;
-  if (rope_type != "default" && !(type.scales_rope && is_rope_type(rope_type)))
-    found.push_back(fmt::format("rope_scaling.rope_type is {}, not {}", shown(rope_type),
-                                type.scales_rope ? fmt::format("{}", fmt::join(kRopeTypes, ", "))
-                                                 : std::string("default")));
-  for (const char* place : {"/rope_parameters/truncate", "/rope_scaling/truncate"}) {
-    if (config.value(nlohmann::json::json_pointer(place), nlohmann::json()) == false)
-      found.emplace_back("rope_scaling.truncate is false, not true");
-  }
-  if (!type.has_partial_rotary && rotary_share(config) != 1.0)
-    found.emplace_back("partial_rotary_factor is not 1");
-  if (type.has_local_rope) {
-    const nlohmann::json::json_pointer local("/rope_parameters/sliding_attention/rope_type");
-    if (const auto kind = config.value(local, nlohmann::json("default")); kind != "default")
-      found.push_back(fmt::format("rope_parameters.sliding_attention.rope_type is {}, not default",
-                                  shown(kind.dump())));
-    // Its class has the key, and its layers ignore it.
-    if (shape.attn_logit_softcapping > 0) found.emplace_back("attn_logit_softcapping is set");
-  }
+  // Gemma 3's class has the key, and its layers ignore it.
+  if (type.has_local_rope && shape.attn_logit_softcapping > 0)
+    found.emplace_back("attn_logit_softcapping is set");
   const auto types = config.value("layer_types", nlohmann::json());
   const nlohmann::json own = layer_types_of(shape);
   if (!types.is_null() && types != own)
@@ -215,17 +139,10 @@ PretrainedLlama llama_of_config(const nlohmann::json& config, const std::string&
     read_pattern(result.shape, values, config.value("layer_types", nlohmann::json()), *type);
     read_softcaps(result.shape, values);
   }
-  if (type->has_local_rope)
-    result.shape.rope_local_base_freq =
-        values.real("rope_local_base_freq", result.shape.rope_local_base_freq);
   result.positions = values.number("max_position_embeddings", type->positions, kMostPositions);
-  read_rope(result.shape, config, file, result.positions);
-  if (type->has_partial_rotary) {
-    const nlohmann::json share = {{"partial_rotary_factor", rotary_share(config)}};
-    result.shape.partial_rotary_factor =
-        PretrainedValues(share, file).real("partial_rotary_factor", 1.0);
-  }
+  values.number("vocab_size", 1, kMostPositions);  // the vocabulary is the tokenizer's
   result.unsupported = unsupported_in_llama(config, result.shape, *type);
+  read_rope(result.shape, config, *type, file, result.positions, result.unsupported);
   return result;
 }
 
@@ -279,23 +196,6 @@ std::string own_llama_name(const std::string& theirs) {
                                                                    : std::string(kPrefix) + theirs;
 }
 
-nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
-  if (scaling.rope_type == "default") return nullptr;
-  nlohmann::ordered_json json = {{"rope_type", scaling.rope_type}, {"factor", scaling.factor}};
-  if (scaling.rope_type == "llama3") {
-    json["low_freq_factor"] = scaling.low_freq_factor;
-    json["high_freq_factor"] = scaling.high_freq_factor;
-  }
-  if (scaling.rope_type == "yarn") {
-    if (scaling.attention_factor > 0) json["attention_factor"] = scaling.attention_factor;
-    json["beta_fast"] = scaling.beta_fast;
-    json["beta_slow"] = scaling.beta_slow;
-  }
-  if (json.size() > 2)
-    json["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
-  return json;
-}
-
 /// 0 is null there.
 template <class Number>
 nlohmann::ordered_json or_null(Number value) {
@@ -319,10 +219,12 @@ void check_described(const nlohmann::json& config, const LlamaShape& shape,
 
 PretrainedLlama read_pretrained_llama(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored)
-             ? llama_of_snapshot(path)
-             : llama_of_config(parse_pretrained_config(path + "/config.json"),
-                               path + "/config.json");
+  if (std::filesystem::is_regular_file(path, ignored)) return llama_of_snapshot(path);
+  const std::string file = path + "/config.json";
+  PretrainedLlama result = llama_of_config(parse_pretrained_config(file), file);
+  if (result.shape.tie_weights) result.head_note = own_head_note(path, kLlamaLayout);
+  if (!result.head_note.empty()) result.shape.tie_weights = false;
+  return result;
 }
 
 std::string llama_config_json(const LlamaShape& shape, int64_t vocab_size, int64_t positions,

@@ -26,6 +26,7 @@ struct PretrainedLlama {
   int64_t positions = 0;
   /// Settings that this trainer's model cannot represent: "mlp_bias is true".
   std::vector<std::string> unsupported;
+  std::string head_note{};  ///< See own_head_note().
 };
 
 /// `path`: a folder, or a snapshot of model=llama. Throws UserError: no such folder or file, not

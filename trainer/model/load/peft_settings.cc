@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "trainer/config/keys/key_rows.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
@@ -95,9 +96,9 @@ void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classif
     };
     constexpr int64_t kMostRank = 10'000;
     follow("rank", lora.rank, values.number("r", 8, kMostRank));
-    follow("alpha", lora.alpha, values.real("lora_alpha", 8.0));
+    follow("alpha", lora.alpha, values.real("lora_alpha", 8.0, kAbove0));
     follow("use_rslora", lora.use_rslora, values.flag("use_rslora", false));
-    if (!given.has("lora.dropout")) lora.dropout = values.real("lora_dropout", 0.0);
+    if (!given.has("lora.dropout")) lora.dropout = values.real("lora_dropout", 0.0, kProbability);
     if (!given.has("lora.targets")) lora.targets = targets_in_peft(config);
     if (differences.empty()) return;
     throw UserError(fmt::format("does not fit: {}", fmt::join(differences, "; ")));

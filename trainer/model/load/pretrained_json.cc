@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
@@ -84,7 +86,7 @@ void check_quantization(const nlohmann::json& config, const std::string& path) {
 
 }  // namespace
 
-nlohmann::json snapshot_metadata(const std::string& path) {
+std::pair<nlohmann::json, uint64_t> safetensors_header(const std::string& path) {
   constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
   std::error_code ignored;
   std::ifstream file;  // of a pipe or a device nothing is read
@@ -99,7 +101,17 @@ nlohmann::json snapshot_metadata(const std::string& path) {
   std::string text(file && length <= kLongest ? length : 0, ' ');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   const bool readable = file.good() && !nests_too_deeply(text);
-  const auto header = readable ? PretrainedJson::parse(text, nullptr, false) : PretrainedJson();
+  if (!readable) return {};
+  return {PretrainedJson::parse(text, nullptr, false), length + sizeof head};
+}
+
+void note_on_one_rank(const std::string& text) {
+  const char* rank = std::getenv("RANK");
+  if (rank == nullptr || std::string_view(rank) == "0") fmt::print(stderr, "{}\n", text);
+}
+
+nlohmann::json snapshot_metadata(const std::string& path) {
+  const auto header = safetensors_header(path).first;
   if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
   throw UserError(fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path,
                               kHowToMakePretrained));
@@ -123,7 +135,7 @@ bool PretrainedValues::has(const char* key) const {
 
 int64_t PretrainedValues::number(const char* key, int64_t otherwise, int64_t most) const {
   const auto value = get(key, otherwise, &PretrainedJson::is_number_integer);
-  if (has(key) && value < 1) fail(key);
+  if (has(key) && value < 1) fail(key, ", not >= 1");
   if (value <= most) return value;
   throw UserError(
       fmt::format("{}: {} is {}, above {}; {}", path_, key, value, most, kHowToMakePretrained));
@@ -139,8 +151,10 @@ bool PretrainedValues::flag(const char* key, bool otherwise) const {
   return get(key, otherwise, &PretrainedJson::is_boolean);
 }
 
-double PretrainedValues::real(const char* key, double otherwise) const {
-  return get(key, otherwise, &PretrainedJson::is_number);
+double PretrainedValues::real(const char* key, double otherwise, const Range& range) const {
+  const auto value = get(key, otherwise, &PretrainedJson::is_number);
+  if (has(key) && !range.holds(value)) fail(key, ", not " + range.str());
+  return value;
 }
 
 std::string PretrainedValues::text(const char* key, const std::string& otherwise) const {
@@ -155,9 +169,9 @@ T PretrainedValues::get(const char* key, const T& otherwise,
   return config_[key].get<T>();
 }
 
-void PretrainedValues::fail(const char* key) const {
-  throw UserError(fmt::format("{}: {} is {}; {}", path_, key, shown(config_[key].dump()),
-                              kHowToMakePretrained));
+void PretrainedValues::fail(const char* key, const std::string& expected) const {
+  throw UserError(fmt::format("{}: {} is {}{}; {}", path_, key, shown(config_[key].dump()),
+                              expected, kHowToMakePretrained));
 }
 
 std::vector<std::string> differences_from_fixed(const nlohmann::json& config,

@@ -8,8 +8,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "trainer/config/keys/key_table.h"
 #include "trainer/config/task_kind.h"
 
 namespace ddp::train {
@@ -19,15 +21,20 @@ inline constexpr const char* kHowToMakePretrained =
     "or, "
     "for a GPT, scripts/convert_checkpoint.py has written";
 
-/// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
-/// Throws UserError: it has none.
+/// The header of a safetensors file and where its tensors begin, by
+/// https://github.com/huggingface/safetensors#format. Null if it cannot be read.
+std::pair<nlohmann::json, uint64_t> safetensors_header(const std::string& path);
+/// The metadata in it. Throws UserError: it has none.
 nlohmann::json snapshot_metadata(const std::string& path);
+
+/// Prints a line to standard error, on one rank.
+void note_on_one_rank(const std::string& text);
 
 /// Throws UserError: no such file, not JSON.
 nlohmann::json parse_pretrained_config(const std::string& path);
 
 /// Values of an object in the file `path`, with the defaults that transformers has for them. Both
-/// must outlive it. Throws UserError on a value of another type.
+/// must outlive it. Throws UserError on a value of another type or out of its range.
 class PretrainedValues {
  public:
   PretrainedValues(const nlohmann::json& config, const std::string& path)
@@ -39,13 +46,13 @@ class PretrainedValues {
   int64_t number(const char* key, int64_t otherwise, int64_t most) const;
   int64_t whole(const char* key, int64_t otherwise) const;  ///< At least 0.
   bool flag(const char* key, bool otherwise) const;
-  double real(const char* key, double otherwise) const;
+  double real(const char* key, double otherwise, const Range& range) const;
   std::string text(const char* key, const std::string& otherwise) const;
 
  private:
   template <class T>
   T get(const char* key, const T& otherwise, bool (nlohmann::json::*is_of_type)() const) const;
-  [[noreturn]] void fail(const char* key) const;
+  [[noreturn]] void fail(const char* key, const std::string& expected = "") const;
 
   const nlohmann::json& config_;
   const std::string& path_;

@@ -105,12 +105,6 @@ RoundFence round_of(const nlohmann::json& manifest) {
   return {round["job"], round["epoch"]};
 }
 
-/// On one rank.
-void say(const std::string& text) {
-  const char* rank = std::getenv("RANK");
-  if (rank == nullptr || std::string_view(rank) == "0") fmt::print(stderr, "{}\n", text);
-}
-
 }  // namespace
 
 RoundFence RoundFence::of_environment() {
@@ -160,16 +154,18 @@ std::string chosen_snapshot(const std::string& path) {
     best = wanted_best(newest, list);
   } catch (const std::exception& error) {
     if (folder)
-      say(fmt::format("Using {}, the newest snapshot of its run, as {}", newest, error.what()));
+      note_on_one_rank(
+          fmt::format("Using {}, the newest snapshot of its run, as {}", newest, error.what()));
     return newest;
   }
   const bool differs = !best.empty() && best != newest;
   const std::string& chosen = folder && differs ? best : newest;
   if (folder) {
-    say(fmt::format("Using {}, the {} snapshot of its run", chosen,
-                    best.empty() ? "newest" : "best"));
+    note_on_one_rank(fmt::format("Using {}, the {} snapshot of its run", chosen,
+                                 best.empty() ? "newest" : "best"));
   } else if (differs) {
-    say(fmt::format("Using {}, the newest snapshot of its run; the best is {}", newest, best));
+    note_on_one_rank(
+        fmt::format("Using {}, the newest snapshot of its run; the best is {}", newest, best));
   }
   return chosen;
 }

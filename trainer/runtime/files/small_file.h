@@ -15,5 +15,9 @@ inline constexpr uint64_t kMostMetadataBytes = uint64_t{16} << 20U;
 /// UserError if it is not a regular file, has more than `most` bytes, or cannot be read.
 std::optional<std::string> read_small_file(const std::string& path,
                                            uint64_t most = kMostMetadataBytes);
+/// The same for a file that need not exist: nullopt if it does not. Throws UserError if it exists
+/// and cannot be read.
+std::optional<std::string> read_file_if_present(const std::string& path,
+                                                uint64_t most = kMostMetadataBytes);
 
 }  // namespace ddp::train

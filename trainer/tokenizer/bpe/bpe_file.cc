@@ -104,7 +104,7 @@ class SpecReader {
     }
     spec_.added.push_back({content, ids_.at(content), is_set(token, "special"),
                            is_set(token, "normalized"), is_set(token, "lstrip"),
-                           is_set(token, "rstrip")});
+                           is_set(token, "rstrip"), is_set(token, "end_of_text")});
   }
 
   int32_t merged_id(std::string_view token, std::string_view left, std::string_view right) const {
@@ -251,6 +251,7 @@ nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens) 
                     {"rstrip", token.rstrip},
                     {"normalized", token.normalized},
                     {"special", token.special}});
+    if (token.end_of_text) list.back()["end_of_text"] = true;
   }
   return list;
 }

@@ -21,9 +21,10 @@ struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool special = true;
-  bool normalized = false;  ///< These are looked for after the others, in normalized text.
-  bool lstrip = false;      ///< White space before it belongs to it,
-  bool rstrip = false;      ///< or after it.
+  bool normalized = false;   ///< These are looked for after the others, in normalized text.
+  bool lstrip = false;       ///< White space before it belongs to it,
+  bool rstrip = false;       ///< or after it.
+  bool end_of_text = false;  ///< Marked as the token that ends a text, whatever its name.
 };
 
 /// `left` followed by `right` becomes `result`.

@@ -38,10 +38,24 @@ std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text
 }
 
 std::optional<int32_t> end_of_text_of(const BpeSpec& spec) {
+  for (const AddedToken& token : spec.added) {
+    if (token.end_of_text) return token.id;
+  }
   for (const char* name : {kEndOfText, kLlamaEndOfText, kSentenceEnd}) {
     if (const auto token = added_token_of(spec, name)) return token;
   }
   return std::nullopt;
+}
+
+void set_end_of_text(BpeSpec& spec, const std::string& text) {
+  const auto id = std::find(spec.vocabulary.begin(), spec.vocabulary.end(), text);
+  if (text.empty() || id == spec.vocabulary.end()) return;
+  if (!added_token_of(spec, text))
+    spec.added.push_back({text, static_cast<int32_t>(id - spec.vocabulary.begin())});
+  for (AddedToken& token : spec.added) token.end_of_text = false;
+  const auto by_name = end_of_text_of(spec);
+  for (AddedToken& token : spec.added)
+    token.end_of_text = token.content == text && token.id != by_name;
 }
 
 BpeTokenizer::BpeTokenizer(BpeSpec spec)

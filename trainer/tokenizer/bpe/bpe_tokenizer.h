@@ -48,8 +48,12 @@ class BpeTokenizer : public Tokenizer {
   mutable ScratchPool scratch_;
 };
 
-/// The token between documents, by its usual names; nullopt if none is among the added tokens.
+/// The token between documents: the marked one, else by its usual names; nullopt if none is among
+/// the added tokens.
 std::optional<int32_t> end_of_text_of(const BpeSpec& spec);
+/// Makes the token with this text the one between documents, and an added one; "", or a text that
+/// is not in the vocabulary, changes nothing.
+void set_end_of_text(BpeSpec& spec, const std::string& text);
 /// The added token with this text.
 std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text);
 
