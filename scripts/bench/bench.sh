@@ -4,6 +4,7 @@
 #   scripts/bench.sh zero [--help]         memory and time of the strategies that shard training, against torch's in Python
 #   scripts/bench.sh plan [--help]         what trainer plan predicts against what runs need
 #   scripts/bench.sh gpu_account [--help]  what a step asks of a GPU, by operator; needs no GPU
+#   scripts/bench.sh gpu_predict [--help]  the predicted column of docs/gpus.md; needs no GPU
 # TRAINER, DDP_RUN and PYTHON override the programs; PYTHON needs torch.
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -11,6 +12,7 @@ case ${1:-} in
   zero) program=bench_zero.py ;;
   plan) program=bench_plan.py ;;
   gpu_account) program=gpu_account.py ;;
+  gpu_predict) program=../gpu/predict.py ;;
   *) exec python3 -B "$here/bench.py" "$@" ;;
 esac
 shift

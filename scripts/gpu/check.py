@@ -46,6 +46,17 @@ def line_of_graphs(text):
     return found[1] if found else None
 
 
+def gpt2_124m(folder, tokens=1 << 18):
+    """With the real vocabulary: the row, what ours and what the peer needs for it."""
+    row = Row("gpt2_124m_b64", "", shape=Shape(**GPT2, batch=64), device="cuda", amp="bfloat16", log_every=5)
+    vocabulary = folder / "vocabulary"
+    vocabulary.mkdir(exist_ok=True)
+    gpu_account.write_tokens(vocabulary / "tokens.bin", tokens + 1)
+    gpu_account.write_tokenizer(vocabulary / "tokenizer.json")
+    extra = [f"data_config.path={vocabulary}/tokens.bin", f"data_config.eval_path={vocabulary}/tokens.bin", "gpt_config.tie_weights=true"]
+    return row, extra, ["--vocabulary", gpu_account.VOCABULARY, "--tie"]
+
+
 class Lines:
     """What a watched program printed."""
 
@@ -205,15 +216,7 @@ class Check:
         self.pair("b64", ROW["gpu_gpt2_b64"], 40, "the same, batch 64", variants={"torch's operations": TORCH})
 
     def gpt2_124m_row(self):
-        """With the real vocabulary: the row, what ours and what the peer needs for it."""
-        row = Row("gpt2_124m_b64", "", shape=Shape(**GPT2, batch=64), device="cuda", amp="bfloat16", log_every=5)
-        vocabulary = self.folder / "vocabulary"
-        vocabulary.mkdir(exist_ok=True)
-        count = 1 << 12 if self.dry else 4 << 20
-        gpu_account.write_tokens(vocabulary / "tokens.bin", count + 1)
-        gpu_account.write_tokenizer(vocabulary / "tokenizer.json")
-        extra = [f"data_config.path={vocabulary}/tokens.bin", f"data_config.eval_path={vocabulary}/tokens.bin", "gpt_config.tie_weights=true"]
-        return row, extra, ["--vocabulary", gpu_account.VOCABULARY, "--tie"]
+        return gpt2_124m(self.folder, 1 << 12 if self.dry else 4 << 20)
 
     def gpt2_124m(self):
         """The real vocabulary; what it takes of the GPU's memory; the peer compiled."""

@@ -135,6 +135,52 @@ def adam(report, count):
     report("adam_", 1e-5, errors, update, count * (7 * 4 + 2))
 
 
+NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+       -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+       0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0)
+
+
+def codes(report, rows):
+    """A matrix [rows / 4, 4096] in NF4 with scales in 8 bits, and in int8."""
+    count, width, ops = rows // 4, 4096, torch.ops.ddp_run
+    table = [*NF4, *torch.linspace(-1, 1, 256).tolist()]
+    values = torch.tensor(table, device="cuda").double()
+    four = torch.randint(256, (count, width // 2), device="cuda").byte()
+    blocks = torch.randint(256, (count * width // 64,), device="cuda").byte()
+    scales, mean = torch.rand((len(blocks) + 255) // 256, device="cuda"), torch.tensor(2.0, device="cuda")
+    numbers = values[torch.stack([four >> 4, four & 15], -1).long()].view(-1, 64)
+    absmax = values[16 + blocks.long()] * scales.double().repeat_interleave(256)[:len(blocks)] + mean.double()
+    nf4 = ("NF4", (four, blocks, scales, mean, table), (numbers * absmax[:, None]).view(count, width), four.nbytes + blocks.nbytes)
+    eight, of_row = torch.randint(-127, 128, (count, width), device="cuda", dtype=torch.int8), torch.rand(count, device="cuda")
+    int8 = ("int8", (eight, of_row, None, None, table), eight.double() * of_row.double()[:, None] / 127, eight.nbytes)
+    for name, matrix, exact, size in (nf4, int8):
+        for kind, limit in ((torch.bfloat16, HALF), (torch.float16, HALF / 8), (torch.float32, 1e-6)):
+            report(f"dequantize, {name} to {str(kind)[6:]}", limit, {"values": error(ops.dequantize(*matrix, 0, count, kind), exact, 1e-3)},
+                   lambda kind=kind: ops.dequantize(*matrix, 0, count, kind), size + exact.numel() * kind.itemsize)
+        x = torch.randn(1, width, device="cuda").bfloat16()
+        report(f"coded_product, {name}", HALF, {"y": error(ops.coded_product(x, *matrix), x.double() @ exact.t(), 1.0)},
+               lambda: ops.coded_product(x, *matrix), size)
+
+
+def llama(report, rows):
+    ops = torch.ops.ddp_run
+    gate, up, dy = (torch.randn(rows, 2048, device="cuda").bfloat16() for _ in range(3))
+    g, u = gate.double().requires_grad_(), up.double().requires_grad_()
+    exact = F.silu(g) * u
+    exact.backward(dy.double())
+    report("swiglu", HALF, {"y": error(ops.swiglu(gate, up), exact.detach(), 1e-3)}, lambda: ops.swiglu(gate, up), 3 * gate.nbytes)
+    dgate, dup = ops.swiglu_backward(dy, gate, up)
+    report("swiglu_backward", HALF, {"dgate": error(dgate, g.grad, 1e-2), "dup": error(dup, u.grad, 1e-3)},
+           lambda: ops.swiglu_backward(dy, gate, up), 5 * gate.nbytes)
+    angles = torch.rand(1024, 32, device="cuda") * 6
+    q, k = (torch.randn(rows // 1024, 1024, heads, 64, device="cuda").bfloat16() for heads in (12, 4))
+    cos, sin = angles.cos(), angles.sin()
+    a, b = q.double().chunk(2, -1)
+    c, s = cos.double()[:, None], sin.double()[:, None]
+    report("rotate", HALF, {"q": error(ops.rotate(q, k, cos, sin, False)[0], torch.cat([a * c - b * s, b * c + a * s], -1), 1e-2)},
+           lambda: ops.rotate(q, k, cos, sin, False), 2 * (q.nbytes + k.nbytes))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
@@ -150,6 +196,8 @@ def main():
     sums_of_squares(report, args.rows * WIDTH)
     adam(report, args.rows * WIDTH)
     cross_entropy(report, args.rows)
+    codes(report, args.rows)
+    llama(report, args.rows)
     sys.exit(1 if report.bad else 0)
 
 

@@ -1,4 +1,5 @@
-"""Writes what a GPU run measured into docs/gpu_figures.json, and the table of docs/gpus.md from that.
+"""Writes what a GPU run measured into docs/gpu_figures.json, and the table of docs/gpus.md from that and from
+docs/gpu_predictions.json (predict.py).
 
   record.py [GPU_CHECK.JSON]      without a file: only the table
 """
@@ -9,15 +10,15 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN, END = "<!-- table of gpu_figures.json -->\n", "<!-- end of the table -->\n"
-# Ratio to the peer: name: (row, gate, aim, predicted by a model before any measurement).
+# Ratio to the peer: name: (row, gate, aim, predicted before any measurement, or None: by predict.py).
 ROWS = {
     "b16": ("GPT-2's 12 layers of 768, 16 x 1024, against eager PyTorch", 0.85, 0.75, "0.75 to 0.84"),
-    "b64": ("the same, 64 x 1024", 0.85, 0.75, "-"),
-    "gpt2_124m_b64": ("GPT-2 124M, vocabulary 50257, 64 x 1024, against eager PyTorch", 0.85, 0.75, "-"),
-    "gpt2_124m_b64_compiled": ("the same against torch.compile", 1.05, 0.95, "-"),
-    "default": ("default model (8 x 512, block 128, batch 216) against eager", 0.80, 0.6, "-"),
-    "small": ("4 layers of 128, block 64, batch 16, against eager", 0.5, 0.3, "-"),
-    "peak_memory": ("peak GPU memory of gpt2_124m_b64 against eager", 0.8, 0.6, "-"),
+    "b64": ("the same, 64 x 1024", 0.85, 0.75, None),
+    "gpt2_124m_b64": ("GPT-2 124M, vocabulary 50257, 64 x 1024, against eager PyTorch", 0.85, 0.75, None),
+    "gpt2_124m_b64_compiled": ("the same against torch.compile", 1.05, 0.95, None),
+    "default": ("default model (8 x 512, block 128, batch 216) against eager", 0.80, 0.6, None),
+    "small": ("4 layers of 128, block 64, batch 16, against eager", 0.5, 0.3, None),
+    "peak_memory": ("peak GPU memory of gpt2_124m_b64 against eager", 0.8, 0.6, None),
     "generation": ("generation, one sequence, against transformers", 0.4, 0.25, "0.06 to 0.15"),
 }
 FIELDS = ("name", "what", "device", "ours", "peer", "ratio", "unit", "commit", "date", "torch")
@@ -30,16 +31,21 @@ def merged(old, new):
     return [figures[name] for name in ROWS if name in figures]
 
 
+def prediction(name):
+    row = json.loads((DOCS / "gpu_predictions.json").read_text(encoding="utf-8"))[name]
+    return f"{row['ours']:.3g}, {row['peer']:.3g}, {row['ours'] / row['peer']:.2f}"
+
+
 def table(figures):
     known = {figure["name"]: figure for figure in figures}
-    lines = ["| name | what | gate | aim | predicted | measured: ours, peer, ratio | on |", "|---|---|---|---|---|---|---|"]
+    lines = ["| name | what | gate | aim | predicted: ours, peer, ratio | measured: ours, peer, ratio | on |", "|---|---|---|---|---|---|---|"]
     for name, (what, gate, aim, predicted) in ROWS.items():
         figure = known.get(name)
         measured, where = "not yet", ""
         if figure:
             measured = f"{figure['ours']:.3g}, {figure['peer']:.3g} {figure['unit']}, **{figure['ratio']:.2f}**"
             where = f"{figure['device']}, torch {figure['torch']}, {figure['commit']}, {figure['date']}"
-        lines.append(f"| `{name}` | {what} | {gate} | {aim} | {predicted} | {measured} | {where} |")
+        lines.append(f"| `{name}` | {what} | {gate} | {aim} | {predicted or prediction(name)} | {measured} | {where} |")
     return "\n".join(lines) + "\n"
 
 

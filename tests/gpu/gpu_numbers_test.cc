@@ -340,7 +340,7 @@ TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   for (const Workspace* place : {&ours, &torchs}) {
     place->write(
         "config.yaml",
-        tiny_text_config("model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, "
+        tiny_text_config("model: llama\nllama_config: {n_layer: 2, n_head: 2, n_kv_head: 1, "
                          "n_embd: 32}\n",
                          "0.01"));
   }
@@ -348,7 +348,12 @@ TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   const auto by_ours = succeed(on_gpus(ours, 1, alone(ours, words)));
   const auto by_torchs = succeed(on_gpus(torchs, 1, alone(torchs, plain)));
   check_learned_alike(logged_losses(by_ours.out), logged_losses(by_torchs.out), 2e-2);
-  CHECK(ledgers_of(ours).at(0).at("kernels").at("ddp_add_norm_backward") == 20 * (2 * 2 + 1));
+  constexpr int kSteps = 20, kLayers = 2;
+  const auto kernels = ledgers_of(ours).at(0).at("kernels");
+  CHECK(kernels.at("ddp_add_norm_backward") == kSteps * (2 * kLayers + 1));
+  CHECK(kernels.at("ddp_swiglu") > kSteps * kLayers);  // evaluations, too
+  CHECK(kernels.at("ddp_swiglu_backward") == kSteps * kLayers);
+  CHECK(kernels.at("ddp_rotate") > 2 * kSteps * kLayers);  // and gradients
 }
 
 // The copies of the weights follow them through everything that changes them between steps.

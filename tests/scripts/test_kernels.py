@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = (ROOT / "trainer/model/ops/cuda/kernels.cu").read_bytes()
+SOURCE = b"".join((ROOT / "trainer/model/ops/cuda" / name).read_bytes() for name in ("kernels.cu", "coded.cu", "llama.cu"))
 FOUND = sorted((ROOT / ".venv").glob("lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.*"))
 COMPUTE_CAPABILITIES = [80, 86, 89, 90, 100, 120]  # A100, RTX 30, RTX 40, H100, B200, RTX 50
 

@@ -162,10 +162,13 @@ void check_cuda_graphs(const TrainerConfig& config, const DevicePlan& plan) {
       "cuda_graphs=auto");
 }
 
-/// trainer's own kernels are for bfloat16. Without them torch's operations serve.
-void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& log) {
-  const bool wanted = plan.device.is_cuda() && config.fused_gpu_kernels && config.use_amp &&
-                      config.amp_dtype == AmpDtype::kBFloat16;
+/// trainer's own kernels are for bfloat16, and for a quantized base in any precision. Without them
+/// torch's operations serve.
+void load_gpu_kernels(const Config& config, const DevicePlan& plan, Log& log) {
+  const bool in_bfloat16 =
+      config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16;
+  const bool wanted = plan.device.is_cuda() && config.trainer.fused_gpu_kernels &&
+                      (in_bfloat16 || config.quantize.enabled());
   if (!wanted) return gpu::leave_out_kernels();
   if (const std::string why = gpu::load_kernels(); !why.empty())
     log.warning("trainer_config.fused_gpu_kernels: torch's slower operations are used: " + why);
@@ -196,7 +199,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
   hold_to_share(config.distributed, plan);
   resolve_amp(config.trainer, plan, resume.meta, group, log);
   check_cuda_graphs(config.trainer, plan);
-  load_gpu_kernels(config.trainer, plan, log);
+  load_gpu_kernels(config, plan, log);
   warn_of_far_neighbours(config.distributed, env, log);
   Mesh mesh(group, mesh_shape(config.distributed, group.size()), env, config.distributed, plan);
   std::optional<AbortOnFailure> abort;  // when the NCCL watch below has ended

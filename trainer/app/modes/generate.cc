@@ -19,6 +19,7 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/interop/base_settings.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/small_file.h"
@@ -287,6 +288,10 @@ int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
   const ModelBundle loaded = open_model(options.snapshot, device, options.base);
+  if (device.is_cuda() && loaded.config.quantize.enabled()) {
+    if (const std::string why = gpu::load_kernels(); !why.empty())
+      fmt::print(stderr, "warning: torch's slower operations are used: {}\n", why);
+  }
   std::optional<SideQueue> queue;  // CUDA's default one cannot be recorded
   if (device.is_cuda()) queue.emplace(device);
   check_base_is_needed(loaded.config, options.snapshot, options.base);

@@ -6,6 +6,7 @@
 
 #include "trainer/model/blocks/attention.h"
 #include "trainer/model/ops/block_ops.h"
+#include "trainer/model/ops/gpu_ops.h"
 #include "trainer/model/ops/llama_ops.h"
 
 namespace ddp::train {
@@ -63,6 +64,10 @@ torch::Tensor CausalAttentionImpl::forward(ColumnLinear& qkv, const torch::Tenso
 torch::Tensor CausalAttentionImpl::rotary(const torch::Tensor& q_BTHD, const torch::Tensor& k_BTKD,
                                           const torch::Tensor& v_BTKD,
                                           const BlockPass& pass) const {
+  if (gpu::takes_rotation(q_BTHD, pass.cos)) {
+    const auto [q, k] = gpu::rotated(q_BTHD, k_BTKD, pass.cos, pass.sin);
+    return by_tokens(attend(q.transpose(1, 2), k.transpose(1, 2), v_BTKD.transpose(1, 2), pass));
+  }
   const bool partly = 2 * pass.cos.size(-1) < q_BTHD.size(-1);
   if (partly || !fused::takes(q_BTHD) || !fused::takes(k_BTKD) || !fused::takes(v_BTKD)) {
     return by_tokens(attend(rotated(q_BTHD.transpose(1, 2), pass),

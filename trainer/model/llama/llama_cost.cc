@@ -95,6 +95,9 @@ struct LlamaSizes {
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
         keeps_normalized(!place.cuda && !fused),
+        keeps_silu(!fused && !(place.cuda && config.trainer.use_amp &&
+                               config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
+                               config.trainer.fused_gpu_kernels && !family_of(shape).is_gemma)),
         capped(shape.attn_logit_softcapping > 0),
         scores(capped ? 2 * tokens * static_cast<double>(config.positions())
                : fused && !has_window(config) &&
@@ -128,6 +131,7 @@ struct LlamaSizes {
   double compute;         ///< Bytes of an element in matrix products.
   bool fused;             ///< By the kernels of a CPU.
   bool keeps_normalized;  ///< Rows before the norm's weight: a GPU's norm computes them again.
+  bool keeps_silu;        ///< By torch's operations.
   bool capped;            ///< Attention is by the formula.
   double scores;  ///< Kept by the formula or the CPU's kernel for each head; 0: torch's keeps none.
   double heads;
@@ -144,8 +148,8 @@ double llama_block_activations(const LlamaSizes& s) {
   // q; k and v, repeated for each query head; y, twice by torch's attention
   bytes += (s.scores > 0 && !s.capped ? 4 : 5) * s.queries * s.compute +
            s.scores * s.heads * kLlamaFloat;
-  bytes += (s.fused ? 3 : 4) * s.inner * s.compute;  // gate, silu(gate), up, their product
-  bytes += s.tokens * (2 + s.heads) * kLlamaFloat;   // statistics
+  bytes += (s.keeps_silu ? 4 : 3) * s.inner * s.compute;  // gate, silu(gate), up, their product
+  bytes += s.tokens * (2 + s.heads) * kLlamaFloat;        // statistics
   if (s.shape.n_expert > 0)  // rows sorted by expert, and their outputs; the router
     bytes += 2 * s.per_token * s.row * s.compute +
              3 * s.tokens * static_cast<double>(s.shape.n_expert) * kLlamaFloat;

@@ -8,6 +8,9 @@
 #include <filesystem>
 
 #include "trainer/model/ops/cuda/operators.h"
+#include "trainer/model/ops/quantized_weight.h"
+#include "trainer/model/ops/weight_codec.h"
+#include "trainer/runtime/dynamic_map.h"
 #include "trainer/runtime/files/module_path.h"
 #include "trainer/runtime/own_kernels.h"
 
@@ -106,6 +109,66 @@ std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
 torch::Tensor column_sums(const torch::Tensor& x) {
   static const auto op = operator_named<decltype(column_sums)>("ddp_run::column_sums");
   return op.call(x);
+}
+
+bool takes_codes(const QuantizedWeight& weight) {
+  return weight.codes.is_cuda() && takes_rows_of(weight.columns());
+}
+
+namespace {
+
+using MaybeTensor = std::optional<torch::Tensor>;
+using Dequantize = torch::Tensor(const torch::Tensor&, const torch::Tensor&, const MaybeTensor&,
+                                 const MaybeTensor&, at::ArrayRef<double>, int64_t, int64_t,
+                                 torch::ScalarType);
+using CodedProduct = torch::Tensor(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&,
+                                   const MaybeTensor&, const MaybeTensor&, at::ArrayRef<double>);
+
+/// The values of NF4's codes and of absmax's.
+const std::vector<double>& code_tables() {
+  static const std::vector<double> tables = [] {
+    std::vector<double> values(kNf4Values.begin(), kNf4Values.end());
+    const auto& map = DynamicMap::signed_map().values();
+    values.insert(values.end(), map.begin(), map.end());
+    return values;
+  }();
+  return tables;
+}
+
+MaybeTensor if_given(const torch::Tensor& x) { return x.defined() ? MaybeTensor(x) : std::nullopt; }
+
+}  // namespace
+
+torch::Tensor dequantize(const QuantizedWeight& weight, int64_t first, int64_t last,
+                         torch::ScalarType type) {
+  static const auto op = operator_named<Dequantize>("ddp_run::dequantize");
+  return op.call(weight.codes, weight.absmax, if_given(weight.absmax_scales),
+                 if_given(weight.absmax_mean), code_tables(), first, last, type);
+}
+
+torch::Tensor coded_product(const torch::Tensor& x, const QuantizedWeight& weight) {
+  static const auto op = operator_named<CodedProduct>("ddp_run::coded_product");
+  return op.call(x, weight.codes, weight.absmax, if_given(weight.absmax_scales),
+                 if_given(weight.absmax_mean), code_tables());
+}
+
+torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
+  static const auto op = operator_named<decltype(swiglu)>("ddp_run::swiglu");
+  return op.call(gate, up);
+}
+
+std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
+                                                         const torch::Tensor& gate,
+                                                         const torch::Tensor& up) {
+  static const auto op = operator_named<decltype(swiglu_backward)>("ddp_run::swiglu_backward");
+  return op.call(dy, gate, up);
+}
+
+std::tuple<torch::Tensor, torch::Tensor> rotate(const torch::Tensor& q, const torch::Tensor& k,
+                                                const torch::Tensor& cos, const torch::Tensor& sin,
+                                                bool backward) {
+  static const auto op = operator_named<decltype(rotate)>("ddp_run::rotate");
+  return op.call(q, k, cos, sin, backward);
 }
 
 }  // namespace ddp::train::gpu

@@ -11,6 +11,10 @@
 #include <string>
 #include <tuple>
 
+namespace ddp::train {
+struct QuantizedWeight;
+}
+
 namespace ddp::train::gpu {
 
 /// Compiles the kernels for the current device, or takes them from the cache of compiled kernels in
@@ -64,5 +68,29 @@ std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
 /// Returns sums over parts of the rows of `x`, bfloat16 [N, C], C a multiple of 8: float32
 /// [parts, C].
 torch::Tensor column_sums(const torch::Tensor& x);
+
+/// Whether dequantize() and coded_product() are loaded and take `weight`.
+bool takes_codes(const QuantizedWeight& weight);
+/// Returns rows [first, last) in float32, bfloat16 or float16.
+torch::Tensor dequantize(const QuantizedWeight& weight, int64_t first, int64_t last,
+                         torch::ScalarType type);
+/// Rows of coded_product().
+inline constexpr int64_t kMostCodedRows = 4;
+/// x [.., columns] of kMostCodedRows rows at most, contiguous float32 or bfloat16 -> x weight^T
+/// [.., rows], with sums in float32.
+torch::Tensor coded_product(const torch::Tensor& x, const QuantizedWeight& weight);
+
+/// silu(gate) up, bfloat16 [.., C], C a multiple of 8.
+torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
+/// Returns the gradients of gate and up.
+std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
+                                                         const torch::Tensor& gate,
+                                                         const torch::Tensor& up);
+
+/// Returns q [B, T, H, D] and k [B, T, K, D], bfloat16, D a multiple of 16, turned by the angles of
+/// T or of B T positions, float32 [.., D / 2]; `backward`: turned back.
+std::tuple<torch::Tensor, torch::Tensor> rotate(const torch::Tensor& q, const torch::Tensor& k,
+                                                const torch::Tensor& cos, const torch::Tensor& sin,
+                                                bool backward);
 
 }  // namespace ddp::train::gpu

@@ -130,6 +130,39 @@ struct LinearGelu : Function<LinearGelu> {
   }
 };
 
+struct SwiGlu : Function<SwiGlu> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given_gate,
+                               const torch::Tensor& given_up) {
+    const auto gate = given_gate.contiguous(), up = given_up.contiguous();
+    context->save_for_backward({gate, up});
+    return gpu::swiglu(gate, up);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto [dgate, dup] = swiglu_backward(gradients[0].contiguous(), saved[0], saved[1]);
+    return {dgate, dup};
+  }
+};
+
+struct Rotated : Function<Rotated> {
+  static variable_list forward(AutogradContext* context, const torch::Tensor& q,
+                               const torch::Tensor& k, const torch::Tensor& cos,
+                               const torch::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    const auto [queries, keys] =
+        rotate(q.contiguous(), k.contiguous(), cos, sin, /*backward=*/false);
+    return {queries, keys};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto [dq, dk] = rotate(gradients[0].contiguous(), gradients[1].contiguous(), saved[0],
+                                 saved[1], /*backward=*/true);
+    return {dq, dk, torch::Tensor(), torch::Tensor()};
+  }
+};
+
 }  // namespace
 
 bool takes_norm(const torch::Tensor& x) {
@@ -140,6 +173,14 @@ bool takes_norm(const torch::Tensor& x) {
 
 bool takes_product(const torch::Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 && computes_in_bfloat16(x);
+}
+
+bool takes_swiglu(const torch::Tensor& gate) {
+  return gate.size(-1) % kVector == 0 && takes_product(gate);
+}
+
+bool takes_rotation(const torch::Tensor& q, const torch::Tensor& cos) {
+  return q.size(-1) == 2 * cos.size(-1) && cos.size(-1) % kVector == 0 && takes_product(q);
 }
 
 Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
@@ -159,6 +200,18 @@ torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
   if (weight.size(0) % kVector != 0)
     return at::gelu(linear(x, weight, bias), tanh ? "tanh" : "none");
   return LinearGelu::apply(x, weight, bias, tanh);
+}
+
+torch::Tensor fused_swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
+  return SwiGlu::apply(gate, up);
+}
+
+std::pair<torch::Tensor, torch::Tensor> rotated(const torch::Tensor& q_BTHD,
+                                                const torch::Tensor& k_BTKD,
+                                                const torch::Tensor& cos,
+                                                const torch::Tensor& sin) {
+  const auto both = Rotated::apply(q_BTHD, k_BTKD, cos.contiguous(), sin.contiguous());
+  return {both[0], both[1]};
 }
 
 }  // namespace ddp::train::gpu

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include <optional>
+#include <utility>
 
 #include "trainer/model/ops/residual_stream.h"
 
@@ -18,6 +19,11 @@ namespace ddp::train::gpu {
 bool takes_norm(const torch::Tensor& x);
 /// Whether linear() and linear_gelu() take `x`, bfloat16.
 bool takes_product(const torch::Tensor& x);
+
+/// Whether fused_swiglu() takes `gate`, bfloat16.
+bool takes_swiglu(const torch::Tensor& gate);
+/// Whether rotated() takes heads `q` [.., D], bfloat16, and angles `cos` [.., D / 2].
+bool takes_rotation(const torch::Tensor& q, const torch::Tensor& cos);
 
 /// residual [.., C] + branch [.., C], bfloat16; without a branch the residual itself, to be used
 /// in its place: its gradient and the norm's are added in one pass.
@@ -32,5 +38,13 @@ torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
 /// multiple of 8.
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh);
+
+/// silu(gate) up, rounded once.
+torch::Tensor fused_swiglu(const torch::Tensor& gate, const torch::Tensor& up);
+
+/// The query and the key heads turned by their positions: angles [T, D / 2] or [B, 1, T, D / 2].
+std::pair<torch::Tensor, torch::Tensor> rotated(const torch::Tensor& q_BTHD,
+                                                const torch::Tensor& k_BTKD,
+                                                const torch::Tensor& cos, const torch::Tensor& sin);
 
 }  // namespace ddp::train::gpu

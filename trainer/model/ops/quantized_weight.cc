@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/model/ops/cpu/kernels.h"
+#include "trainer/model/ops/gpu_kernels.h"
 #include "trainer/model/ops/weight_codec.h"
 #include "trainer/runtime/dynamic_map.h"
 #include "trainer/runtime/parallel_for.h"
@@ -90,7 +91,8 @@ torch::Tensor rows_of_thread(int64_t rows, int64_t columns, torch::ScalarType ty
 /// As dequantize(), for use until the thread's next call.
 torch::Tensor dequantized_tile(const QuantizedWeight& weight, int64_t first, int64_t last,
                                torch::ScalarType type) {
-  if (!weight.codes.is_cpu()) return dequantize(weight, first, last).to(type);
+  if (gpu::takes_codes(weight)) return gpu::dequantize(weight, first, last, type);
+  if (!weight.codes.is_cpu()) return dequantize_by_operators(weight, first, last).to(type);
   const auto rows = rows_of_thread(last - first, weight.columns(), torch::kFloat32);
   decode_rows(weight, first, last, rows.mutable_data_ptr<float>());
   if (type == torch::kFloat32) return rows;
@@ -109,12 +111,19 @@ void by_tiles(const QuantizedWeight& weight, const torch::Tensor& like, const Wo
   }
 }
 
+bool takes_coded_product(const torch::Tensor& x, const QuantizedWeight& weight) {
+  const auto type = x.scalar_type();
+  return (type == torch::kFloat32 || type == torch::kBFloat16) &&
+         x.numel() <= gpu::kMostCodedRows * x.size(-1) && gpu::takes_codes(weight);
+}
+
 struct QuantizedProduct : torch::autograd::Function<QuantizedProduct> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const QuantizedWeight& weight) {
     constexpr int64_t kFew = 4;
     context->save_for_backward(
         {weight.codes, weight.absmax, weight.absmax_scales, weight.absmax_mean});
+    if (takes_coded_product(x, weight)) return gpu::coded_product(x.contiguous(), weight);
     auto shape = x.sizes().vec();
     shape.back() = weight.rows();
     const auto flat = x.reshape({-1, x.size(-1)});
@@ -190,6 +199,7 @@ QuantizedWeight quantize(const torch::Tensor& values, BaseFormat format) {
 }
 
 torch::Tensor dequantize(const QuantizedWeight& weight, int64_t first, int64_t last) {
+  if (gpu::takes_codes(weight)) return gpu::dequantize(weight, first, last, torch::kFloat32);
   if (!weight.codes.is_cpu()) return dequantize_by_operators(weight, first, last);
   auto rows = torch::empty({last - first, weight.columns()}, torch::kFloat32);
   decode_rows(weight, first, last, rows.mutable_data_ptr<float>());

@@ -31,7 +31,7 @@ QuantizedWeight quantize(const torch::Tensor& values, BaseFormat format);
 
 /// Rows [first, last) in float32.
 torch::Tensor dequantize(const QuantizedWeight& weight, int64_t first, int64_t last);
-/// The same by torch's operators, as on a GPU; on a CPU bitwise identical.
+/// The same by torch's operators, as on a GPU without kernels; on a CPU bitwise identical.
 torch::Tensor dequantize_by_operators(const QuantizedWeight& weight, int64_t first, int64_t last);
 
 /// x [.., columns] -> x weight^T + bias [.., rows], in the type of autocast, else of `x`. The

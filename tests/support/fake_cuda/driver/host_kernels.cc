@@ -8,6 +8,9 @@
 
 #include "trainer/model/ops/cuda/kernels.cu"
 
+#include "trainer/model/ops/cuda/coded.cu"
+#include "trainer/model/ops/cuda/llama.cu"
+
 namespace fake_cuda {
 namespace {
 
@@ -85,7 +88,47 @@ uint64_t adam_bytes(unsigned, void** arguments) {
   return bytes;
 }
 
+/// For `count` numbers: their codes, and absmax with its scales.
+uint64_t coded_bytes(const Coded& weight, uint64_t count) {
+  if (weight.four_bits == 0) return count + count / static_cast<uint64_t>(weight.columns) * kFloat;
+  const uint64_t blocks = count / 64;
+  return count / 2 + (weight.absmax_scales != nullptr ? blocks + blocks / 64 : blocks * kFloat);
+}
+
+uint64_t dequantize_bytes(unsigned, void** arguments) {
+  const uint64_t count = number(arguments, 2);
+  return coded_bytes(*static_cast<Coded*>(arguments[0]), count) +
+         count * (*static_cast<int*>(arguments[4]) == 0 ? kFloat : kHalf);
+}
+
+uint64_t coded_product_bytes(unsigned, void** arguments) {
+  const auto& weight = *static_cast<Coded*>(arguments[0]);
+  const auto at = [&](int index) {
+    return static_cast<uint64_t>(*static_cast<int*>(arguments[index]));
+  };
+  const uint64_t columns = static_cast<uint64_t>(weight.columns), rows = at(4);
+  return coded_bytes(weight, rows * columns) +
+         at(3) * (rows + columns) * (at(5) != 0 ? kHalf : kFloat);
+}
+
+uint64_t swiglu_bytes(unsigned, void** arguments) { return number(arguments, 3) * 3 * kHalf; }
+
+uint64_t swiglu_backward_bytes(unsigned, void** arguments) {
+  return number(arguments, 5) * 5 * kHalf;
+}
+
+uint64_t rotate_bytes(unsigned, void** arguments) {
+  const uint64_t dim = number(arguments, 9);
+  return number(arguments, 6) * (number(arguments, 7) + number(arguments, 8)) * dim * 2 * kHalf +
+         number(arguments, 10) * dim * kFloat;
+}
+
 constexpr HostKernel kKernels[] = {
+    {"ddp_dequantize", work_of<ddp_dequantize>, dequantize_bytes},
+    {"ddp_coded_product", work_of<ddp_coded_product>, coded_product_bytes},
+    {"ddp_swiglu", work_of<ddp_swiglu>, swiglu_bytes},
+    {"ddp_swiglu_backward", work_of<ddp_swiglu_backward>, swiglu_backward_bytes},
+    {"ddp_rotate", work_of<ddp_rotate>, rotate_bytes},
     {"ddp_cross_entropy", work_of<ddp_cross_entropy>, cross_entropy_bytes},
     {"ddp_add_norm", work_of<ddp_add_norm>, add_norm_bytes},
     {"ddp_add_norm_backward", work_of<ddp_add_norm_backward>, add_norm_backward_bytes},

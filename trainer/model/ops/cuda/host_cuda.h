@@ -14,7 +14,7 @@
 
 // NOLINTBEGIN: names and spelling are CUDA's
 #define __device__ inline
-#define __global__
+#define __global__ inline
 #define __launch_bounds__(threads)
 #define __align__(bytes) alignas(bytes)
 #define DDP_SHARED(type, name) type* name = reinterpret_cast<type*>(::ddp::host_cuda::place.shared)

@@ -67,6 +67,8 @@ static __device__ FourFloats four_floats(const float* from, bool aligned) {
 // Threads that exchange numbers without shared memory: a warp, or a block of fewer threads.
 static __device__ unsigned lanes() { return blockDim.x < 32 ? blockDim.x : 32; }
 
+static __device__ float join(float a, float b) { return a + b; }
+static __device__ float from_lane(float own, unsigned far) { return __shfl_xor_sync(~0u, own, static_cast<int>(far)); }
 static __device__ double join(double a, double b) { return a + b; }
 static __device__ double from_lane(double own, unsigned far) { return __shfl_xor_sync(~0u, own, static_cast<int>(far)); }
 

@@ -13,10 +13,11 @@
 #include <tuple>
 
 #include "trainer/model/ops/cuda/kernel_module.h"
+#include "trainer/model/ops/cuda/operator_parts.h"
 
 namespace ddp::train {
 
-extern const std::string_view kKernelSource;
+extern const std::string_view kKernelSource, kCodedSource, kLlamaSource;
 
 namespace {
 
@@ -25,8 +26,9 @@ constexpr unsigned kThreadsOfWarp = 32;
 constexpr unsigned kSharedOfBlock = 16 * kThreadsOfWarp;  // a few numbers of each warp
 
 struct Kernels {
-  explicit Kernels(const KernelModule& module)
-      : cross_entropy(module.function("ddp_cross_entropy")),
+  explicit Kernels(const KernelModule& of_device)
+      : module(of_device),
+        cross_entropy(module.function("ddp_cross_entropy")),
         add_norm(module.function("ddp_add_norm")),
         add_norm_backward(module.function("ddp_add_norm_backward")),
         gelu(module.function("ddp_gelu")),
@@ -34,12 +36,19 @@ struct Kernels {
         column_sums(module.function("ddp_column_sums")),
         sums_of_squares(module.function("ddp_sums_of_squares")),
         adam(module.function("ddp_adam")) {}
+  KernelModule module;
   CUfunction cross_entropy, add_norm, add_norm_backward, gelu, gelu_backward, column_sums,
       sums_of_squares, adam;
 };
 
 /// For this process's device; each rank has one.
 std::unique_ptr<const Kernels> kernels;
+
+}  // namespace
+
+CUfunction own_kernel(const char* name) { return kernels->module.function(name); }
+
+namespace {
 
 at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t classes) {
   TORCH_CHECK(targets.dim() == 1 && targets.size(0) == logits.size(0) && targets.is_cuda() &&
@@ -60,18 +69,6 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   return losses;
 }
 
-void check_rows(const at::Tensor& x, at::ScalarType type, const at::Tensor& like) {
-  TORCH_CHECK(x.is_cuda() && x.scalar_type() == type && x.is_contiguous() &&
-                  x.numel() == like.numel() && x.size(-1) == like.size(-1),
-              "expected contiguous rows of ", like.size(-1), " ", type, " on a GPU");
-}
-
-void check_columns(const at::Tensor& x, int64_t columns) {
-  TORCH_CHECK(
-      x.is_cuda() && x.scalar_type() == at::kFloat && x.is_contiguous() && x.numel() == columns,
-      "expected ", columns, " float32 on a GPU");
-}
-
 /// So that a thread has one vector of four of a row of `columns`, if a block can have that many.
 unsigned threads_for_row(int64_t columns) {
   constexpr int64_t kMost = 1024;
@@ -83,10 +80,6 @@ unsigned threads_for_row(int64_t columns) {
 /// in the same order.
 int64_t rows_of_block(int64_t rows, int64_t most) {
   return std::max<int64_t>(1, (rows + most - 1) / most);
-}
-
-const void* data_or_null(const std::optional<at::Tensor>& x) {
-  return x && x->defined() ? x->const_data_ptr() : nullptr;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residual,
@@ -357,6 +350,8 @@ void register_operators() {
   cuda.impl("column_sums", column_sums);
   cuda.impl("sums_of_squares", sums_of_squares);
   cuda.impl("adam_", adam_);
+  register_coded_operators(cuda);
+  register_llama_operators(cuda);
 }
 
 }  // namespace
@@ -391,7 +386,8 @@ extern "C" __attribute__((visibility("default"))) const char* ddp_trainer_load_o
     const cudaDeviceProp* device = at::cuda::getCurrentDeviceProperties();
     at::globalContext().lazyInitDevice(c10::kCUDA);
     kernels = std::make_unique<const Kernels>(
-        load_module(kKernelSource, device->major, device->minor, folder));
+        load_module(std::string(kKernelSource).append(kCodedSource).append(kLlamaSource),
+                    device->major, device->minor, folder));
     register_operators();
   } catch (const std::exception& error) {
     why = error.what();
