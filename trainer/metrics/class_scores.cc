@@ -50,8 +50,7 @@ double matthews_correlation(const std::vector<ClassCounts>& classes) {
     actual += counts.actual * counts.actual;
   }
   const double squares = samples * samples;
-  return share_or_0(right * samples - both,
-                    std::sqrt((squares - answered) * (squares - actual)));
+  return share_or_0(right * samples - both, std::sqrt((squares - answered) * (squares - actual)));
 }
 
 }  // namespace ddp::train

@@ -26,7 +26,8 @@ ClassScores scores_of(const ClassCounts& counts);
 ClassScores macro_scores(const std::vector<ClassCounts>& classes);
 /// average="micro": with one class for each sample all three are the accuracy.
 ClassScores micro_scores(const std::vector<ClassCounts>& classes);
-/// As scikit-learn's matthews_corrcoef, for one class for each sample; 0 where its denominator is 0.
+/// As scikit-learn's matthews_corrcoef, for one class for each sample; 0 where its denominator is
+/// 0.
 double matthews_correlation(const std::vector<ClassCounts>& classes);
 
 }  // namespace ddp::train

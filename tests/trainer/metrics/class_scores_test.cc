@@ -21,7 +21,8 @@ TEST_CASE("a class that nobody answers scores 0, one that does not occur is left
   CHECK(macro_scores({{0.0, 0.0, 0.0}}).f1 == 0.0);
 }
 
-TEST_CASE("Matthews' correlation is 1 for right answers, -1 for swapped ones, 0 where one class is all") {
+TEST_CASE(
+    "Matthews' correlation is 1 for right answers, -1 for swapped ones, 0 where one class is all") {
   CHECK(matthews_correlation({{3.0, 3.0, 3.0}, {2.0, 2.0, 2.0}}) == 1.0);
   CHECK(matthews_correlation({{0.0, 2.0, 2.0}, {0.0, 2.0, 2.0}}) == -1.0);
   CHECK(matthews_correlation({{3.0, 3.0, 5.0}, {0.0, 2.0, 0.0}}) == 0.0);
