@@ -163,7 +163,7 @@ TEST_CASE("a division that cannot be is refused in one line that names one that 
       {2,
        stages(2) + Words{"trainer_config.freeze=[\"transformer.wte.*\",\"transformer.wpe.*\","
                          "\"transformer.h.[012].*\"]"},
-       "leaves a stage nothing to train"},
+       "a stage has nothing to train; freeze less"},
       {3, shared_by(3),
        "distributed_config.tensor=3: gpt has 4 heads, which 3 ranks cannot share evenly; use a "
        "divisor of 4"},

@@ -40,6 +40,7 @@ bool holds(const TensorBytes* tensor, const Values& values) {
 
 torch::Tensor copied(const TensorBytes& bytes, std::vector<int64_t> shape, torch::ScalarType type) {
   auto tensor = torch::empty(shape, type);
+  TORCH_CHECK(tensor.nbytes() == bytes.size, bytes.name, ": other sizes than its shape's");
   std::memcpy(tensor.mutable_data_ptr(), bytes.data, bytes.size);
   return tensor;
 }
@@ -48,6 +49,7 @@ torch::Tensor copied(const TensorBytes& bytes, std::vector<int64_t> shape, torch
 std::string problem_of(const nlohmann::json& state, const StoredCodes& codes,
                        const TensorBytes* map, const TensorBytes* nested_map) {
   if (!state.is_object() || state.value("quant_type", "") != "nf4") return "is not of type nf4";
+  if (codes.weight.dtype != "U8") return "is not in bytes";
   if (state.value("blocksize", 0) != kNf4Block) return "is not in blocks of 64";
   const auto& shape = codes.weight.shape;
   if (shape.size() != 2 || shape[1] <= 0 || shape[1] % kNf4Block != 0)
@@ -137,46 +139,31 @@ StoredCodes StoredCodes::part(const TensorBytes& rows, int64_t first) const {
 }
 
 QuantizedWeight StoredCodes::read() const {
-  if (whole_rows > 0) return read_part();
+  const bool int8 = weight.dtype == "I8";
   const int64_t rows = weight.shape[0], columns = weight.shape[1];
-  if (weight.dtype == "I8") {
-    return {copied(weight, {rows, columns}, torch::kInt8),
-            copied(*absmax, {rows}, torch::kFloat32),
-            {},
-            {}};
-  }
-  const int64_t blocks = rows * columns / kNf4Block;
-  QuantizedWeight result{copied(weight, {rows, columns / 2}, torch::kUInt8), {}, {}, {}};
-  if (nested_absmax == nullptr) {
-    result.absmax = copied(*absmax, {blocks}, torch::kFloat32);
-    return result;
-  }
-  result.absmax = copied(*absmax, {blocks}, torch::kUInt8);
-  result.absmax_scales =
-      copied(*nested_absmax, {(blocks + kAbsmaxBlock - 1) / kAbsmaxBlock}, torch::kFloat32);
-  result.absmax_mean = torch::tensor(mean);
-  return result;
-}
-
-QuantizedWeight StoredCodes::read_part() const {
-  const int64_t rows = weight.shape[0], columns = weight.shape[1];
-  const int64_t per_row = weight.dtype == "I8" ? 1 : columns / kNf4Block;
+  const int64_t per_row = int8 ? 1 : columns / kNf4Block;
   const int64_t first = first_row * per_row, count = rows * per_row;
-  const bool nested = nested_absmax != nullptr;
-  auto all = copied(*absmax, {whole_rows * per_row}, nested ? torch::kUInt8 : torch::kFloat32);
-  QuantizedWeight result{weight.dtype == "I8" ? copied(weight, {rows, columns}, torch::kInt8)
-                                              : copied(weight, {rows, columns / 2}, torch::kUInt8),
+  const int64_t all = std::max(whole_rows, rows) * per_row;
+  QuantizedWeight result{int8 ? copied(weight, {rows, columns}, torch::kInt8)
+                              : copied(weight, {rows, columns / 2}, torch::kUInt8),
                          {},
                          {},
                          {}};
-  if (!nested) {
-    result.absmax = all.narrow(0, first, count).clone();
+  if (nested_absmax == nullptr) {
+    result.absmax = copied(*absmax, {all}, torch::kFloat32).narrow(0, first, count).clone();
     return result;
   }
-  const int64_t blocks = (whole_rows * per_row + kAbsmaxBlock - 1) / kAbsmaxBlock;
-  const auto scales = copied(*nested_absmax, {blocks}, torch::kFloat32);
+  const auto codes = copied(*absmax, {all}, torch::kUInt8);
+  const auto scales =
+      copied(*nested_absmax, {(all + kAbsmaxBlock - 1) / kAbsmaxBlock}, torch::kFloat32);
+  if (whole_rows == 0) {
+    result.absmax = codes;
+    result.absmax_scales = scales;
+    result.absmax_mean = torch::tensor(mean);
+    return result;
+  }
   result.absmax = torch::empty({count}, torch::kFloat32);
-  dequantize_absmax(all.const_data_ptr<uint8_t>(), scales.const_data_ptr<float>(), mean, first,
+  dequantize_absmax(codes.const_data_ptr<uint8_t>(), scales.const_data_ptr<float>(), mean, first,
                     first + count, result.absmax.mutable_data_ptr<float>());
   return result;
 }

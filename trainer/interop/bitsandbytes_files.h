@@ -20,13 +20,10 @@ struct StoredCodes {
   /// For a part of a weight, whose rows `weight` is: the rows before it, and of the whole.
   int64_t first_row = 0, whole_rows = 0;
 
-  /// The magnitudes of a part are float32: its blocks of 256 may begin within the whole one's.
+  /// The magnitudes of a part are float32: a part may begin in the middle of a block of 256.
   QuantizedWeight read() const;
   /// `rows`: the part's bytes of `weight`.
   StoredCodes part(const TensorBytes& rows, int64_t first) const;
-
- private:
-  QuantizedWeight read_part() const;
 };
 
 /// Takes the tensors of weights in codes out of `tensors`, which are by name, but for the weights.

@@ -65,7 +65,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
   if (meta) load(*meta, snapshot);
-  task.join(mesh.data(), batch_plan_.micro_batches);
+  task.join(mesh.world(), batch_plan_.micro_batches);
   strategy_->begin(first_values(meta));
   optimizer_->refresh_masters();
 }

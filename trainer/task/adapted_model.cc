@@ -323,12 +323,12 @@ void check_same_base(const std::string& digest, const Config& config, ProcessGro
                   below.key, other - digests.begin(), below.path));
 }
 
-std::string describe_adapters(const std::vector<Parameter>& trained, const Config& config,
+std::string describe_adapters(const std::vector<ParameterShape>& trained, const Config& config,
                               int64_t all) {
   const LoraConfig& lora = config.lora;
   int64_t count = 0, matrices = 0;
-  for (const Parameter& p : trained) {
-    count += p.tensor.numel();
+  for (const ParameterShape& p : trained) {
+    count += p.count();
     matrices += is_of_adapter(p.name) ? 1 : 0;
   }
   const std::string what =

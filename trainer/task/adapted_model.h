@@ -61,9 +61,9 @@ std::vector<NamedTensor> merged_weights(const torch::nn::Module& model);
 void check_same_base(const std::string& digest, const Config& config, ProcessGroup& group);
 
 /// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..." or
-/// "Prompt tuning: 20 virtual tokens, ..." `trained`: trainable_parameters(); `all`: the number of
+/// "Prompt tuning: 20 virtual tokens, ..." `trained`: Task::whole_shapes(); `all`: the number of
 /// the model's parameters.
-std::string describe_adapters(const std::vector<Parameter>& trained, const Config& config,
+std::string describe_adapters(const std::vector<ParameterShape>& trained, const Config& config,
                               int64_t all);
 
 }  // namespace ddp::train

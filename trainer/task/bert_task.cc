@@ -16,6 +16,7 @@
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/adapted_model.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece/bert_words.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -171,8 +172,7 @@ std::vector<std::string> BertTask::describe_model(const torch::nn::Module& model
       fmt::format("Model: {}, {} layers, {} heads, {} channels; number of parameters: {} ({})",
                   traits_of(bert.family).described, bert.n_layer, bert.n_head, bert.n_embd,
                   short_number(static_cast<double>(parameters)), parameters)};
-  if (config_.adapted())
-    lines.push_back(describe_adapters(this->parameters(), config_, parameters));
+  if (config_.adapted()) lines.push_back(describe_adapters(whole_shapes(), config_, parameters));
   return lines;
 }
 
@@ -228,7 +228,9 @@ std::map<std::string, std::string> BertTask::metadata() const {
 void BertTask::check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const {
   const auto theirs = metadata.find(kTokenizerState);
-  if (theirs != metadata.end() && theirs->second == tokenizer_->state()) return;
+  if (theirs != metadata.end() &&
+      without_end_mark(theirs->second) == without_end_mark(tokenizer_->state()))
+    return;
   throw UserError(fmt::format(
       "{} was trained with another vocabulary than {}; omit data_config.tokenizer to continue "
       "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "

@@ -24,6 +24,7 @@
 #include "trainer/task/tensor_ranks.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
@@ -393,7 +394,7 @@ std::map<std::string, std::string> CausalLm::metadata() const {
 void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const {
   const auto theirs = tokenizer_of(metadata);
-  if (theirs->state() == data_->tokenizer().state()) return;
+  if (without_end_mark(theirs->state()) == without_end_mark(data_->tokenizer().state())) return;
   throw UserError(fmt::format(
       "{} was trained with another vocabulary: its tokenizer is {} with {} tokens, that of this "
       "configuration is {} with {}; leave data_config.tokenizer out to continue with the "
@@ -430,7 +431,7 @@ std::vector<std::string> CausalLm::describe() const {
         counted(new_tokens_, "token")));
   }
   if (config_.adapted())
-    lines.push_back(describe_adapters(parameters(), config_, model_->parameter_count()));
+    lines.push_back(describe_adapters(whole_shapes(), config_, model_->parameter_count()));
   return lines;
 }
 

@@ -115,8 +115,8 @@ std::vector<MemoryItem> decoder_items(const Config& config, const ComputePlace& 
   // The logits are freed before the blocks are computed backward.
   const double workspace = std::max(0.0, activations.workspace - logits);
   const auto layers = static_cast<double>(stage_costs(layout, config.data.block_size).layers);
-  const double adapters = adapter_activation_bytes(config, parameters, place) /
-                          (activations.checkpointed ? layers : 1.0);
+  const double adapters = adapter_activation_bytes(config, parameters, place) *
+                          (activations.checkpointed ? 1.0 : load.kept_layers) / layers;
   // Measured in a CPU's heap (scripts/checks/check_estimate.py): what adapters and products with
   // codes free leaves holes between the activations that stay.
   const double holes = config.quantize.enabled() && !place.cuda ? 0.4 * activations.kept : 0.0;

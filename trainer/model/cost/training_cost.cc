@@ -50,7 +50,9 @@ std::string unit_of(const std::string& parameter) {
   return "";
 }
 
-UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
+/// `parameters`: those of a snapshot, the model's own or its adapters.
+UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& of_model,
+                       const std::vector<ParameterShape>& parameters) {
   UnitCounts counts;
   std::map<std::string, double> units;
   const auto add = [&](const ParameterShape& parameter, bool trained) {
@@ -61,7 +63,6 @@ UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& 
     if (trained) largest = std::max(largest, count);
   };
   const bool adapted = config.adapted();
-  const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
   for (const auto& group : resolve_param_groups(config, parameters)) {
     for (const std::size_t i : group.members) add(parameters[i], !group.options.frozen);
   }
@@ -95,10 +96,10 @@ Collected collected(const UnitCounts& n, bool cuda) {
   return in_unit.total() > at_end.total() ? in_unit : at_end;
 }
 
-StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
+StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& of_model,
+                         const std::vector<ParameterShape>& parameters) {
   StateCounts counts;
   const bool adapted = config.adapted();
-  const auto parameters = adapted ? adapter_shapes(config, of_model) : of_model;
   for (const ParameterShape& each : of_model) {
     if (!adapted || is_trained_with_adapters(each.name)) continue;
     const int64_t bytes = quantized_bytes(each, config.quantize.base);
@@ -212,17 +213,23 @@ std::vector<ParameterPart> parts_of(const WeightsLayout& layout) {
 std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& parameters,
                                            const WeightsLayout& layout, const Config& config,
                                            int64_t stage) {
-  std::map<std::string_view, const WeightPlace*> places;
-  for (const WeightPlace& place : layout) places[place.name] = &place;
+  std::map<std::string, const WeightPlace*> places, units;
+  for (const WeightPlace& place : layout) {
+    places[place.name] = &place;
+    units.emplace(unit_of(place.name), &place);
+  }
   const bool cut = config.distributed.pipeline > 1;
   const ModelPart part = cut ? part_of_stage(config, layout, stage) : ModelPart{};
   std::vector<ParameterShape> own;
   for (const ParameterShape& parameter : parameters) {
-    const WeightPlace& place = *places.at(parameter.name);
+    const auto found = places.find(parameter.name);
+    const bool of_adapter = found == places.end();
+    const WeightPlace& place = of_adapter ? *units.at(unit_of(parameter.name)) : *found->second;
     own.push_back(parameter);
-    own.back().sizes = cut && !is_in(part, place)
-                           ? std::vector<int64_t>{0}
-                           : layout_of(place, 0, config.distributed.tensor).local_shape();
+    if (cut && !is_in(part, place))
+      own.back().sizes = {0};
+    else if (!of_adapter)
+      own.back().sizes = layout_of(place, 0, config.distributed.tensor).local_shape();
   }
   return own;
 }
@@ -280,15 +287,20 @@ std::vector<MemoryItem> rank_items(const Config& config,
                                    const ComputePlace& place, const WeightsLayout& layout,
                                    const std::vector<MemoryItem>& of_model) {
   const bool divided = ranks_of_copy(config.distributed) > 1;
-  const auto own = divided ? shapes_of_rank(parameters, layout, config, place.stage) : parameters;
-  const StateCounts whole = state_counts(config, parameters);
-  const StateCounts n = divided ? state_counts(config, own) : whole;
+  const auto stored = config.adapted() ? adapter_shapes(config, parameters) : parameters;
+  const auto own_of = [&](const std::vector<ParameterShape>& shapes) {
+    return divided ? shapes_of_rank(shapes, layout, config, place.stage) : shapes;
+  };
+  const auto own = own_of(parameters), own_stored = own_of(stored);
+  const StateCounts whole = state_counts(config, parameters, stored);
+  const StateCounts n = divided ? state_counts(config, own, own_stored) : whole;
   const int64_t copies = copies_of_model(config.distributed, place.world_size);
   const bool alone = copies == 1;
   const bool sharded = divides_state(config.distributed.strategy) && !alone;
   const double ranks = sharded ? static_cast<double>(copies) : 1.0;  // that share it
   const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
-  const Collected of_units = units ? collected(unit_counts(config, own), place.cuda) : Collected{};
+  const Collected of_units =
+      units ? collected(unit_counts(config, own, own_stored), place.cuda) : Collected{};
   // For a snapshot every rank copies its part, or rank 0 everything.
   const AutoSwitch shards = config.trainer.snapshot_shards;
   const bool parts =

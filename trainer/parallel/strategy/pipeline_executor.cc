@@ -84,6 +84,7 @@ void PipelineExecutor::forward(StageCompute& compute, const PipelineAction& acti
     pass.input.set_requires_grad(true);
   }
   const auto output = compute.forward(stage, micro_batch, pass.input);
+  if (!output.requires_grad()) output.set_requires_grad(true);  // a frozen first stage
   if (shape_.is_last(stage)) {
     pass.start = output;
     return;

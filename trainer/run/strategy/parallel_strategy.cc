@@ -27,9 +27,11 @@ TrainedParameters build_model(const ParallelStrategy::Setup& setup, FirstValues 
       trained_parameters(setup.config, setup.task.parameters(), setup.task.whole_shapes());
   if (!trained.parameters.empty()) return trained;
   throw UserError(
-      fmt::format("distributed_config.pipeline={}: trainer_config.freeze leaves a stage nothing to "
-                  "train; freeze less or use pipeline=1",
-                  setup.config.distributed.pipeline));
+      fmt::format("distributed_config.pipeline={}: a stage has nothing to train; {} or use "
+                  "pipeline=1",
+                  setup.config.distributed.pipeline,
+                  setup.config.lora.enabled() ? "choose layers of each stage in lora.targets"
+                                              : "freeze less (trainer_config.freeze)"));
 }
 
 /// ZeRO-2 and 3 with several micro-batches for each rank add them up as one process would.
