@@ -290,7 +290,7 @@ void TrainingRun::save_last() {
 std::chrono::milliseconds TrainingRun::time_to_send() const {
   constexpr double kLongest = 60.0;
   const std::chrono::duration<double> after_signal = stop_patience();
-  const double longest = stop_signal_ == 0 ? kLongest : after_signal.count();
+  const double longest = stop_signal_ == 0 ? kLongest : std::min(kLongest, after_signal.count());
   const double seconds = std::min(longest, config_.distributed.timeout_s / 2);
   return std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
 }

@@ -18,7 +18,7 @@ namespace {
 /// The place of each in what is reduced by maximum in every step.
 enum Vote : std::size_t {
   kSignal,
-  kMilliseconds,  // that this step has taken so far
+  kLongStep,  // steps_are_long_, as one node may leave less time than another
   kSnapshot,
   kUnwritten,
   kFailedShard,
@@ -40,7 +40,8 @@ std::chrono::milliseconds TrainingRun::stop_patience() {
 std::vector<int64_t> TrainingRun::step_votes(int64_t step) {
   std::vector<int64_t> votes(kVotes, 0);
   votes[kSignal] = StopSignal::pending();
-  votes[kMilliseconds] = std::llround(1e3 * monitor_.seconds_in_step());
+  const double patience = std::chrono::duration<double>(stop_patience()).count();
+  votes[kLongStep] = monitor_.seconds_in_step() >= patience / 2 ? 1 : 0;
   if (!saves_together()) return votes;
   // What is gathered is a copy: it is not made while the previous one is being written.
   const bool due =
@@ -77,7 +78,7 @@ bool TrainingRun::gives_up_step() {
 void TrainingRun::apply_votes(const std::vector<int64_t>& votes) {
   stop_signal_ = static_cast<int>(votes[kSignal]);
   // To ask the other ranks after each micro-batch of such a step costs nothing.
-  steps_are_long_ = votes[kMilliseconds] >= stop_patience().count() / 2;
+  steps_are_long_ = votes[kLongStep] != 0;
   snapshot_wished_ = votes[kSnapshot] != 0;
   memory_copy_wished_ = sharded_ && votes[kNoMemoryCopy] == 0;
   if (shards_pending_) decide_on_shards(votes[kUnwritten] == 0, votes[kFailedShard] != 0);
