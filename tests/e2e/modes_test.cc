@@ -50,6 +50,27 @@ TEST_CASE("a run's folder leads to its snapshots elsewhere, by links or by the r
   }
 }
 
+TEST_CASE("a folder of records leads neither to another run's snapshots nor past its own export") {
+  const Workspace place;
+  const auto train = [&](const std::string& folder, const std::string& seed) {
+    std::filesystem::remove_all(place / "far");
+    succeed(alone(place, {"trainer_config.max_steps=1", "trainer_config.snapshot_path=far/s.pt",
+                          "hydra.run.dir=" + folder, "trainer_config.seed=" + seed}));
+  };
+  const auto use = [&](const std::string& folder) {
+    return finish(trainer(
+        place, {"generate", "--snapshot", folder, "--prompt", "the", "--max_new_tokens", "0"}));
+  };
+  train("first", "1");
+  train("second", "2");
+  CHECK_THAT(use("second").err, Contains("far/s.pt, the newest snapshot of its run\n"));
+  const auto refused = use("first");
+  CHECK(refused.exit == 2);
+  CHECK_THAT(refused.err, !Contains("far/s.pt"));
+  succeed(trainer(place, {"export", "--snapshot", "far/s.pt", "--output", "second"}));
+  CHECK_THAT(use("second").err, !Contains("far/s.pt"));
+}
+
 TEST_CASE("a prompt file may have the line ends of Windows") {
   const Workspace place;
   succeed(alone(place, {"trainer_config.max_steps=1"}));

@@ -244,6 +244,7 @@ RunFacts TrainingRun::facts() const {
   const Task& task = trainer_.task();
   const auto& plan = trainer_.device_plan();
   RunFacts facts = machine_facts();
+  facts.emplace_back("run_id", folder_.run_id());
   facts.emplace_back("libtorch", std::string(TORCH_VERSION));
   facts.emplace_back("device", plan.device.str());
   facts.emplace_back("backend", group_.c10d() ? plan.backend_name() : "none (one process)");

@@ -38,14 +38,20 @@ std::string snapshot_of(const std::string& list) {
   return list.substr(0, list.size() - kListSuffix.size());
 }
 
-/// Where the run whose records are in a folder keeps its snapshots, or "".
+/// Where the run whose records are in a folder keeps its snapshots, or "", also once those of
+/// another run are there.
 std::string recorded_snapshot(const std::string& folder) {
   static const nlohmann::json::json_pointer kPath("/config/trainer_config/snapshot_path");
+  static const nlohmann::json::json_pointer kRunId("/environment/run_id");
   const auto text = read_small_file((fs::path(folder) / "run_info.json").string());
   if (!text || nests_too_deeply(*text)) return "";
   const auto info = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   const auto path = info.is_object() ? info.value(kPath, nlohmann::json()) : nlohmann::json();
-  return path.is_string() ? path.get<std::string>() : "";
+  if (!path.is_string()) return "";
+  const std::string snapshot = behind_links(path.get<std::string>()), list = list_of(snapshot);
+  const auto manifest = exists(list) ? read_manifest(list) : std::nullopt;
+  if (!manifest || !manifest->run_id) return "";
+  return info.value(kRunId, nlohmann::json()) == nlohmann::json(*manifest->run_id) ? snapshot : "";
 }
 
 /// The lists of the runs in a folder, by their newest snapshots, links followed.
@@ -60,9 +66,10 @@ std::map<std::string, std::string> lists_in(const std::string& folder) {
       lists.emplace(there, list_of(there));
     }
   }
-  if (!lists.empty()) return lists;
-  const std::string elsewhere = behind_links(recorded_snapshot(folder));
-  if (!elsewhere.empty() && exists(list_of(elsewhere))) lists[elsewhere] = list_of(elsewhere);
+  // A model that was exported to the folder is what the folder is.
+  if (!lists.empty() || exists((fs::path(folder) / "config.json").string())) return lists;
+  const std::string elsewhere = recorded_snapshot(folder);
+  if (!elsewhere.empty()) lists[elsewhere] = list_of(elsewhere);
   return lists;
 }
 
