@@ -143,6 +143,10 @@ TEST_CASE("a file that the system refuses for a transient reason ends a failed r
   const Words limited = {"bash", "-c", "ulimit -n 6; exec \"$@\"", "bash"};
   options.argv.insert(options.argv.begin(), limited.begin(), limited.end());
   check_one_line(finish(options), 1, {"Too many open files"});
+  std::filesystem::remove(place / "config.yaml");
+  std::filesystem::create_symlink("/proc/self/mem", place / "config.yaml");  // EIO, first byte
+  check_one_line(finish(alone(place)), 1, {"error: config.yaml: ", "Input/output error"});
+  check_one_line_and_report(finish(launched(place, 1)), 1, {"error: rank 0: config.yaml: "});
 }
 
 TEST_CASE("a program that cannot be started is refused as a shell does") {

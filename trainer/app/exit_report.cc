@@ -83,12 +83,12 @@ std::string readable(const std::exception& error) {
                      asked.empty() ? "" : fmt::format(": {} more were requested", asked));
 }
 
-// Whether the system refused a file for a reason that may pass before the next start: limits that
-// others used up, a disk or a server that failed. The reason is in the message on every rank, also
+// Whether the system refused a file for a reason that may pass before the next start: files that
+// others had open, a disk or a server that failed. The reason is in the message on every rank, also
 // where rank 0 found it and where a key was put before it.
 bool is_transient(const std::string& message) {
-  constexpr std::array kErrors = {EIO,   EMFILE, ENFILE,    ENOSPC,    EDQUOT,    ENOMEM,  EAGAIN,
-                                  EBUSY, ESTALE, ETIMEDOUT, EREMOTEIO, EHOSTDOWN, ENOTCONN};
+  constexpr std::array kErrors = {EIO,    EMFILE,    ENFILE,    EAGAIN,    EBUSY,
+                                  ESTALE, ETIMEDOUT, EREMOTEIO, EHOSTDOWN, ENOTCONN};
   return std::any_of(kErrors.begin(), kErrors.end(), [&](int error) {
     return message.find(fmt::format(": {}", std::strerror(error))) != std::string::npos;
   });
@@ -105,8 +105,9 @@ int report_current_exception() noexcept {
   try {
     throw;
   } catch (const UserError& error) {
-    const bool transient = is_transient(error.what());
-    return report(error.what(), transient ? launch::kExitFailed : launch::kExitUsage, !transient);
+    if (is_transient(error.what()))
+      return report(rank_prefix() + error.what(), launch::kExitFailed, false);
+    return report(error.what(), launch::kExitUsage, true);
   } catch (const FinalError& error) {
     return report(error.what(), launch::kExitFinal, true);
   } catch (const GroupError& error) {
