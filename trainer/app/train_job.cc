@@ -162,8 +162,8 @@ void check_cuda_graphs(const TrainerConfig& config, const DevicePlan& plan) {
       "cuda_graphs=auto");
 }
 
-/// trainer's own kernels are for bfloat16, and for a quantized base in any precision. Without them
-/// torch's operations serve.
+/// trainer's own kernels are for bfloat16, and for a quantized base in any precision, where Adam's
+/// update and the gradient norm use them as well. Without them torch's operations serve.
 void load_gpu_kernels(const Config& config, const DevicePlan& plan, Log& log) {
   const bool in_bfloat16 =
       config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16;
@@ -332,7 +332,7 @@ void check_reason_for_cpu(const DevicePlan& plan, Log& log) {
   log.warning("Training on the CPU, because " + plan.why_cpu);
 }
 
-/// What the configuration sets in vain.
+/// Logs the keys that have no effect.
 void warn_of_idle(const RunConfig& run, Log& log) {
   if (!run.warning.empty()) log.warning(run.warning);
   for (const auto& line : idle_keys(run.config, run.given)) log.warning(line);

@@ -261,7 +261,7 @@ TEST_CASE("a key that another one leaves without effect has a line, where it was
   CHECK(lines(data) == Lines{});
   CHECK(lines(data, {"optimizer_config.momentum=0.9", "optimizer_config.decay_steps=5",
                      "trainer_config.early_stopping_min_delta=0.1", "profile.steps=2",
-                     "trainer_config.amp_dtype=float16"}) ==
+                     "trainer_config.amp_dtype=bfloat16"}) ==
         Lines{"trainer_config.early_stopping_min_delta: has no effect without "
               "early_stopping_patience",
               "trainer_config.amp_dtype: has no effect without use_amp=true",
@@ -271,6 +271,11 @@ TEST_CASE("a key that another one leaves without effect has a line, where it was
   CHECK(lines(data, {"optimizer_config.name=sgd", "optimizer_config.momentum=0.9",
                      "optimizer_config.lr_schedule=cosine", "optimizer_config.decay_steps=5",
                      "trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16"}) ==
+        Lines{});
+  CHECK(lines(data, {"optimizer_config.name=muon", "optimizer_config.momentum=0.9",
+                     "optimizer_config.nesterov=true"}) ==
+        Lines{"optimizer_config.nesterov: has no effect without name=sgd"});
+  CHECK(lines(data, {"optimizer_config.nesterov=false", "trainer_config.amp_dtype=float16"}) ==
         Lines{});
   // As in the file that a run writes, which has all keys.
   CHECK(lines(data + "optimizer_config: {momentum: auto, min_lr: 0}\nprofile: {steps: 3}\n") ==

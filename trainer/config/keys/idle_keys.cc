@@ -28,12 +28,12 @@ bool rate_decays(const Config& config) {
 bool rate_is_polynomial(const Config& config) {
   return config.optimizer.lr_schedule == LrSchedule::kPolynomial;
 }
+bool is_sgd(const Config& config) { return config.optimizer.name == OptimizerName::kSgd; }
 bool optimizer_adapts(const Config& config) {
-  return config.optimizer.name != OptimizerName::kSgd;  // muon has adamw for some parameters
+  return !is_sgd(config);  // muon has adamw for some parameters
 }
 bool optimizer_has_momentum(const Config& config) {
-  return config.optimizer.name == OptimizerName::kSgd ||
-         config.optimizer.name == OptimizerName::kMuon;
+  return is_sgd(config) || config.optimizer.name == OptimizerName::kMuon;
 }
 bool weights_decay(const Config& config) {
   return config.optimizer.weight_decay > 0.0 || !config.optimizer.param_groups.empty();
@@ -42,9 +42,6 @@ bool has_buckets(const Config& config) { return config.distributed.strategy != S
 bool is_ddp(const Config& config) { return !divides_state(config.distributed.strategy); }
 bool is_pipeline(const Config& config) { return config.distributed.pipeline > 1; }
 bool splits_data(const Config& config) { return config.data.eval_path.empty(); }
-bool has_many_labels(const Config& config) {
-  return config.bert.problem_type == ProblemType::kMultiLabel;
-}
 bool is_convolution(const Config& config) {
   return config.image.network == ImageNetworkKind::kConv;
 }
@@ -67,7 +64,7 @@ constexpr Idle kIdle[] = {
     {"optimizer_config.betas", optimizer_adapts, "with name=sgd"},
     {"optimizer_config.eps", optimizer_adapts, "with name=sgd"},
     {"optimizer_config.momentum", optimizer_has_momentum, "with name=adamw or adam; see betas"},
-    {"optimizer_config.nesterov", optimizer_has_momentum, "with name=adamw or adam"},
+    {"optimizer_config.nesterov", is_sgd, "without name=sgd"},
     {"optimizer_config.decay_embeddings", weights_decay, "with weight_decay=0"},
     {"distributed_config.bucket_cap_mb", has_buckets, "with strategy=zero3"},
     {"distributed_config.gradient_as_bucket_view", is_ddp, "with strategy=zero1, zero2 or zero3"},
@@ -75,17 +72,13 @@ constexpr Idle kIdle[] = {
     {"distributed_config.pipeline_schedule", is_pipeline, "with pipeline=1"},
     {"distributed_config.pipeline_chunks", is_pipeline, "with pipeline=1"},
     {"data_config.train_split", splits_data, "with eval_path: all of path is used for training"},
-    {"data_config.label_separator", has_many_labels,
-     "without bert_config.problem_type=multi_label_classification"},
     {"image_config.conv_channels", is_convolution, "with network=dense"},
-    {"image_config.batch_norm", is_convolution, "with network=dense"},
     {"profile.steps", profiles, "without profile.start"},
 };
 
-/// Given on the command line, or in a file with a value other than the default.
+/// Whether the key is given with a value other than its default.
 bool is_chosen(const std::string& key, const Config& config, const Given& given) {
   if (!given.has(key)) return false;
-  if (given.values().at(key).place.line == 0) return true;
   const Field& field = *find_field(key);
   return node_to_json(current_value(field, config)) != node_to_json(current_value(field, Config()));
 }

@@ -9,8 +9,8 @@
 
 namespace ddp::train {
 
-/// One line for each key of `given` that changes nothing in this run. Keys of a file that have
-/// their default do not count, as in the configuration that a run writes. `config`: completed.
+/// One line for each key of `given` that changes nothing in this run. Keys that have their
+/// default do not count: a configuration that a run writes has all keys. `config`: completed.
 std::vector<std::string> idle_keys(const Config& config, const Given& given);
 
 }  // namespace ddp::train
