@@ -40,7 +40,8 @@ TEST_CASE("tokens that do not fit are refused in one line") {
   };
   check_refused(on_bpe("data_config.tokenizer=byte"), {"its vocabulary has 300 tokens"});
   check_refused(on_bpe("data_config.tokenizer=none"),
-                {"data_config.tokenizer=none: none: no such folder"});
+                {"data_config.tokenizer=none: none: no such folder",
+                 "; else give char, byte, bpe, wordpiece or a folder"});
   check_refused(on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"),
                 {"is incomplete or malformed JSON"});
   check_refused(on_bpe("data_config.eval_path=bytes"), {"was written with another tokenizer"});

@@ -148,6 +148,8 @@ TEST_CASE("a row that cannot be used is refused with its file and line, or count
              Contains("a.json:2: a comma is missing between two elements; add it"));
   CHECK_THAT(error_of("a.json", "[{\"story\": \"a\"} x]"),
              Contains("a.json:1: a comma is missing between two elements; add it"));
+  CHECK_THAT(error_of("a.jsonl", "[]\n{\"story\": \"a\"}\n"),
+             Contains("a.jsonl:1: ") && Contains("data_config.on_bad_sample=skip"));
   CHECK_THAT(error_of("a.csv", "text\na\n"), Contains("a.csv: has no column story"));
   CHECK_THAT(error_of("a.jsonl", "PAR1\n"),
              Contains("a.jsonl: is a Parquet file; name it .parquet"));

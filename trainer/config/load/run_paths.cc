@@ -54,13 +54,15 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   if (stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (matches_a_file(path)) return;
-    const bool is_tokenizer = std::string_view(key) == "data_config.tokenizer";
+    const bool is_tokenizer = error == ENOENT && std::string_view(key) == "data_config.tokenizer";
+    const std::string choices = "give char, byte, bpe, wordpiece or a folder";
     if (const std::string hub = how_to_fetch_model(as_given); is_tokenizer && !hub.empty())
-      given.refuse(key, hub);
+      given.refuse(key, fmt::format("{}; else {}", hub, choices));
     const std::string fetch = error == ENOENT ? how_to_fetch(as_given) : "";
     const std::string fix =
         error != ENOENT  ? "check the path and its permissions"
         : !fetch.empty() ? fetch
+        : is_tokenizer   ? choices
                          : "give a file or a folder; relative paths start at the current directory";
     given.refuse(key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }

@@ -80,7 +80,9 @@ void RecordFile::look_at_start() {
   const auto first = start.find_first_not_of(" \t\r\n", has_mark ? kByteOrderMark.size() : 0);
   if (is_json() && first != std::string::npos && start[first] == '[') {
     const auto second = start.find_first_not_of(" \t\r\n", first + 1);
-    is_array_ = second != std::string::npos && (start[second] == '{' || start[second] == ']');
+    const bool is_empty = second != std::string::npos && start[second] == ']' &&
+                          start.find_first_not_of(" \t\r\n", second + 1) == std::string::npos;
+    is_array_ = is_empty || (second != std::string::npos && start[second] == '{');
   }
   offset_ = has_mark ? kByteOrderMark.size() : 0;
   bytes_->pubseekpos(static_cast<std::streamoff>(offset_), std::ios::in);
