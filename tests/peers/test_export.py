@@ -109,7 +109,7 @@ class Export(Place):
         return out, done.stderr
 
     def fewer(self, key, before):
-        return f"note: export: {key} is 64, for the data_config.block_size of the run, where {self.base} has {before}\n"
+        return f"note: export: {key} is 64 (the run's data_config.block_size); {self.base} has {before}\n"
 
     def check_like_base(self, *options, snapshot="tuned.pt", said=""):
         expected = facts(self.base if self.base.exists() else self.folder / "moved")
@@ -211,6 +211,8 @@ class Export(Place):
         (self.folder / "chats/chat_template.jinja").write_text(templates.LLAMA3)
         config = json.loads((self.base / "tokenizer_config.json").read_text())
         write(self.folder / "chats/tokenizer_config.json", {**config, "eos_token": "<|eot_id|>"})
+        special = json.loads((self.base / "special_tokens_map.json").read_text())
+        write(self.folder / "chats/special_tokens_map.json", {**special, "eos_token": "<|eot_id|>"})
         before = facts(self.base)
         self.train(*CHAT, "data_config.tokenizer=chats")
         after = facts(self.export()[0])
@@ -355,8 +357,10 @@ class Export(Place):
         file["added_tokens"].append({**file["added_tokens"][0], "id": drawn[last], "content": spelled})
         write(self.base / "tokenizer.json", {**file, "added_tokens": sorted(file["added_tokens"], key=lambda token: token["id"])})
         config = json.loads((self.base / "tokenizer_config.json").read_text())
+        special = json.loads((self.base / "special_tokens_map.json").read_text())
         for named in (spelled, {"content": spelled, "special": True}):
             write(self.base / "tokenizer_config.json", {**config, "eos_token": named})
+            write(self.base / "special_tokens_map.json", {**special, "eos_token": named})
             self.assertEqual(self.continuation(), (last + 1, "stop"))
 
 

@@ -67,14 +67,12 @@ CarriedJson carried_config(CarriedJson theirs, const CarriedJson& own, const Exp
   return theirs;
 }
 
-/// A table of positions has those that were trained.
+/// Reports an exported position table that is shorter than the base's.
 void note_fewer_positions(const CarriedJson& theirs, const CarriedJson& config,
                           const std::string& folder) {
   for (const char* key : {"n_positions", "max_position_embeddings"}) {
     if (!config.contains(key) || !theirs.contains(key) || config[key] >= theirs[key]) continue;
-    fmt::print(stderr,
-               "note: export: {} is {}, for the data_config.block_size of the run, where {} has "
-               "{}\n",
+    fmt::print(stderr, "note: export: {} is {} (the run's data_config.block_size); {} has {}\n",
                key, config[key].dump(), folder, theirs[key].dump());
   }
 }

@@ -79,9 +79,7 @@ std::vector<std::string> prompt_texts(const GenerateArgs& options) {
   if (!options.prompt_per_line) return {text};
   std::vector<std::string> lines;
   std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
@@ -288,7 +286,8 @@ int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
   const ModelBundle loaded = open_model(options.snapshot, device, options.base);
-  if (device.is_cuda() && loaded.config.quantize.enabled()) {
+  if (device.is_cuda() && loaded.config.quantize.enabled() &&
+      loaded.config.trainer.fused_gpu_kernels) {
     if (const std::string why = gpu::load_kernels(); !why.empty())
       fmt::print(stderr, "warning: torch's slower operations are used: {}\n", why);
   }

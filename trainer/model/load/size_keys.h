@@ -14,7 +14,6 @@
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/hub_name.h"
 #include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
@@ -84,8 +83,6 @@ class SizeKeys {
   template <class Differences>
   void follow(Differences differences) {
     const std::string as_given = std::exchange(model_.init_from, absolute_path(model_.init_from));
-    if (const std::string fix = how_to_fetch_model(as_given); !fix.empty())
-      given_.refuse(key("init_from"), fix);
     try {
       const std::vector<std::string> found = differences(model_.init_from);
       if (found.empty()) return;
