@@ -85,7 +85,8 @@ std::vector<int32_t> end_ids(const BaseSettings& base, const char* file) {
   if (given == config.end() || given->is_null()) return {};
   std::vector<int32_t> ids;
   for (const SettingsJson& id : given->is_array() ? *given : SettingsJson::array({*given})) {
-    if (!id.is_number_integer() || id > std::numeric_limits<int32_t>::max()) {
+    if (!id.is_number_integer() || id < std::numeric_limits<int32_t>::min() ||
+        id > std::numeric_limits<int32_t>::max()) {
       throw UserError(
           fmt::format("{}/{}: eos_token_id is {}; give the id of a token, or a list of them",
                       base.folder, file, shown(given->dump())));
@@ -166,6 +167,11 @@ std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metad
   auto given = end_ids(*base, "generation_config.json");
   if (given.empty()) given = end_ids(*base, "config.json");
   ends.insert(ends.end(), given.begin(), given.end());
+  const auto special = named_special_tokens(json_of(*base, "tokenizer_config.json"),
+                                            json_of(*base, "special_tokens_map.json"));
+  if (const auto named = special.find("eos_token"); named != special.end()) {
+    if (const auto token = tokenizer.token_of(named->second)) ends.push_back(*token);
+  }
   return ends;
 }
 

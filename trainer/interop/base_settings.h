@@ -39,9 +39,9 @@ std::vector<std::string> take_large_files(BaseSettings& base, const std::string&
 /// Returns the weights' type in config.json, such as "bfloat16"; "" if it has none.
 std::string base_dtype(const BaseSettings& base);
 
-/// Returns the tokens that end a text: the tokenizer's end of text and eos_token_id of
-/// generation_config.json, or else of config.json. Throws UserError: eos_token_id is neither an id
-/// nor a list of ids.
+/// Returns the tokens that end a text: the tokenizer's end of text, eos_token_id of
+/// generation_config.json (or else of config.json) and eos_token of the tokenizer's files. Throws
+/// UserError: eos_token_id is neither an id nor a list of ids.
 std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metadata,
                                  const Tokenizer& tokenizer);
 

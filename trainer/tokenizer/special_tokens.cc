@@ -29,14 +29,19 @@ Json object_in(const std::filesystem::path& path) {
   return json;
 }
 
+/// transformers reads no special_tokens_map.json next to such a tokenizer_config.json.
+bool has_all_tokens(const Json& config) {
+  return config.is_object() && config.contains("added_tokens_decoder");
+}
+
 }  // namespace
 
-std::map<std::string, std::string> special_tokens(const Json& config, const Json& map) {
+std::map<std::string, std::string> named_special_tokens(const Json& config, const Json& map) {
   std::map<std::string, std::string> special;
-  const bool has_all = config.is_object() && config.contains("added_tokens_decoder");
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    for (const Json* file : {&config, &map}) {
-      if (!file->is_object() || !file->contains(name) || (file == &map && has_all)) continue;
+  const Json none;
+  for (const Json* file : {has_all_tokens(config) ? &none : &map, &config}) {
+    for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+      if (!file->is_object() || !file->contains(name)) continue;
       const std::string text = token_text((*file)[name]);
       if (!text.empty()) special.emplace(name, text);
     }
@@ -46,8 +51,9 @@ std::map<std::string, std::string> special_tokens(const Json& config, const Json
 
 std::string end_of_text_in(const std::string& folder) {
   const std::filesystem::path place(folder);
-  const auto special = special_tokens(object_in(place / "tokenizer_config.json"),
-                                      object_in(place / "special_tokens_map.json"));
+  const Json config = object_in(place / "tokenizer_config.json");
+  const Json map = has_all_tokens(config) ? Json() : object_in(place / "special_tokens_map.json");
+  const auto special = named_special_tokens(config, map);
   const auto end = special.find("eos_token");
   return end == special.end() ? "" : end->second;
 }

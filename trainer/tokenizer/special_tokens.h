@@ -7,10 +7,11 @@
 
 namespace ddp::train {
 
-/// bos_token, eos_token, unk_token and pad_token of a tokenizer_config.json, as far as present,
-/// else of `map`, a special_tokens_map.json, as transformers takes them. Either may be null.
-std::map<std::string, std::string> special_tokens(const nlohmann::json& config,
-                                                  const nlohmann::json& map);
+/// bos_token, eos_token, unk_token and pad_token as transformers takes them: of `map`, a
+/// special_tokens_map.json, and those it lacks of `config`, a tokenizer_config.json; of `config`
+/// alone if it has added_tokens_decoder. Either may be null.
+std::map<std::string, std::string> named_special_tokens(const nlohmann::json& config,
+                                                        const nlohmann::json& map);
 
 /// Returns eos_token of `folder`; "" if its files name none. Throws UserError: a file that cannot
 /// be read, or is not a JSON object.

@@ -11,6 +11,7 @@
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/sentencepiece_tokenizer.h"
+#include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -60,7 +61,7 @@ std::unique_ptr<Tokenizer> wordpiece_of(const Json& json, const std::string& nam
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name,
-                                           const std::string& end_of_text) {
+                                           const std::string& folder) {
   const Json json = parse_bounded_json(text, name);
   try {
     if (json.is_object() && json.contains("kind"))
@@ -74,7 +75,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::str
     throw UserError(what.starts_with(name) ? what : name + ": " + what);
   }
   BpeSpec spec = read_tokenizer_json(json, name);
-  set_end_of_text(spec, end_of_text);
+  if (!folder.empty()) set_end_of_text(spec, end_of_text_in(folder));
   if (spec.sentencepiece) return std::make_unique<SentencePieceTokenizer>(std::move(spec));
   return std::make_unique<BpeTokenizer>(std::move(spec));
 }
@@ -88,7 +89,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state) {
 }
 
 std::string tokenizer_fingerprint(const Tokenizer& tokenizer) {
-  return sha256_hex(tokenizer.state());
+  return sha256_hex(without_end_mark(tokenizer.state()));
 }
 
 bool have_same_tokens(const Tokenizer& one, const Tokenizer& other) {

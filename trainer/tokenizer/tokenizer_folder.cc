@@ -70,11 +70,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (!fs::is_directory(place, unknown)) {
     const bool named = place.filename() == "tokenizer.json";
     return parse_tokenizer(read_whole(path), path,
-                           named ? end_of_text_in(place.parent_path()) : "");
+                           named ? fs::absolute(place).parent_path().string() : "");
   }
   const std::string whole = place / "tokenizer.json";
-  if (fs::exists(whole, unknown))
-    return parse_tokenizer(read_whole(whole), whole, end_of_text_in(path));
+  if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole, path);
   if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
   if (fs::exists(place / "vocab.txt", unknown)) return load_vocab_txt(place / "vocab.txt");
   throw UserError(

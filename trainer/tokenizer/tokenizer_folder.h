@@ -20,10 +20,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::strin
 bool holds_tokenizer(const std::string& folder);
 
 /// Parses the text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`.
-/// `name`: for messages. `end_of_text`: the text of the token that ends a text; "": as in the file,
-/// or by its usual names. Throws UserError.
+/// `name`: for messages. `folder`: its eos_token ends a text, if it names one; "": the token that
+/// is marked so in the file, or has one of its usual names. Throws UserError.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name,
-                                           const std::string& end_of_text = "");
+                                           const std::string& folder = "");
 
 /// Returns 64 hexadecimal digits, equal for tokenizers that yield equal tokens, whatever their
 /// files.

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 namespace ddp::test {
 
@@ -158,17 +159,24 @@ TEST_CASE("the eos_token of a folder's files is the end of text, in its state as
   folder.write("special_tokens_map.json", R"({"eos_token": "</s>"})");
   CHECK(end() == 2);
   folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+  CHECK(end() == 2);
+  folder.write("tokenizer_config.json",
+               R"({"eos_token": {"content": "<|im_end|>"}, "added_tokens_decoder": {}})");
   const auto tokenizer = load_tokenizer(folder.path());
   CHECK(tokenizer->end_of_text() == 1);
   CHECK(tokenizer->encode("<|im_end|>a") == std::vector<int32_t>{1, 0});
   CHECK(tokenizer_from_state(tokenizer->state())->end_of_text() == 1);
-  CHECK(without_end_mark(tokenizer->state()) != tokenizer->state());
+  const std::string bare = without_end_mark(tokenizer->state());
+  CHECK(bare.find("end_of_text\":") == std::string::npos);
+  CHECK(nlohmann::json::accept(bare));
+  CHECK(tokenizer_fingerprint(*tokenizer_from_state(bare)) == tokenizer_fingerprint(*tokenizer));
   const TempFolder whole;
   whole.write("tokenizer.json", tokenizer->state());
   whole.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
   CHECK(load_tokenizer(whole.path())->end_of_text() == 3);
   CHECK(load_tokenizer(whole / "tokenizer.json")->end_of_text() == 3);
-  folder.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  folder.write("special_tokens_map.json", R"({"eos_token": "<|endoftext|>"})");
+  folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   CHECK(load_tokenizer(folder.path())->state() == by_name);
   for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
     folder.write(file, "{");

@@ -49,7 +49,7 @@ std::optional<ChatTemplateText> chat_template_in(const std::map<std::string, std
   const auto own = files.find(kTemplateFile);
   const std::string source = own != files.end() ? own->second : template_of(config);
   if (source.empty() && own == files.end()) return std::nullopt;
-  return ChatTemplateText{source, special_tokens(config, json_of(kMapFile)),
+  return ChatTemplateText{source, named_special_tokens(config, json_of(kMapFile)),
                           fs::path(folder) / (own != files.end() ? kTemplateFile : kConfigFile)};
 }
 
