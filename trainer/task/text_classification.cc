@@ -80,7 +80,8 @@ void TextClassification::take_pretrained() {
                        same     ? "none"
                        : pooler ? "classifier"
                                 : "pooler and classifier");
-  if (there.classifier_pdrop != there.shape.hidden_pdrop)
+  if (there.classifier_pdrop != there.shape.hidden_pdrop &&
+      there.classifier_pdrop != config_.bert.hidden_pdrop)
     start_ += fmt::format(
         "; dropout before the classifier: {} (bert_config.hidden_pdrop), not the folder's {}",
         config_.bert.hidden_pdrop, there.classifier_pdrop);
