@@ -95,6 +95,7 @@ RunResult LocalElasticAgent::run() {
 
 // A failed first start is the user's to fix; a failed restart may succeed on the next try.
 void LocalElasticAgent::join() {
+  end_status();  // nodes have other numbers in the next round
   phase_ = Phase::kJoining;
   deadline_.reset();
   failures_.clear();
@@ -280,6 +281,7 @@ void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
 Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }
 
 RunResult LocalElasticAgent::finish(Outcome outcome) {
+  end_status();
   plan_.events.group(event_name(outcome), group_, since_start());
   RunResult result;
   result.outcome = outcome;

@@ -121,7 +121,7 @@ class LocalElasticAgent {
   bool dumping_ = false;  // a stack dump is due or in progress
   std::vector<Show> stack_readers_;
   std::vector<Show> status_readers_;
-  std::map<int, std::string> statuses_;              // by node, since someone reads
+  std::map<int, std::string> statuses_;              // replies to the pending request, by node
   std::optional<Clock::time_point> status_due_;      // set: replies are awaited
   std::optional<Clock::time_point> stacks_due_;      // set: stacks are being shown
   std::optional<Clock::time_point> stacks_printed_;  // requested for the console

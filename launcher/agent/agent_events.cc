@@ -64,9 +64,13 @@ void LocalElasticAgent::absorb_news(JobNews news) {
     case JobNews::Kind::kAsksStatus:
       // Without workers, the number of this node is that of an earlier round.
       if (!group_.workers.empty())
-        rendezvous_.report_status({group_.rendezvous.group_rank, status_table(status())});
+        rendezvous_.report_status(
+            {group_.rendezvous.group_rank, status_table(status(), kLongestTable)});
       break;
     case JobNews::Kind::kStatus:
+      if (!status_due_ || news.node >= group_.rendezvous.group_world_size ||
+          news.node == group_.rendezvous.group_rank)
+        break;
       statuses_[news.node] = news.text;
       if (static_cast<int>(statuses_.size()) + 1 == group_.rendezvous.group_world_size)
         end_status();

@@ -34,6 +34,7 @@ JobStatus LocalElasticAgent::status() const {
   JobStatus status{
       .run_id = plan_.job.run_id,
       .host = plan_.host,
+      .pid = plan_.launcher,
       .phase = phase_ == Phase::kReported && processes_.lingering() ? Phase::kLingering : phase_,
       .node = group_.rendezvous.group_rank,
       .nodes = group_.rendezvous.group_world_size,
@@ -52,13 +53,13 @@ void LocalElasticAgent::show_status(const Show& show) {
   if (status_due_) return;
   statuses_.clear();
   status_due_ = processes_.now() + kStatusPatience;
+  if (group_.workers.empty() || group_.rendezvous.group_world_size == 1) return end_status();
   rendezvous_.ask_for_status();
-  if (group_.workers.empty() || group_.rendezvous.group_world_size == 1) end_status();
 }
 
 void LocalElasticAgent::end_status() {
   if (!status_due_) return;
-  status_due_.reset();
+  const bool late = processes_.now() >= *std::exchange(status_due_, std::nullopt);
   statuses_[group_.rendezvous.group_rank] = status_table(status());
   std::string text;
   for (const auto& [node, table] : statuses_) text += table;
@@ -67,8 +68,9 @@ void LocalElasticAgent::end_status() {
     if (statuses_.count(node) == 0) silent.push_back(node);
   }
   if (!silent.empty()) {
-    text += fmt::format("no reply within {} from {}: between rounds, suspended or cut off\n",
-                        seconds_text(kStatusPatience), numbered("node", silent));
+    text += late ? fmt::format("no reply within {} from {}: between rounds, suspended or cut off\n",
+                               seconds_text(kStatusPatience), numbered("node", silent))
+                 : fmt::format("no reply from {}: the round has ended\n", numbered("node", silent));
   }
   for (const Show& show : std::exchange(status_readers_, {})) show(text, silent.empty());
 }

@@ -47,13 +47,6 @@ bool LeftBehind::is_empty(pid_t group) const {
   return group == kAll ? children_except(spared_()).empty() : !has_children_in_group(group);
 }
 
-void LeftBehind::signal(pid_t group, int signal) {
-  if (group == kAll)
-    signal_others(signal);
-  else
-    ::kill(-group, signal);
-}
-
 // Each once, as this is repeated: a process that ends leaves its children to this one.
 void LeftBehind::signal_others(int signal) {
   for (const pid_t child : children_except(spared_())) {
@@ -64,7 +57,10 @@ void LeftBehind::signal_others(int signal) {
 
 // A worker is the leader of its session.
 void LeftBehind::look_at_asked() {
-  std::erase_if(asked_, [](const auto& asked) { return ::getsid(asked.first) != asked.second; });
+  std::erase_if(asked_, [](const auto& asked) {
+    return ::getsid(asked.first) != asked.second ||
+           read_stat(process_folder(asked.first)).state == 'Z';
+  });
   if (asked_.empty() || Clock::now() < until_) return;
   // The agent reports workers that have not ended.
   const auto late = std::count_if(asked_.begin(), asked_.end(), [this](const auto& asked) {
@@ -89,16 +85,19 @@ bool LeftBehind::look() {
     auto& [group, next] = *entry;
     bool over = is_empty(group);
     if (is_held(group)) {
-      next = {until_, SIGTERM, kNone, true};
+      next = {until_, SIGTERM, true};
     } else if (next.held) {
       next = {Clock::now() + (group == kAll ? kOthers : kGroup)};
     } else if (!over && Clock::now() >= next.due) {
       over = next.signal == kNone;
-      if (!over) signal(group, next.signal);
-      next = next.signal == SIGTERM ? Next{Clock::now() + kAfterSigterm, SIGKILL, SIGTERM}
-                                    : Next{Clock::now() + kAfterSigkill, kNone, SIGKILL};
-    } else if (!over && group == kAll && next.sent != kNone) {
-      signal_others(next.sent);
+      if (group == kAll)
+        signal_others(next.signal);
+      else
+        ::kill(-group, next.signal);
+      next = next.signal == SIGTERM ? Next{Clock::now() + kAfterSigterm, SIGKILL}
+                                    : Next{Clock::now() + kAfterSigkill, kNone};
+    } else if (!over && group == kAll && next.signal != SIGTERM) {
+      signal_others(next.signal == SIGKILL ? SIGTERM : SIGKILL);  // those that have come since
     }
     entry = over ? groups_.erase(entry) : std::next(entry);
   }

@@ -1,8 +1,7 @@
 // Processes that outlive their worker: Python's resource_tracker and torch's shared memory manager,
-// which clean up after the worker, an upload, a hung child. They get time to end on their
-// own, then SIGTERM, then SIGKILL, whose effect may take its time; what only their end reveals has
-// no time of its own. A program that a shell ran and that is stopping has its own time first.
-// Never blocks.
+// which clean up after the worker, an upload, a hung child. They get time to end on their own, then
+// SIGTERM, then SIGKILL, which may take effect late; what only their end reveals has no time of its
+// own. A program that a shell ran and that is stopping has its own time first. Never blocks.
 #pragma once
 
 #include <signal.h>
@@ -28,8 +27,8 @@ class LeftBehind {
              std::function<void(const std::string&)> note)
       : spared_(std::move(spared)), note_(std::move(note)) {}
 
-  /// `processes` of this running worker's session catch the signal that stops it. The time
-  /// of what the worker leaves begins only once they have ended, and is over after `grace`.
+  /// `processes` of this running worker's session catch the signal that stops it. What the worker
+  /// leaves gets its time once these have ended; after `grace` they are killed.
   void asked_to_stop(pid_t worker, const std::vector<pid_t>& processes,
                      std::chrono::milliseconds grace);
   /// Call once a worker is reaped: its process group's time begins and, after the `last` worker of
@@ -49,12 +48,10 @@ class LeftBehind {
   struct Next {
     Clock::time_point due;
     int signal = SIGTERM;
-    int sent = kNone;
     bool held = false;  // by processes that were asked to stop
   };
 
   bool is_empty(pid_t group) const;
-  void signal(pid_t group, int signal);
   void signal_others(int signal);
   bool is_held(pid_t group) const;
   void look_at_asked();

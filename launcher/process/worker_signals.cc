@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -18,8 +19,9 @@
 namespace ddp::launch {
 namespace {
 
-// The kernel reports no change of a process's handlers.
-constexpr auto kLookAgain = std::chrono::milliseconds(100);
+// The kernel reports no change of a process's handlers, and to look at all below a shell takes
+// time.
+constexpr std::chrono::milliseconds kLongestPause{1'600};
 
 bool contains(unsigned long long mask, int signal) { return (mask >> (signal - 1) & 1) != 0; }
 
@@ -51,7 +53,7 @@ bool catches(pid_t process, int signal) {
          (contains(masks->caught, signal) || waits_for(process, signal));
 }
 
-// The processes of a worker's session below its first one, parents first: the topmost that catch a
+// The processes of a worker's session but its first one, parents first: the topmost that catch a
 // signal, and those above them.
 struct Below {
   std::vector<pid_t> catching;
@@ -60,7 +62,7 @@ struct Below {
 
 void look_below(pid_t parent, pid_t session, int signal, Below& found) {
   for (const pid_t child : children_of(parent)) {
-    if (::getsid(child) != session) continue;
+    if (child == session || ::getsid(child) != session) continue;
     if (catches(child, signal)) {
       found.catching.push_back(child);
     } else {
@@ -70,8 +72,18 @@ void look_below(pid_t parent, pid_t session, int signal, Below& found) {
   }
 }
 
-void signal_all(const std::vector<pid_t>& processes, int signal) {
-  for (const pid_t pid : processes) ::kill(pid, signal);
+Below find_below(pid_t worker, int signal) {
+  Below found;
+  look_below(worker, worker, signal, found);
+  look_below(::getpid(), worker, signal, found);  // orphans, such as of (prog &)
+  return found;
+}
+
+// Those that have ended meanwhile may have left their numbers to others.
+void signal_all(const std::vector<pid_t>& processes, pid_t session, int signal) {
+  for (const pid_t pid : processes) {
+    if (::getsid(pid) == session) ::kill(pid, signal);
+  }
 }
 
 // Whether a shell has a trap for this signal: bash catches even SIGVTALRM for a trap on EXIT.
@@ -82,12 +94,13 @@ bool is_trapped(const SignalMasks& masks, int signal) {
 // Forwards a signal unless it would kill what it reaches; returns whether it has.
 bool forward_to(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
-  Below below;
-  if (masks && !catches(worker, signal)) look_below(worker, worker, signal, below);
-  signal_all(below.catching, signal);
-  if (!below.catching.empty()) return true;
-  if (masks && is_shell(worker) && contains(masks->caught, signal))
-    return is_trapped(*masks, signal) && ::kill(worker, signal) == 0;
+  if (masks && is_shell(worker)) {
+    const Below below = find_below(worker, signal);
+    signal_all(below.catching, worker, signal);
+    if (!below.catching.empty()) return true;
+    if (contains(masks->caught, signal))
+      return is_trapped(*masks, signal) && ::kill(worker, signal) == 0;
+  }
   // Unknown without a /proc of this PID namespace: then at once, whatever it does.
   const bool survives = !masks || contains(masks->caught | masks->ignored | masks->blocked, signal);
   if (!survives && !waits_for(worker, signal)) return false;
@@ -101,19 +114,20 @@ std::vector<pid_t> signal_worker_process(pid_t worker, int signal) {
   const auto masks = read_signal_masks(worker);
   // SIGCONT resumes all that SIGSTOP has stopped.
   const bool by_handler = masks && signal != SIGCONT && signal != SIGSTOP && signal != SIGKILL;
-  const bool alone = by_handler && contains(masks->caught, signal) && !is_shell(worker);
-  Below below;
-  if (by_handler && !alone) look_below(worker, worker, signal, below);
+  const bool shell = by_handler && is_shell(worker);
+  const bool alone = by_handler && !shell && contains(masks->caught, signal);
+  const Below below = by_handler && !alone ? find_below(worker, signal) : Below{};
   // The worker may have changed its group.
   if (alone || !below.catching.empty() || ::kill(-worker, signal) != 0) ::kill(worker, signal);
-  if (!below.catching.empty()) signal_all(below.others, signal);
-  signal_all(below.catching, signal);
-  return below.catching;
+  if (!below.catching.empty()) signal_all(below.others, worker, signal);
+  signal_all(below.catching, worker, signal);
+  return shell ? below.catching : std::vector<pid_t>{};
 }
 
 int HeldSignals::forward(int signal, const std::vector<pid_t>& workers) {
   if (workers.empty()) keep_for_next_round(signal);
   for (const pid_t worker : workers) held_.insert({worker, signal});
+  pause_ = kFirstPause;
   deliver();
   int waiting = 0;
   for (const pid_t worker : workers) waiting += static_cast<int>(held_.count({worker, signal}));
@@ -132,6 +146,7 @@ void HeldSignals::round_began(const std::vector<pid_t>& workers) {
     for (const pid_t worker : workers) held.insert({worker, signal});
   }
   held_ = std::move(held);
+  pause_ = kFirstPause;
   look_at_ = Clock::now();
 }
 
@@ -140,7 +155,8 @@ void HeldSignals::deliver() {
     const auto [worker, signal] = held;
     return worker != kNextRound && forward_to(worker, signal);
   });
-  look_at_ = Clock::now() + kLookAgain;
+  look_at_ = Clock::now() + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
 }
 
 void HeldSignals::handle(const std::vector<pollfd>&) {

@@ -14,12 +14,12 @@ namespace ddp::launch {
 /// Signals a worker that is a running child: only its first process if that catches the signal, as
 /// it decides what its children get; else its process group, without what is below a process that
 /// catches the signal. Shells catch signals, but do not pass them on: they count as if they did
-/// not. Returns the processes below the first one that catch the signal: they may outlive it.
+/// not. Returns the processes below a shell that catch the signal: they may outlive it.
 std::vector<pid_t> signal_worker_process(pid_t worker, int signal);
 
 /// Holds signals back from workers that they would kill, which is most programs in their first
-/// moments, and delivers each once its worker handles, ignores or blocks it. Below a first process
-/// that does not catch it, such as a shell, the topmost processes that do get it, and no others.
+/// moments, and delivers each once its worker handles, ignores or blocks it. Below a shell the
+/// topmost processes that catch it get it, and no others.
 class HeldSignals : public PollHandler {
  public:
   /// Sends it to `workers` that can handle it, and later to the others. Returns how many others.
@@ -36,10 +36,12 @@ class HeldSignals : public PollHandler {
 
  private:
   static constexpr pid_t kNextRound = 0;
+  static constexpr std::chrono::milliseconds kFirstPause{100};
   void deliver();
 
   std::set<std::pair<pid_t, int>> held_;  // worker or kNextRound, and signal
   Clock::time_point look_at_{};           // if a worker's signal is held
+  std::chrono::milliseconds pause_{};     // until the next look
 };
 
 }  // namespace ddp::launch

@@ -39,7 +39,7 @@ struct Leave {
 struct Paced {
   NodePace pace;
 };
-/// A question to the other nodes, or the reply to one: what `part` has of these.
+/// A question to the other nodes, or the reply to one: the fields set in `part`.
 struct Inspected {
   Alive part;
 };

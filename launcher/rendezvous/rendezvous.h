@@ -30,7 +30,7 @@ struct JobNews {
     kNote,        // show `text`
     kStacks,      // another node asks for this one's stacks
     kAsksStatus,  // another node asks for this one's status
-    kStatus,      // `text` is the status of `node`, as this one has asked
+    kStatus,      // reply to ask_for_status(): `text` is the table of `node`
   };
   Kind kind = Kind::kStart;
   RendezvousInfo round{};

@@ -99,7 +99,8 @@ Received next_reply(int agent, std::optional<Clock::time_point> until) {
 // What the jobs of this machine have answered.
 struct Answers {
   Inspection meant{};
-  std::set<std::string> tables{};     // of --status: whose have been taken
+  bool at_once = true;                // a status; stacks take a minute
+  std::set<std::string> shown{};      // of --status: whose tables, and other lines
   std::vector<std::string> others{};  // names of jobs that were not meant
   int silent = 0;                     // agents that ended, or are stuck
   int foreign = 0;                    // jobs of other users
@@ -123,13 +124,15 @@ void Answers::ask(const std::string& folder, const std::string& question) {
 
 void Answers::take(int agent, Clock::time_point until) {
   Received reply = next_reply(agent, until);
-  if (reply.kind == kMeant) reply = next_reply(agent, std::nullopt);
+  if (reply.kind == kMeant)
+    reply = next_reply(agent, at_once ? std::optional(until) : std::nullopt);
   if (reply.kind.empty()) ++silent;
   if (reply.kind == kNotMeant) others.push_back(printable(reply.text));
   if (reply.kind == kAnswer || reply.kind == kIncomplete) take_answer(reply);
 }
 
-// Each table once, as several agents of one job may run here. Rows are indented.
+// Each table once, and each line below them, as several agents of one job may run here. Rows are
+// indented.
 void Answers::take_answer(const Received& reply) {
   if (reply.kind == kIncomplete) meant.complete = false;
   if (!reply.text.starts_with(kStatusHead)) {
@@ -138,12 +141,9 @@ void Answers::take_answer(const Received& reply) {
   }
   bool known = false;
   for (const auto line : lines_of(reply.text)) {
-    const auto node = line.find(", node ");
-    if (!line.starts_with(' ')) known = false;
-    if (line.starts_with(kStatusHead) && node != line.npos) {
-      const std::string place(line.substr(node, line.find(", round ") - node));
-      known = !tables.insert(std::string(line.substr(0, line.find(": "))) + place).second;
-    }
+    const auto node = std::min(line.find(", node "), line.size());
+    const auto agent = node < line.size() ? line.substr(node, line.find(", round ") - node) : line;
+    if (!line.starts_with(' ')) known = !shown.insert(std::string(agent)).second;
     if (!known) meant.text.append(line).append("\n");
   }
 }
@@ -235,7 +235,7 @@ void InspectSocket::handle(const std::vector<pollfd>& fds) {
 Inspection inspect_job(const std::string& place, const std::string& option,
                        const std::string& run) {
   const std::string question = Question{option, run, folder_named(run)}.text();
-  Answers answers;
+  Answers answers{.at_once = option == "status"};
   std::error_code error;
   for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
     if (!it->path().filename().string().starts_with(kFolders)) continue;

@@ -152,17 +152,24 @@ std::string read_worker_metrics(const std::string& shm_dir) {
   return text;
 }
 
-std::string status_table(const JobStatus& job) {
+std::string status_table(const JobStatus& job, std::size_t longest) {
   std::string table = fmt::format(
-      "job {}: {} for {:.0f} s, node {} of {} ({}), round {} for {:.0f} s, {} of {} restarts left\n"
+      "job {}: {} for {:.0f} s, node {} of {} ({}, pid {}), round {} for {:.0f} s, "
+      "{} of {} restarts left\n"
       "  {:>5} {:>9} {:<10} {:>12}  {}\n",
-      job.run_id, name_of(job.phase), job.seconds, job.node, job.nodes, job.host, job.round,
-      job.round_seconds, std::max(job.max_restarts - job.restarts, 0), job.max_restarts, "rank",
-      "pid", "state", "last sign s", "heartbeat");
+      job.run_id, name_of(job.phase), job.seconds, job.node, job.nodes, job.host, job.pid,
+      job.round, job.round_seconds, std::max(job.max_restarts - job.restarts, 0), job.max_restarts,
+      "rank", "pid", "state", "last sign s", "heartbeat");
+  constexpr std::size_t kLastLine = 32;
+  auto left = job.workers.size();
   for (const WorkerStatus& worker : job.workers) {
-    table += fmt::format(
+    const std::string row = fmt::format(
         "  {:>5} {:>9} {:<10} {:>12}  {}\n", worker.rank, worker.pid, name_of(worker.state),
         worker.silence ? fmt::format("{:.1f}", *worker.silence) : "-", printable(worker.heartbeat));
+    if (table.size() + row.size() + kLastLine > longest)
+      return table + fmt::format("  ... {} more rank{}\n", left, left == 1 ? "" : "s");
+    table += row;
+    --left;
   }
   return table;
 }

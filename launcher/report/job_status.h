@@ -26,6 +26,7 @@ struct WorkerStatus {
 struct JobStatus {
   std::string run_id{};
   std::string host{};
+  pid_t pid = 0;  // of this node's ddp-run
   Phase phase = Phase::kRunning;
   int node = 0;   // rank of this node
   int nodes = 1;  // in the current round
@@ -49,8 +50,9 @@ struct HttpAnswer {
 /// state) and /metrics (Prometheus text format 0.0.4, including the workers' own).
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
 
-/// Returns a line about the job and a table of this node's workers, for people.
-std::string status_table(const JobStatus& job);
+/// Returns a line about the job and a table of this node's workers, for people. Beyond `longest`
+/// bytes the last line has the number of workers left out.
+std::string status_table(const JobStatus& job, std::size_t longest = std::string::npos);
 
 /// Reads kMetricsFile in `shm_dir`; "" if there is no such file, or it is not regular or larger
 /// than 256 KiB. Never blocks.

@@ -126,7 +126,7 @@ TEST_CASE(
   job.finish();
 }
 
-TEST_CASE("ddp-run --status names the nodes of a job that do not reply, each table comes once") {
+TEST_CASE("ddp-run --status lists the nodes that do not reply and prints each table once") {
   TwoNodes job;
   const Finished both = ask("--status=" + job.id);
   CHECK(both.out.find(job.workers[1]) == both.out.rfind(job.workers[1]));
@@ -139,6 +139,18 @@ TEST_CASE("ddp-run --status names the nodes of a job that do not reply, each tab
              Contains(job.workers[0] + " running ") && Contains("no reply within 3 s from node "));
   agent.resume();
   job.finish();
+}
+
+TEST_CASE("ddp-run --status prints the tables of all jobs of one id") {
+  const TempFolder tmp;
+  const std::string id = "shared" + std::to_string(::getpid());
+  ChildProgram one(stub_job(tmp, {"--rdzv-id=" + id}, {"hold=USR1"}));
+  ChildProgram two(stub_job(tmp, {"--rdzv-id=" + id}, {"hold=USR1"}));
+  const std::string workers[] = {pid_of_worker(one), pid_of_worker(two)};
+  CHECK_THAT(ask("--status=" + id).out, Contains(workers[0]) && Contains(workers[1]));
+  for (const std::string& worker : workers) succeed(worker);
+  CHECK(one.wait_exit() == 0);
+  CHECK(two.wait_exit() == 0);
 }
 
 TEST_CASE("a job that does not run, or is another user's, is refused with those that run") {

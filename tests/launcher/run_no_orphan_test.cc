@@ -169,17 +169,19 @@ TEST_CASE("leftovers that only the end of others reveals have no time of their o
   const std::string up = tmp / "up";
   REQUIRE(::mkfifo(up.c_str(), 0600) == 0);
   auto options = stub_job(tmp, {}, {"ignore=TERM", "open=" + up, "wait"});
-  // A worker that has ended, a shell in a session of its own, and below that one more.
+  // A worker that has ended, three shells in sessions of their own, each above the next, and the
+  // program below these.
   const std::string shell = "trap '' TERM; setsid \"$@\"; :";
-  options.argv.insert(options.argv.begin() + 1,
-                      {"/bin/sh", "-c", "setsid sh -c \"$0\" sh \"$@\" & : <" + up, shell});
+  Lines chain{"/bin/sh", "-c", "setsid \"$@\" & : <" + up, "sh"};
+  for (int i = 0; i < 3; ++i) chain.insert(chain.end(), {"sh", "-c", shell, "sh"});
+  options.argv.insert(options.argv.begin() + 1, chain.begin(), chain.end());
   ChildProgram job(options);
   job.wait_for("waiting");
   const auto began = std::chrono::steady_clock::now();
   CHECK(job.wait_exit() == 0);
   job.wait_all_gone(kSoon);
-  // 2.5 s, SIGTERM, 1 s, SIGKILL; each in turn needs more than 8.
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(7));
+  // 2.5 s, SIGTERM, 1 s, SIGKILL; each in turn needs 14.
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(12));
 }
 
 TEST_CASE("a second signal kills at once and leaves nothing behind") {

@@ -157,13 +157,17 @@ ChildOptions script_job(const TempFolder& tmp, const std::vector<std::string>& o
   return job;
 }
 
+// Longer than a leftover process has otherwise: SIGTERM after 1 s, SIGKILL after 2 s.
+constexpr std::chrono::milliseconds kLeftoverTime{2'500};
+
 long count_of(const ChildProgram& job, const std::string& line) {
   const auto lines = job.out_lines();
   return std::count(lines.begin(), lines.end(), line);
 }
 
 TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the signal once") {
-  const std::string script = GENERATE("\"$@\"; exit $?", "sh -c '\"$@\"; exit $?' sh \"$@\"; exit");
+  const std::string script = GENERATE("\"$@\"; exit $?", "sh -c '\"$@\"; exit $?' sh \"$@\"; exit",
+                                      "(\"$@\" &); sleep 600; exit");
   const TempFolder tmp;
   ChildProgram job(
       script_job(tmp, {"--shutdown-timeout=60"}, script, {"helper", "note=TERM", "wait"}));
@@ -171,8 +175,7 @@ TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the
   const pid_t program = pid_after(job, "waiting");
   job.signal(SIGTERM);
   job.wait_for("got SIGTERM");
-  // Longer than a leftover process has otherwise.
-  std::this_thread::sleep_for(std::chrono::seconds(4));
+  std::this_thread::sleep_for(kLeftoverTime);
   CHECK(::kill(program, 0) == 0);
   CHECK_FALSE(is_pending(helper, SIGTERM));
   ::kill(program, SIGKILL);
@@ -184,13 +187,13 @@ TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the
 TEST_CASE("what a shell script runs is killed, with one line, when the shutdown timeout is over") {
   const TempFolder tmp;
   ChildProgram job(
-      script_job(tmp, {"--shutdown-timeout=0.2"}, "\"$@\"; exit $?", {"note=TERM", "wait"}));
+      script_job(tmp, {"--shutdown-timeout=2"}, "\"$@\"; exit $?", {"note=TERM", "wait"}));
   job.wait_for("waiting");
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
   CHECK(count_of(job, "got SIGTERM") == 1);
   CHECK_THAT(job.err(),
-             Contains("ddp-run: 1 process of ended workers did not stop within 0.2 s; killed\n"));
+             Contains("ddp-run: 1 process of ended workers did not stop within 2 s; killed\n"));
 }
 
 TEST_CASE("a failure elsewhere gives what a shell script runs time to save, too") {
@@ -202,7 +205,7 @@ TEST_CASE("a failure elsewhere gives what a shell script runs time to save, too"
   const pid_t saves = pid_after(job, "waiting");
   ::kill(pid_after(job, "holding"), SIGUSR1);
   job.wait_for("got SIGTERM");
-  std::this_thread::sleep_for(std::chrono::seconds(4));
+  std::this_thread::sleep_for(kLeftoverTime);
   CHECK(::kill(saves, 0) == 0);
   ::kill(saves, SIGKILL);
   CHECK(job.wait_exit() == 3);
@@ -226,6 +229,20 @@ TEST_CASE("a forwarded signal reaches the program below a shell that catches it,
   CHECK(job.wait_exit() == 0);  // of the shell, which lives
   CHECK(count_of(job, "got SIGUSR1") == 2);
   CHECK_THAT(job.out(), Contains("code 137\n"));
+}
+
+TEST_CASE("a worker that is no shell loses no forwarded signal to a process below it") {
+  const TempFolder tmp;
+  ChildOptions options = stub_job(tmp, {}, {"note=USR1", "wait"});
+  options.argv.insert(std::find(options.argv.begin(), options.argv.end(), kStub),
+                      {"flock", tmp.path()});
+  ChildProgram job(options);
+  job.wait_for("waiting");
+  job.signal(SIGUSR1);
+  job.wait_for("held back");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(count_of(job, "got SIGUSR1") == 0);
 }
 
 TEST_CASE("a shell's own trap gets a forwarded signal that nothing below it catches") {

@@ -18,6 +18,7 @@ namespace {
 // Level-triggered events come round by round; small batches keep the round short.
 constexpr int kNodesAtOnce = 16;
 constexpr auto kTurn = std::chrono::milliseconds(10);
+constexpr auto kStatusTime = std::chrono::seconds(5);  // the one that asks waits for 3 s
 constexpr std::size_t kMostUnconfirmed = 2'048;
 
 }  // namespace
@@ -226,7 +227,7 @@ void Coordinator::receive(int node, Connection& connection, const ControlMessage
   if (const auto* alive = std::get_if<Alive>(&message)) {
     connection.session.confirm(alive->received);
     connection.pace = alive->pace;
-    connection.reads_status = connection.reads_status || alive->asks_status;
+    if (alive->asks_status) connection.reads_status_until = now + kStatusTime;
     if (alive->stacks || alive->asks_status) beat(node, *alive);
     if (alive->status) pass_status(node, *alive->status);
   }
@@ -293,7 +294,7 @@ Alive Coordinator::alive_for(int node, const Connection& connection, const Done&
 void Coordinator::pass_status(int node, const NodeStatus& status) {
   const auto done = membership_.partly_done();
   for (auto& [reader, connection] : connections_) {
-    if (reader == node || !connection.reads_status) continue;
+    if (reader == node || turn_ >= connection.reads_status_until) continue;
     Alive alive = alive_for(reader, connection, done);
     alive.status = status;
     connection.channel->send(alive);

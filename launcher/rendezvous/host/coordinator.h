@@ -80,8 +80,8 @@ class Coordinator : public PollHandler {
     Place place{};     // where it replies to queries
     Session session{};
     std::optional<NodePace> pace{};
-    bool reads_status = false;           // it has asked for that of the other nodes
-    std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node
+    Clock::time_point reads_status_until{};  // as it has asked for that of the other nodes
+    std::unique_ptr<Inquiry> inquiry{};      // the connection is lost, but perhaps not the node
   };
 
   void receive_newcomers();

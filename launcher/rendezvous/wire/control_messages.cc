@@ -99,7 +99,7 @@ void fields(auto& io, PartlyDone& part) {
 
 void fields(auto& io, NodeStatus& status) {
   io.number("node", status.node, 0, kMostNodes);
-  io.prose("table", status.table);
+  io.prose("table", status.table, kLongestTable);
 }
 
 void fields(auto& io, Hello& m) {

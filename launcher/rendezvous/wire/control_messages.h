@@ -76,10 +76,11 @@ struct PartlyDone {
   bool first = false;   // the receiver is the first node that still runs: it notifies the user
   bool operator==(const PartlyDone&) const = default;
 };
+inline constexpr std::size_t kLongestTable = 12 << 10;
 /// What --status shows of a node's workers.
 struct NodeStatus {
   int node = 0;
-  std::string table{};
+  std::string table{};  // up to kLongestTable bytes
 };
 /// Sent both ways.
 struct Alive {

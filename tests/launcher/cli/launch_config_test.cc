@@ -233,7 +233,7 @@ TEST_CASE("options of several nodes are reported as without effect on a single o
   CHECK(hints_at("--rdzv-endpoint=localhost:0", "--max-restarts=0").empty());
 }
 
-TEST_CASE("options that need another one are reported as without effect, once for each host") {
+TEST_CASE("options that need another one are reported as without effect, but not with --hosts") {
   const auto hints = [](const char* option, const char* other = "--max-restarts=0") {
     return parse({option, other, "x"}, {}).hints;
   };

@@ -5,6 +5,8 @@
 
 #include "tests/support/catch.h"
 
+#include "launcher/report/job_status.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -130,6 +132,19 @@ TEST_CASE("long texts and lists are cut to what a frame and a report hold") {
   CHECK(std::get<Ended>(*parsed).failures.size() < 10);
   failure.last_stderr = failure.cause = failure.hang = failure.message = std::string(9'000, '\x01');
   CHECK(to_json_text(Ended{.failures = {8, failure}}).size() <= (1 << 20));
+}
+
+TEST_CASE("the table of a node with many ranks keeps its head and its first rows") {
+  JobStatus job{.run_id = "x", .workers = std::vector<WorkerStatus>(64)};
+  for (WorkerStatus& worker : job.workers) worker.heartbeat = std::string(100, 'x');
+  for (const char* end : {"x\n", " more ranks\n"}) {
+    const std::string table = status_table(job, kLongestTable);
+    const auto parsed = parse_control_message(to_json_text(Alive{.status = NodeStatus{2, table}}));
+    REQUIRE(parsed);
+    CHECK(std::get<Alive>(*parsed).status->table == table);
+    CHECK((table.starts_with("job x: ") && table.ends_with(end)));
+    job.workers.resize(640, job.workers[0]);
+  }
 }
 
 TEST_CASE("the end of a long text is what is kept") {
