@@ -80,7 +80,7 @@ if [ -n "$against" ]; then
   collect "$PWD/build/against" "$bundle/against/bin"
 fi
 cp -r --parents -t "$bundle" scripts/gpu scripts/gpu_check.sh scripts/bench scripts/checks/gpu_counts.py tests/gpu/expected_counts.json \
-  configs data/sample_corpus.txt docs/gpus.md docs/gpu_figures.json
+  configs data/sample_corpus.txt docs/gpus.md docs/gpu_{figures,predictions}.json
 find "$bundle" -name __pycache__ -prune -exec rm -r {} +
 
 # In a root with LibTorch and what every Linux has, both programs start.

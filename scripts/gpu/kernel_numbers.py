@@ -157,9 +157,12 @@ def codes(report, rows):
         for kind, limit in ((torch.bfloat16, HALF), (torch.float16, HALF / 8), (torch.float32, 1e-6)):
             report(f"dequantize, {name} to {str(kind)[6:]}", limit, {"values": error(ops.dequantize(*matrix, 0, count, kind), exact, 1e-3)},
                    lambda kind=kind: ops.dequantize(*matrix, 0, count, kind), size + exact.numel() * kind.itemsize)
-        x = torch.randn(1, width, device="cuda").bfloat16()
-        report(f"coded_product, {name}", HALF, {"y": error(ops.coded_product(x, *matrix), x.double() @ exact.t(), 1.0)},
-               lambda: ops.coded_product(x, *matrix), size)
+        for kind, limit in ((torch.bfloat16, HALF), (torch.float32, 3e-4)):
+            for few in (1, 4):
+                x = torch.randn(few, width, device="cuda").to(kind)
+                report(f"coded_product, {few} x {name}, {str(kind)[6:]}", limit,
+                       {"y": error(ops.coded_product(x, *matrix), x.double() @ exact.t(), 1.0)},
+                       lambda x=x: ops.coded_product(x, *matrix), size)
 
 
 def llama(report, rows):
@@ -175,10 +178,13 @@ def llama(report, rows):
     angles = torch.rand(1024, 32, device="cuda") * 6
     q, k = (torch.randn(rows // 1024, 1024, heads, 64, device="cuda").bfloat16() for heads in (12, 4))
     cos, sin = angles.cos(), angles.sin()
-    a, b = q.double().chunk(2, -1)
-    c, s = cos.double()[:, None], sin.double()[:, None]
-    report("rotate", HALF, {"q": error(ops.rotate(q, k, cos, sin, False)[0], torch.cat([a * c - b * s, b * c + a * s], -1), 1e-2)},
-           lambda: ops.rotate(q, k, cos, sin, False), 2 * (q.nbytes + k.nbytes))
+    for backward in (False, True):
+        errors, c, s = {}, cos.double()[:, None], sin.double()[:, None] * (-1 if backward else 1)
+        for name, heads, found in zip("qk", (q, k), ops.rotate(q, k, cos, sin, backward), strict=True):
+            a, b = heads.double().chunk(2, -1)
+            errors[name] = error(found, torch.cat([a * c - b * s, b * c + a * s], -1), 1e-2)
+        report(f"rotate{', backward' if backward else ''}", HALF, errors,
+               lambda backward=backward: ops.rotate(q, k, cos, sin, backward), 2 * (q.nbytes + k.nbytes))
 
 
 def main():

@@ -33,7 +33,8 @@ def merged(old, new):
 
 def prediction(name):
     row = json.loads((DOCS / "gpu_predictions.json").read_text(encoding="utf-8"))[name]
-    return f"{row['ours']:.3g}, {row['peer']:.3g}, {row['ours'] / row['peer']:.2f}"
+    ours, peer = (f"{row[who]:.3g}" + (" (fitted)" if who in row.get("fitted", ()) else "") for who in ("ours", "peer"))
+    return f"{ours}, {peer}, {row['ours'] / row['peer']:.2f}"
 
 
 def table(figures):
