@@ -354,6 +354,17 @@ TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   CHECK(kernels.at("ddp_swiglu") > kSteps * kLayers);  // evaluations, too
   CHECK(kernels.at("ddp_swiglu_backward") == kSteps * kLayers);
   CHECK(kernels.at("ddp_rotate") > 2 * kSteps * kLayers);  // and gradients
+
+  // Heads of 8 and rows of 44 are no multiples of 16 and of 8.
+  succeed(
+      on_gpus(ours, 1,
+              alone(ours, joined(words, {"llama_config.n_head=4", "llama_config.intermediate=44",
+                                         "trainer_config.snapshot_path=other.pt",
+                                         "trainer_config.max_steps=2"}))));
+  const auto others = ledgers_of(ours).back().at("kernels");
+  CHECK(others.contains("ddp_add_norm_backward"));
+  CHECK_FALSE(others.contains("ddp_rotate"));
+  CHECK_FALSE(others.contains("ddp_swiglu"));
 }
 
 // The copies of the weights follow them through everything that changes them between steps.

@@ -62,6 +62,8 @@ TEST_CASE("with a base in 4 bits graphs and 16-bit types train as torch's operat
     CHECK_THAT(by_ours.out, Contains("launches of a micro-batch are replayed as one"));
     CHECK(kernels_of_last(ours).contains("ddp_dequantize"));
     CHECK_FALSE(kernels_of_last(torchs).contains("ddp_dequantize"));
+    greedy(torchs, "cuda");
+    CHECK_FALSE(kernels_of_last(torchs).contains("ddp_coded_product"));
   }
 }
 

@@ -109,9 +109,9 @@ std::vector<Field> trainer_fields() {
                   "in float32, which is faster there."},
       {DDP_KEY(trainer, fused_gpu_kernels),
        .meaning =
-           "On GPUs in bfloat16, use trainer's own kernels, compiled when the run starts and "
-           "kept in ~/.cache/ddp_run; false: torch's, which read and write memory more "
-           "often."},
+           "On GPUs in bfloat16, and for a quantized base, use trainer's own kernels, compiled "
+           "when the run starts and kept in ~/.cache/ddp_run; false: torch's, which read and write "
+           "memory more often."},
       {DDP_KEY(trainer, cuda_graphs),
        .meaning =
            "On one GPU, launch forward and backward pass of a micro-batch as one CUDA graph. "

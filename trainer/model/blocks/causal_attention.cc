@@ -64,7 +64,7 @@ torch::Tensor CausalAttentionImpl::forward(ColumnLinear& qkv, const torch::Tenso
 torch::Tensor CausalAttentionImpl::rotary(const torch::Tensor& q_BTHD, const torch::Tensor& k_BTKD,
                                           const torch::Tensor& v_BTKD,
                                           const BlockPass& pass) const {
-  if (gpu::takes_rotation(q_BTHD, pass.cos)) {
+  if (gpu::takes_rotation(q_BTHD, k_BTKD, pass.cos)) {
     const auto [q, k] = gpu::rotated(q_BTHD, k_BTKD, pass.cos, pass.sin);
     return by_tokens(attend(q.transpose(1, 2), k.transpose(1, 2), v_BTKD.transpose(1, 2), pass));
   }

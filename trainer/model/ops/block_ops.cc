@@ -41,7 +41,7 @@ torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
 torch::Tensor softcapped(const torch::Tensor& x, double cap) { return (x / cap).tanh() * cap; }
 
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
-  if (gpu::takes_swiglu(gate)) return gpu::fused_swiglu(gate, up);
+  if (gpu::takes_swiglu(gate, up)) return gpu::fused_swiglu(gate, up);
   const bool fuses = fused::takes(gate) && fused::takes(up);
   return fuses ? fused::swiglu(gate, up) : at::silu(gate) * up;
 }

@@ -112,7 +112,8 @@ torch::Tensor column_sums(const torch::Tensor& x) {
 }
 
 bool takes_codes(const QuantizedWeight& weight) {
-  return weight.codes.is_cuda() && takes_rows_of(weight.columns());
+  return weight.codes.is_cuda() && takes_rows_of(weight.columns()) &&
+         (!weight.is_nf4() || weight.columns() % kNf4Block == 0);
 }
 
 namespace {

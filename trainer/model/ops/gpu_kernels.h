@@ -1,7 +1,7 @@
-// Operations of training on a GPU in one pass over device memory each, where torch takes several:
-// ddp_run's operators of torch's dispatcher, whose kernels are in libtrainer_kernels.so
-// (model/cuda/). Where they are not loaded, callers use torch's own operations. None of them is
-// differentiable; gpu_ops.h has functions of autograd around them.
+// Operations on a GPU, of training and of quantized weights, in one pass over device memory each,
+// where torch takes several: ddp_run's operators of torch's dispatcher, whose kernels are in
+// libtrainer_kernels.so (model/ops/cuda/). Where they are not loaded, callers use torch's own
+// operations. None of them is differentiable; gpu_ops.h has functions of autograd around them.
 #pragma once
 
 #include <torch/torch.h>

@@ -175,12 +175,14 @@ bool takes_product(const torch::Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 && computes_in_bfloat16(x);
 }
 
-bool takes_swiglu(const torch::Tensor& gate) {
-  return gate.size(-1) % kVector == 0 && takes_product(gate);
+bool takes_swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
+  return gate.size(-1) % kVector == 0 && takes_product(gate) && takes_product(up) &&
+         up.sizes() == gate.sizes();
 }
 
-bool takes_rotation(const torch::Tensor& q, const torch::Tensor& cos) {
-  return q.size(-1) == 2 * cos.size(-1) && cos.size(-1) % kVector == 0 && takes_product(q);
+bool takes_rotation(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& cos) {
+  return q.size(-1) == 2 * cos.size(-1) && k.size(-1) == q.size(-1) &&
+         cos.size(-1) % kVector == 0 && takes_product(q) && takes_product(k);
 }
 
 Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,

@@ -20,10 +20,10 @@ bool takes_norm(const torch::Tensor& x);
 /// Whether linear() and linear_gelu() take `x`, bfloat16.
 bool takes_product(const torch::Tensor& x);
 
-/// Whether fused_swiglu() takes `gate`, bfloat16.
-bool takes_swiglu(const torch::Tensor& gate);
-/// Whether rotated() takes heads `q` [.., D], bfloat16, and angles `cos` [.., D / 2].
-bool takes_rotation(const torch::Tensor& q, const torch::Tensor& cos);
+/// Whether fused_swiglu() takes `gate` and `up`, bfloat16.
+bool takes_swiglu(const torch::Tensor& gate, const torch::Tensor& up);
+/// Whether rotated() takes heads `q` and `k` [.., D], bfloat16, and angles `cos` [.., D / 2].
+bool takes_rotation(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& cos);
 
 /// residual [.., C] + branch [.., C], bfloat16; without a branch the residual itself, to be used
 /// in its place: its gradient and the norm's are added in one pass.

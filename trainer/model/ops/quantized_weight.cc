@@ -120,7 +120,6 @@ bool takes_coded_product(const torch::Tensor& x, const QuantizedWeight& weight) 
 struct QuantizedProduct : torch::autograd::Function<QuantizedProduct> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const QuantizedWeight& weight) {
-    constexpr int64_t kFew = 4;
     context->save_for_backward(
         {weight.codes, weight.absmax, weight.absmax_scales, weight.absmax_mean});
     if (takes_coded_product(x, weight)) return gpu::coded_product(x.contiguous(), weight);
@@ -129,7 +128,7 @@ struct QuantizedProduct : torch::autograd::Function<QuantizedProduct> {
     const auto flat = x.reshape({-1, x.size(-1)});
     auto y = torch::empty(shape, x.options());  // no view: what follows may add to it in place
     const auto all = y.view({flat.size(0), weight.rows()});
-    if (x.is_cpu() && x.scalar_type() == torch::kFloat32 && flat.size(0) <= kFew) {
+    if (x.is_cpu() && x.scalar_type() == torch::kFloat32 && flat.size(0) <= gpu::kMostCodedRows) {
       products_of_few(flat, weight, all);
       return y;
     }

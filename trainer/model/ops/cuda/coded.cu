@@ -20,7 +20,7 @@ struct Coded {
   float map[256];         // of absmax's codes
 };
 
-// In shared memory, where all lanes can read different ones at a time. On all threads.
+// Copies NF4's values to shared memory, where lanes can read different ones at a time. Every thread of the block calls it.
 static __device__ const float* values_of(const Coded& weight, float* shared) {
   for (unsigned k = threadIdx.x; k < 16; k += blockDim.x) shared[k] = weight.values[k];
   __syncthreads();

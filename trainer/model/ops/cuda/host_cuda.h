@@ -1,6 +1,6 @@
-// The parts of CUDA C++ that kernels.cu uses, for a host compiler: include this, then kernels.cu,
-// in one file of a test or of the fake driver. A block's threads are threads of the host, so that
-// missing synchronisation shows.
+// The parts of CUDA C++ that kernels.cu, coded.cu and llama.cu use, for a host compiler: include
+// this, then those in this order, in one file of a test or of the fake driver. A block's threads
+// are threads of the host, so that missing synchronisation shows.
 #pragma once
 
 #include <barrier>
