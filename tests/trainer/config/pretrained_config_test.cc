@@ -196,7 +196,7 @@ TEST_CASE("sizes, activation and head follow the folder where they are not given
 TEST_CASE("dropout follows the folder where it is not given, of each family by its keys") {
   const std::string gpt2 =
       std::string(kGpt2) + R"(, "embd_pdrop": 0.2, "resid_pdrop": 0.0, "attn_pdrop": 0.3})";
-  const Config gpt = following(gpt2, {"gpt_config.attn_pdrop=0.4"});
+  const Config gpt = following(gpt2, {"gpt_config.embd_pdrop=null", "gpt_config.attn_pdrop=0.4"});
   CHECK(gpt.gpt.embd_pdrop == 0.2);
   CHECK(gpt.gpt.resid_pdrop == 0.0);
   CHECK(gpt.gpt.attn_pdrop == 0.4);
