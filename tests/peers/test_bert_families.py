@@ -308,7 +308,7 @@ class Adapters(Families):
         (self.folder / "text.txt").write_text("".join(line + "\n" for line, _ in texts(48)))
         self.adapted(self.theirs("bert"), "bert").save_pretrained(self.folder / "adapter")
         message = self.train("task=masked_lm", "data_config.path=text.txt", "bert_config.init_from=bert", "lora.init_from=adapter", code=2)
-        self.assertRegex(message, r"lora.init_from=adapter: .*modules_to_save is .classifier, pooler, score.: layers trained whole.*start from that folder")
+        self.assertRegex(message, r"lora.init_from=adapter: .*modules_to_save is .classifier, pooler, score.: layers trained in full.*start from that folder")
         for targets in ("[position_embeddings]", "[classifier]"):
             message = self.train("bert_config.init_from=bert", "lora.rank=4", f"lora.targets={targets}", code=2)
             self.assertIn("matches no layer that takes adapters", message)

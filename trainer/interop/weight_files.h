@@ -22,7 +22,7 @@ struct FileWeight {
 
   torch::Tensor whole() const { return parts.size() == 1 ? parts.front() : at::cat(parts); }
 };
-/// The name of the model's weight `name`, or of the one that it is a part of, in a file.
+/// Returns the name in a file of the weight `name`, or of the fused weight that contains it.
 std::string file_name(std::string name, const PretrainedLayout& layout,
                       std::string_view model_type);
 /// `weights` with the layers that `layout` fuses for `model_type`; their parts follow each other.

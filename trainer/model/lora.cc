@@ -93,7 +93,7 @@ AdaptedSizes sizes_of(const Config& config, const std::string& layer,
   for (const ParameterShape& p : parameters) {
     if (!p.name.ends_with(kWeight) || p.sizes.size() != 2) continue;
     const std::string own = layer_of(p);
-    if (own != layer && (fused.empty() || whole_layer(fused, own) != layer)) continue;
+    if (own != layer && whole_layer(fused, own) != layer) continue;
     sizes = {p.sizes[1], sizes.out + p.sizes[0]};
   }
   if (sizes.out > 0) return sizes;
@@ -232,7 +232,7 @@ std::vector<std::string> target_layers(const Config& config,
   auto layers = adaptable_layers(parameters);
   std::erase_if(layers, is_of_expert);
   const auto fused = fused_layers(config);
-  for (std::size_t i = 0; !fused.empty() && i < layers.size(); ++i) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string whole = whole_layer(fused, layers[i]);
     const bool ends = i + 1 == layers.size() || whole_layer(fused, layers[i + 1]) != whole;
     if (!whole.empty() && ends) layers.insert(layers.begin() + static_cast<ptrdiff_t>(++i), whole);

@@ -14,9 +14,9 @@ struct Config;
 /// The parameter's name in the model, in snapshots and in peft's file: [tokens, width].
 inline constexpr const char* kPromptName = "prompt_embeddings";
 
-/// Takes the number of tokens from prompt_tuning.init_from and checks the section; before
-/// the model's sizes, of which it must have as many positions. Throws UserError: no pretrained
-/// model, lora.rank as well, a folder that holds no prompt.
+/// Takes the number of tokens from prompt_tuning.init_from and checks the section. Call before the
+/// sizes are completed, which checks that the model has enough positions. Throws UserError: no
+/// pretrained model, lora.rank as well, a folder that holds no prompt.
 void complete_prompt_tuning(Config& config, const Given& given);
 
 }  // namespace ddp::train

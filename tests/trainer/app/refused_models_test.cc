@@ -142,7 +142,7 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   place.write("adapters/adapter_config.json", settings);
   CHECK_THAT(refusal_of(alone(place, {"~lora", "+lora.init_from=adapters",
                                       "trainer_config.snapshot_path=new.pt"})),
-             Contains("modules_to_save is [lm_head]: layers trained whole") &&
+             Contains("modules_to_save is [lm_head]: layers trained in full") &&
                  Contains("start from that folder"));
   CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
              Contains("is no snapshot of adapters"));

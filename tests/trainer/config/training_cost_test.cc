@@ -208,6 +208,22 @@ TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory"
   CHECK(bytes_of(config, "logits") < all / 5);
 }
 
+TEST_CASE("a stage of a pipeline holds the adapters of its own blocks") {
+  Config config = gpt2_config();
+  config.distributed.pipeline = 2;
+  config.trainer.grad_accumulation_steps = 2;
+  const auto gradients = [&](int64_t stage) {
+    return bytes_of(config, "gradients", {false, 2, stage});
+  };
+  constexpr int64_t kOfLayer = 4 * 8 * (768 + 3 * 768);
+  config.lora = {.rank = 8, .targets = {"c_attn"}};
+  CHECK(gradients(0) % kOfLayer == 0);
+  CHECK(gradients(0) + gradients(1) == 12 * kOfLayer);
+  config.lora.targets = {"h.0.attn.c_attn"};
+  CHECK(gradients(0) == kOfLayer);
+  CHECK(gradients(1) == 0);
+}
+
 TEST_CASE("virtual tokens take activations, and have no logits") {
   Config config = gpt2_config();
   config.gpt.loss_chunk_size = {false, 0.0};

@@ -2,6 +2,8 @@
 // golden/quantized_llama.py.
 #include "tests/support/catch.h"
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/trainer/interop/interop_peer.h"
@@ -82,6 +84,19 @@ TEST_CASE("weights that are in other codes than quantize.base are refused in one
   CHECK_THROWS_WITH(GoldenModel(golden_config("llama-nf4", BaseFormat::kInt8)),
                     Catch::Contains("quantize.base=int8: the weights of ") &&
                         Catch::Contains("are in nf4 already; set quantize.base=nf4"));
+}
+
+TEST_CASE("weights in 4 bits whose bytes are of another type are refused") {
+  const test::TempDir dir;
+  std::filesystem::copy(golden_file("llama-nf4"), dir.file("wrong"));
+  const std::string file = dir.file("wrong/model.safetensors");
+  std::string bytes = test::read_file(file);
+  const std::string weight = R"(mlp.down_proj.weight":{"dtype":")";
+  bytes.replace(bytes.find(weight) + weight.size(), 2, "I8");
+  std::ofstream(file, std::ios::binary) << bytes;
+  Config config = golden_config("llama-nf4", BaseFormat::kNf4);
+  set_model_below(config, dir.file("wrong"));
+  CHECK_THROWS_WITH(GoldenModel(config), Catch::Contains("but is not in bytes"));
 }
 
 TEST_CASE("a folder exported in 4 bits has the tensors that transformers wrote") {

@@ -84,9 +84,15 @@ TEST_CASE(
 }
 
 TEST_CASE("adapters depend on their seed alone, and have the shapes that an estimate counts") {
-  for (Config config :
-       {adapted({"*"}), test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16)}) {
-    config.lora = {.rank = 3, .targets = {"*", "wte", "embed_tokens", "lm_head"}};
+  using Targets = std::vector<std::string>;
+  const Targets all = {"*", "wte", "embed_tokens", "lm_head"};
+  const auto llama = test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16);
+  const auto phi3 = test::whole_config(test::config_of(test::llama_kind("phi3")), 16);
+  const std::vector<std::pair<Config, Targets>> models = {
+      {adapted({"*"}), all}, {llama, all}, {phi3, {"*"}}, {phi3, {"q_proj", "gate_up_proj"}}};
+  for (const auto& [whole, targets] : models) {
+    Config config = whole;
+    config.lora = {.rank = 3, .targets = targets};
     const auto first = make_causal_model(config, 50, 1), second = make_causal_model(config, 50, 2);
     add_adapters(*first, config.lora, 7);
     add_adapters(*second, config.lora, 7);

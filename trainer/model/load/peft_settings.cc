@@ -77,8 +77,9 @@ void refuse_saved_modules(const nlohmann::json& config) {
   std::set<std::string> names;  // peft appends those of a classifier again and again
   for (const PeftJson& name : modules) names.insert(name.is_string() ? std::string(name) : "?");
   throw UserError(fmt::format(
-      "modules_to_save is [{}]: layers trained whole next to the adapters, which only a text "
-      "classifier's own are here; merge them in Python (merge_and_unload(), save_pretrained()) and "
+      "modules_to_save is [{}]: layers trained in full next to the adapters; only a text "
+      "classifier's own layers can be; merge them in Python (merge_and_unload(), "
+      "save_pretrained()) and "
       "start from that folder",
       fmt::join(names, ", ")));
 }
