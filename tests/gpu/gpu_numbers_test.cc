@@ -355,7 +355,7 @@ TEST_CASE("in bfloat16 a Llama trains with trainer's kernels as with torch's") {
   CHECK(kernels.at("ddp_swiglu_backward") == kSteps * kLayers);
   CHECK(kernels.at("ddp_rotate") > 2 * kSteps * kLayers);  // and gradients
 
-  // Heads of 8 and rows of 44 are no multiples of 16 and of 8.
+  // The kernels take heads of a multiple of 16 and rows of a multiple of 8.
   succeed(
       on_gpus(ours, 1,
               alone(ours, joined(words, {"llama_config.n_head=4", "llama_config.intermediate=44",
