@@ -89,7 +89,7 @@ def run(folder, ranks, *words):
 def compare(name, folder, ranks, base, *words):
     """Whether the estimate is close to the peak of the rank that needs most."""
     words = [*base, "trainer_config.global_batch_size=null", "trainer_config.max_steps=3", "optimizer_config.warmup_steps=1",
-             "data_config.train_split=1", "trainer_config.save_every_steps=null",
+             "data_config.eval_path=null", "data_config.train_split=1", "trainer_config.save_every_steps=null",
              "trainer_config.sample_every_steps=0", "trainer_config.device=cuda", "trainer_config.snapshot_path=snapshot.pt",
              "hydra.run.dir=run", *words]
     estimate = json.loads(run(folder, 1, "trainer", "estimate", "--world_size", ranks, "--json", *words))
