@@ -55,7 +55,8 @@ class Runs:
     def ledger(self, steps, micro_batches):
         report = self.folder / f"ledger-{steps}-{micro_batches}.json"
         command = [ROOT / "scripts/fake_gpu.sh", "--report", report, "trainer", "--config", ROOT / "configs/gpt2_124m.yaml",
-                   f"data_config.path={self.tokens}", f"data_config.eval_path={self.tokens}", f"data_config.block_size={self.block}",
+                   f"data_config.path={self.tokens}", "data_config.eval_path=null", "data_config.train_split=1",
+                   f"data_config.block_size={self.block}",
                    f"trainer_config.max_steps={steps}", f"trainer_config.batch_size={self.batch}",
                    f"trainer_config.global_batch_size={self.batch * micro_batches}", "trainer_config.eval_every_steps=null",
                    "trainer_config.save_every_steps=null", "data_config.stride=1", "optimizer_config.warmup_steps=1",
