@@ -167,8 +167,9 @@ TEST_CASE("by default a small model gets graphs, and one that fills the GPU does
   const Workspace small, large;
   const auto by_small = succeed(on_gpus(small, 1, alone(small, kSixteenSteps)));
   CHECK_THAT(by_small.out, Contains(kCaptured));
-  auto options =
-      on_gpus(large, 1, alone(large, {"trainer_config.max_steps=5", "gpt_config.n_embd=1024"}));
+  auto options = on_gpus(large, 1,
+                         alone(large, {"trainer_config.max_steps=5", "gpt_config.n_embd=1024",
+                                       "data_config.train_split=1"}));
   options.set["FAKECUDA_NUMERICS"] = "0";
   options.set["FAKECUDA_MEMORY_GB"] = "1.3";  // half a GB is the context's
   CHECK_THAT(succeed(options).out,
