@@ -107,7 +107,10 @@ Value join(TemplateRun& run, const Value& value, const TemplateArguments& given)
 }
 
 Value first(TemplateRun&, const Value& value, const TemplateArguments&) {
+  const auto* list = value.list();
+  const std::size_t before = list != nullptr ? list->taken : 0;
   const auto items = items_of(value);
+  if (list != nullptr && list->is_generator() && !items.empty()) list->taken = before + 1;
   return items.empty() ? Value() : items.front();
 }
 Value last(TemplateRun&, const Value& value, const TemplateArguments&) {

@@ -335,6 +335,8 @@ Value called_function(TemplateRun& run, const std::string& name, const TemplateA
   if (name == "strftime_now")
     return time_text(run.now(), text_of(bound(name, given, {"format"})[0]));
   if (name == "range") return range(run, given);
+  if (name != "dict" && name != "namespace")
+    refuse_value(fmt::format("'{}' is not supported", name));
   std::vector<std::pair<Value, Value>> items;
   if (given.positional.size() > 1) refuse_value(name + "() takes one mapping");
   if (!given.positional.empty()) {

@@ -19,7 +19,8 @@ constexpr int64_t kMostWork = int64_t{256} << 20U;
 }  // namespace
 
 TemplateRun::TemplateRun(Scope globals, std::time_t now) : now_(now), left_(kMostWork) {
-  for (const char* name : {"raise_exception", "strftime_now", "namespace", "dict", "range"})
+  for (const char* name : {"raise_exception", "strftime_now", "namespace", "dict", "range",
+                           "cycler", "joiner", "lipsum"})
     globals.emplace(name, Value::function({name, nullptr}));
   scopes_.push_back(std::move(globals));
 }

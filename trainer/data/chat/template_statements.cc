@@ -118,7 +118,10 @@ TemplateRun::Flow TemplateRun::loop(const TemplateNode& node) {
     assign(target, (*shared)[i]);
     const Flow flow = execute(*node.children[3]);
     scopes_.pop_back();
-    if (flow == Flow::kBreak) break;
+    if (flow != Flow::kBreak) continue;
+    if (list.list() != nullptr && list.list()->is_generator() && i + 1 < shared->size())
+      list.list()->taken = Value::List::kUnknown;
+    break;
   }
   return Flow::kNext;
 }

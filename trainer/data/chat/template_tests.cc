@@ -35,7 +35,7 @@ bool passes_test(TemplateRun& run, const std::string& test, const Value& value,
     if (test == "boolean") return value.is_bool();
     if (test == "true") return value.is_bool() && value.is_true();
     if (test == "false") return value.is_bool() && !value.is_true();
-    if (test == "callable") return value.function() != nullptr;
+    if (test == "callable") return value.function() != nullptr || value.is_undefined();
     if (test == "sequence" && value.list() != nullptr) return value.list()->has_elements();
     if (is_one_of({"iterable", "sequence"})) {
       return value.is_text() || value.list() != nullptr || value.dict() != nullptr ||

@@ -48,7 +48,8 @@ std::string titled_text(const std::string& text) {
     const std::size_t end = gap ? std::min(text.find_first_not_of(kBefore, at), text.size())
                                 : std::min(text.find_first_of(kBefore, at), text.size());
     const std::string part = text.substr(at, end - at);
-    out += gap ? part : capitalized_text(part);
+    const std::string first(characters(std::string_view(part).substr(0, 4)).front());
+    out += gap ? part : in_case(first, true) + in_case(part.substr(first.size()), false);
     at = end;
   }
   return out;

@@ -341,6 +341,13 @@ int compared(const Value& left, const Value& right) {
   return sign(a->items.size(), b->items.size());
 }
 
+/// Where the next iteration begins: generators, as Python's, are consumed by the first one.
+static TemplateValues::const_iterator first_left(const Value::List& list) {
+  if (list.taken == Value::List::kUnknown)
+    refuse_value("a generator after a loop with break is not supported; write | list after it");
+  return list.items.begin() + static_cast<std::ptrdiff_t>(list.taken);
+}
+
 bool contains(const Value& container, const Value& part) {
   if (container.is_text()) {
     if (!part.is_text())
@@ -351,15 +358,22 @@ bool contains(const Value& container, const Value& part) {
   if (container.is_undefined()) return false;
   if (container.list() == nullptr)
     refuse_value(fmt::format("argument of type '{}' is not iterable", container.type_name()));
-  const auto& items = container.list()->items;
-  return std::any_of(items.begin(), items.end(),
-                     [&](const Value& each) { return equal(each, part); });
+  const Value::List& list = *container.list();
+  const auto found = std::find_if(first_left(list), list.items.end(),
+                                  [&](const Value& each) { return equal(each, part); });
+  const auto past = found - list.items.begin() + (found != list.items.end() ? 1 : 0);
+  if (list.is_generator()) list.taken = static_cast<std::size_t>(past);
+  return found != list.items.end();
 }
 
 TemplateValues items_of(const Value& value) {
   TemplateValues items;
   if (value.is_undefined()) return items;
-  if (value.list() != nullptr) return value.list()->items;
+  if (const auto* list = value.list()) {
+    items.assign(first_left(*list), list->items.end());
+    if (list->is_generator()) list->taken = list->items.size();
+    return items;
+  }
   if (value.is_text()) {
     for (const std::string_view each : characters(*value.text())) items.emplace_back(each);
     return items;

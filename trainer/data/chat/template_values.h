@@ -101,6 +101,8 @@ struct TemplateValue::List {
   std::string shown = {};  ///< As a range is printed; empty for others, and a part of one.
   std::size_t weight = 0;
   int depth = 1;
+  mutable std::size_t taken = 0;  ///< How many elements iterations of a generator have consumed.
+  static constexpr std::size_t kUnknown = SIZE_MAX;  ///< For `taken`, after a loop's break.
 
   bool is_generator() const { return type == "generator"; }
   bool has_elements() const { return type.empty() || type == "range"; }
