@@ -15,6 +15,7 @@
 #include "trainer/data/tokens/spilled_tokens.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
@@ -280,8 +281,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_tokens(const DataConfig& config,
   if (!config.tokenizer.empty()) return load_tokenizer("data_config.tokenizer", config.tokenizer);
   if (of_snapshot) return of_snapshot;
   const fs::path beside = fs::path(first_file).parent_path() / "tokenizer.json";
-  std::error_code ignored;
-  if (fs::exists(beside, ignored)) return load_tokenizer(beside);
+  if (file_exists(beside)) return load_tokenizer(beside);
   throw UserError(
       fmt::format("{}: has no tokenizer.json next to it (was trainer tokenize interrupted?); name "
                   "the folder of its tokenizer as data_config.tokenizer",

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/small_file.h"
@@ -53,15 +54,14 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
 
 bool holds_tokenizer(const std::string& folder) {
   if (folder.empty()) return false;  // or it would be the working directory
-  std::error_code ignored;
-  const auto holds = [&](const char* file) { return fs::exists(fs::path(folder) / file, ignored); };
+  const auto holds = [&](const char* file) { return file_exists(fs::path(folder) / file); };
   return holds("tokenizer.json") || holds("vocab.json") || holds("vocab.txt");
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code unknown;
   const fs::path place(path);
-  if (!fs::exists(place, unknown) && !unknown)
+  if (!file_exists(path))
     throw UserError(path +
                     ": no such folder; a tokenizer is char, byte, bpe, wordpiece or a folder with "
                     "tokenizer.json");
@@ -73,9 +73,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
                            named ? fs::absolute(place).parent_path().string() : "");
   }
   const std::string whole = place / "tokenizer.json";
-  if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole, path);
-  if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
-  if (fs::exists(place / "vocab.txt", unknown)) return load_vocab_txt(place / "vocab.txt");
+  if (file_exists(whole)) return parse_tokenizer(read_whole(whole), whole, path);
+  if (file_exists(place / "vocab.json")) return load_vocab_and_merges(place);
+  if (file_exists(place / "vocab.txt")) return load_vocab_txt(place / "vocab.txt");
   throw UserError(
       path +
       ": holds no tokenizer.json, nor vocab.json with merges.txt, nor vocab.txt; write one "

@@ -314,6 +314,9 @@ TEST_CASE("a folder without a tokenizer says what it lacks") {
   folder.write("merges.txt", "a b c\n");
   CHECK_THROWS_WITH(load_tokenizer(folder.path()),
                     Catch::Contains("merges.txt: merge 1 ('a b c') is not two tokens"));
+  std::filesystem::create_symlink("tokenizer.json", folder / "tokenizer.json");
+  CHECK_THROWS_WITH(load_tokenizer(folder.path()),
+                    Catch::Contains("tokenizer.json: cannot be read: Too many levels"));
 }
 
 }  // namespace ddp::test
