@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
 
 #include "launcher/worker_contract.h"
@@ -77,6 +78,8 @@ std::string readable(const std::string& text) {
 
 // Memory is lacking wherever no one has said more about it.
 std::string readable(const std::exception& error) {
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return file->path1().string() + ": cannot be accessed: " + file->code().message();
   if (!is_out_of_memory(error)) return readable(std::string(error.what()));
   const std::string asked = memory_asked_for(error.what());
   return fmt::format("out of memory{}; use a smaller model or batch, or a machine with more memory",
@@ -90,7 +93,8 @@ bool is_transient(const std::string& message) {
   constexpr std::array kErrors = {EIO,    EMFILE,    ENFILE,    EAGAIN,    EBUSY,
                                   ESTALE, ETIMEDOUT, EREMOTEIO, EHOSTDOWN, ENOTCONN};
   return std::any_of(kErrors.begin(), kErrors.end(), [&](int error) {
-    return message.find(fmt::format(": {}", std::strerror(error))) != std::string::npos;
+    return message.find(fmt::format(": {}", std::strerror(error))) != std::string::npos ||
+           message.find(fmt::format("[errno {}] ", error)) != std::string::npos;  // Arrow's
   });
 }
 
