@@ -221,6 +221,8 @@ TEST_CASE("a chat remembers what was said until it is reset or its context is fu
   CHECK(Words{replies[0], replies[2]} == answers);  // as if the long one had not been said
   CHECK_THAT(Json::parse(replies[1]).at("error").get<std::string>(),
              Contains("this message makes 6"));
+  CHECK_THAT(finish(chatting(place, "", {"--prompt", "a\xff"})).err,
+             Contains("this message is not valid UTF-8 at byte 1"));
   const auto plain = succeed(with_input(
       trainer(place, {"generate", "--snapshot", "snapshot.pt", "--chat", "--greedy",
                       "--max_new_tokens", "12", "--system", "Answer in one short sentence."}),

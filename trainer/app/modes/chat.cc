@@ -19,6 +19,7 @@
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/utf8.h"
 #include "trainer/task/causal_data.h"
 #include "trainer/task/generate.h"
 #include "trainer/tokenizer/text_stream.h"
@@ -110,6 +111,12 @@ class Conversing {
   /// `show` gets the answer in pieces. After an error the message counts as not said.
   template <typename Show>
   Answer answer(const std::string& message, const Show& show) {
+    for (const auto& [name, text] :
+         {std::pair("--system", &options_.system), std::pair("this message", &message)}) {
+      const std::size_t bad = first_bad_byte(*text);
+      if (bad != std::string::npos)
+        throw UserError(fmt::format("{} {}", name, not_utf8(*text, bad)));
+    }
     const auto before = messages_;
     messages_.push_back({"user", message});
     try {
