@@ -134,6 +134,14 @@ TEST_CASE("eval refuses data of which nothing can be evaluated, with advice that
   refused("none.json", "[]", {"none.json: has no row with a text"});
   refused("none.json", " [\n]\n", {"none.json: has no row with a text"});
   refused("bad.jsonl", "7\n", {"bad.jsonl:1: ", "correct the row"});
+  place.write("rows.jsonl", "{\"text\": \"" + std::string(200, 'a') + "\"}\n");
+  const Words rows = {"trainer_config.max_steps=1", "data_config.path=rows.jsonl",
+                      "trainer_config.snapshot_path=rows.pt"};
+  succeed(alone(place, rows));
+  place.write("rows.jsonl", "7\n");
+  const auto run = finish(trainer(place, {"eval", "--snapshot", "rows.pt"}));
+  check_one_line(run, 2, {"data_config.path: ", "rows.jsonl:1: ", "correct the row"});
+  CHECK_THAT(run.err, !Contains("on_bad_sample"));
 }
 
 // After exit code 2 ddp-run would not restart the group.

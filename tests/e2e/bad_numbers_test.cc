@@ -1,4 +1,6 @@
 // NaN, Inf and spikes: skipped updates, rollbacks, and when a run gives up.
+#include <filesystem>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/faults.h"
@@ -113,6 +115,30 @@ TEST_CASE("a run whose last evaluation is not finite fails in any precision") {
     CHECK_THAT(errors_of(run.err)[0],
                Contains("the loss of the last evaluation is nan") && !Contains("amp_dtype"));
   }
+}
+
+TEST_CASE("a model whose numbers are not finite fails in eval and generate, in one line") {
+  const Workspace place;
+  const Words ruin = {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e30"};
+  CHECK(finish(alone(place, joined(ruin, {"data_config.tokenizer=byte"}))).exit == 1);
+  const auto fails = [&](const Words& words, const std::string& said) {
+    const auto run = finish(trainer(place, words));
+    INFO(run.out << run.err);
+    CHECK(run.exit == 1);
+    REQUIRE(errors_of(run.err).size() == 1);
+    CHECK_THAT(errors_of(run.err)[0], Contains(said) && Contains("useless"));
+    return run.out;
+  };
+  CHECK_THAT(fails({"eval", "--snapshot", "snapshot.pt"}, "snapshot.pt: loss is "),
+             Contains("accuracy"));
+  const std::string odd = place / "odd\xff.pt";  // no UTF-8, as JSON has to be
+  std::filesystem::copy_file(place / "snapshot.pt", odd);
+  CHECK_THAT(fails({"eval", "--snapshot", odd, "--json"}, "loss is "), Contains("\"loss\": null"));
+  for (const std::string choice : {"--greedy", "--temperature=1"})
+    fails({"generate", "--snapshot", "snapshot.pt", "--prompt", "a", choice}, "logits");
+  place.write("suite.jsonl", R"({"activity_label": "a", "ctx_a": "a", "ctx_b": "a", )"
+                             R"("endings": ["a", "a e"], "label": 1})");
+  fails({"eval", "--snapshot", "snapshot.pt", "--suite", "suite.jsonl"}, "a log-likelihood is nan");
 }
 
 TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snapshot") {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainer/model/to_device.h"
+#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -16,6 +17,10 @@ double draw(std::mt19937_64& generator) {
   constexpr unsigned kUnusedBits = 11;  // 53 of 64 bits make a double
   constexpr double kUnit = 0x1.0p-53;
   return static_cast<double>(generator() >> kUnusedBits) * kUnit;
+}
+
+[[noreturn]] void refuse_numbers() {
+  throw RunError("the model's logits are not finite, so it is useless; use an earlier snapshot");
 }
 
 }  // namespace
@@ -81,6 +86,7 @@ void Decoder::take_draws() {
 
 void Decoder::draw_after(const torch::Tensor& idx_BT) {
   const auto scores_BV = process_logits(model_.next_logits(idx_BT, *cache_), seen_BV_, options_);
+  if (device_.is_cpu() && scores_BV.isnan().any().item<bool>()) refuse_numbers();
   const auto tokens_B1 =
       (options_.greedy ? scores_BV.argmax(-1) : draw_tokens(scores_BV, draws_B_)).unsqueeze(1);
   if (seen_BV_.defined()) seen_BV_.scatter_(1, tokens_B1, true);
@@ -130,8 +136,10 @@ std::vector<int32_t> Decoder::drawn() const {
   }
   const auto* const first = tokens_B1.const_data_ptr<int64_t>();
   std::vector<int32_t> result;
-  for (int64_t row = 0; row < tokens_B1.numel(); ++row)
+  for (int64_t row = 0; row < tokens_B1.numel(); ++row) {
+    if (first[row] >= model_.vocab_size()) refuse_numbers();  // drawn among NaN
     result.push_back(static_cast<int32_t>(first[row]));
+  }
   return result;
 }
 

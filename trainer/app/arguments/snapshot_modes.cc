@@ -187,7 +187,7 @@ Options:
       --json                  Print a JSON object
   -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
+Exit codes: 0 done, 1 the snapshot cannot be used or its loss is not finite, 2 usage error or missing file
 )";
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -27,6 +28,7 @@
 #include "trainer/parallel/device/device_share.h"
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/group_error.h"
 #include "trainer/runtime/process/kept_memory.h"
 #include "trainer/snapshot/open_model.h"
 #include "trainer/snapshot/remote_snapshots.h"
@@ -112,11 +114,7 @@ std::unique_ptr<Task> open_task(const Subject& subject, const EvalArgs& options)
     return make_task(subject.config, &subject.metadata);
   } catch (const UserError& error) {
     if (options.data.empty()) throw;
-    // No option of eval skips samples.
-    std::string text = named_as(error, "data_config.path", "--data").what();
-    const auto advice = text.find(", or set data_config.on_bad_sample=skip");
-    if (advice != std::string::npos) text.resize(advice);
-    throw UserError(text);
+    throw named_as(error, "data_config.path", "--data");
   }
 }
 
@@ -140,7 +138,26 @@ std::string eval_json(const Evaluation& evaluation, const Subject& subject) {
   for (const auto& [name, value] : evaluation.metrics) report[name] = value;
   if (!evaluation.confusion.empty())
     report["confusion_matrix"] = confusion_json(evaluation.confusion);
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// Throws `error` without its advice to skip rows, for which eval has no option.
+template <class Error>
+[[noreturn]] void throw_as_of_eval(const Error& error) {
+  std::string text = error.what();
+  const auto advice = text.find(", or set data_config.on_bad_sample=skip");
+  if (advice != std::string::npos) text.resize(advice);
+  throw Error(text);
+}
+
+void check_is_finite(const Evaluation& evaluation, const std::string& path) {
+  for (const auto& [name, value] : evaluation.metrics) {
+    if (!name.ends_with("loss") || std::isfinite(value)) continue;
+    throw GroupError(fmt::format(
+        "{}: {} is {}: the model is useless; evaluate an earlier snapshot, or start the run over "
+        "with a lower optimizer_config.learning_rate",
+        path, name, value));
+  }
 }
 
 int64_t batch_size_of(const Config& config, const EvalArgs& options) {
@@ -169,6 +186,7 @@ void evaluate_subject(const Subject& subject, const EvalArgs& options, ProcessGr
     add_set(evaluation, name, on(*samples));
   if (group.is_main())
     print(options.json ? eval_json(*evaluation, subject) : eval_table(*evaluation));
+  check_is_finite(*evaluation, subject.path);
 }
 
 }  // namespace
@@ -192,6 +210,10 @@ int run_eval(const TrainerArgs& args) {
   hold_to_share(config.distributed, plan);  // after the group, whose threads do not count
   try {
     evaluate_subject(subject, options, group, plan);
+  } catch (const UserError& error) {
+    throw_as_of_eval(error);
+  } catch (const FinalError& error) {
+    throw_as_of_eval(error);
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     hold_to_share({}, plan);  // the words need memory, too

@@ -1,6 +1,8 @@
 // trainer eval --suite: multiple-choice questions, as lm-eval scores them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
@@ -9,6 +11,7 @@
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/device_plan.h"
 #include "trainer/parallel/environment/dist_env.h"
+#include "trainer/runtime/group_error.h"
 #include "trainer/snapshot/open_model.h"
 #include "trainer/task/choice_scores.h"
 
@@ -40,7 +43,7 @@ std::string suite_json(const ChoiceSuite& suite, const ChoiceScores& scores,
                               {"acc_stderr", error_of(scores.acc)},
                               {"acc_norm", scores.acc_norm.mean},
                               {"acc_norm_stderr", error_of(scores.acc_norm)}};
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -59,6 +62,11 @@ int run_eval_suite(const EvalArgs& options) {
   const auto log_likelihoods =
       choice_log_likelihoods(bundle.as<CausalModel>(), *bundle.tokenizer, suite,
                              options.batch_size != 0 ? options.batch_size : kRows, group);
+  for (const auto& item : log_likelihoods) {
+    if (std::any_of(item.begin(), item.end(), [](double nats) { return std::isnan(nats); }))
+      throw GroupError(options.snapshot +
+                       ": a log-likelihood is nan: the model is useless; evaluate another one");
+  }
   const ChoiceScores scores = scores_of(suite, log_likelihoods);
   if (group.is_main())
     print(options.json ? suite_json(suite, scores, options.snapshot) : suite_table(suite, scores));
