@@ -19,7 +19,7 @@
 #include "launcher/process/guardian.h"
 #include "launcher/process/standard_input.h"
 #include "launcher/process/worker_processes.h"
-#include "launcher/report/final_report.h"
+#include "launcher/report/failure_report.h"
 #include "launcher/report/http_server.h"
 #include "launcher/report/inspect_socket.h"
 #include "launcher/report/job_status.h"

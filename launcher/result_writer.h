@@ -1,5 +1,5 @@
 // Machine-readable results of a run: the file of --result-json, result.json in the run's folder,
-// and the error file of an enclosing job. report/final_report.h has the human-readable ones.
+// and the error file of an enclosing job. report/failure_report.h has the human-readable ones.
 #pragma once
 
 #include <atomic>

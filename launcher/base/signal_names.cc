@@ -3,30 +3,16 @@
 #include <signal.h>
 #include <string.h>
 
-#include <charconv>
+#include <algorithm>
+#include <array>
 
 #include "launcher/base/text.h"
 
 namespace ddp::launch {
 namespace {
 
-bool cannot_be_handled(int signal) {
-  switch (signal) {
-    case SIGKILL:
-    case SIGSTOP:
-    case SIGCHLD:
-    case SIGPIPE:
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGSYS:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr std::array kNeverHandled{SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGSEGV,
+                                   SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP, SIGSYS};
 
 }  // namespace
 
@@ -40,7 +26,8 @@ int signal_number(std::string_view name) {
       if (known && wanted == known) number = signal;
     }
   }
-  return number < 1 || number > SIGRTMAX || cannot_be_handled(number) ? 0 : number;
+  const bool handled = std::ranges::find(kNeverHandled, number) == kNeverHandled.end();
+  return number < 1 || number > SIGRTMAX || !handled ? 0 : number;
 }
 
 std::string signal_name(int signal) {

@@ -1,89 +1,40 @@
 #include "launcher/base/states.h"
 
+#include <array>
+#include <cstddef>
+
 namespace ddp::launch {
+namespace {
 
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kChecking:
-      return "checking this node";
-    case Phase::kJoining:
-      return "joining";
-    case Phase::kLingering:
-      return "waiting for leftover processes to end";
-    case Phase::kReported:
-      return "waiting for the other nodes";
-    case Phase::kRunning:
-      return "running";
-    case Phase::kLeaving:
-      return "leaving";
-    case Phase::kDumping:
-      return "dumping stacks";
-    case Phase::kStopping:
-      return "stopping";
-    case Phase::kKilling:
-      return "killing";
-    case Phase::kDelaying:
-      return "waiting to restart";
-  }
-  return "";
-}
+// In the order of the enumerations.
+constexpr std::array kPhases{"checking this node",
+                             "joining",
+                             "running",
+                             "leaving",
+                             "dumping stacks",
+                             "stopping",
+                             "killing",
+                             "waiting for leftover processes to end",
+                             "waiting for the other nodes",
+                             "waiting to restart"};
+static_assert(kPhases.size() == static_cast<std::size_t>(Phase::kDelaying) + 1);
+constexpr std::array kWorkerStates{"running", "succeeded", "failed", "stopped"};
+constexpr std::array kWorkerEvents{"TERMINATED", "SUCCEEDED", "FAILED", "TERMINATED"};
+static_assert(kWorkerStates.size() == static_cast<std::size_t>(WorkerState::kStopped) + 1);
+constexpr std::array kOutcomes{"succeeded", "failed", "preempted", "interrupted",
+                               "guardian killed"};
+constexpr std::array kJobEvents{"SUCCEEDED", "FAILED", "PREEMPTED", "INTERRUPTED", "INTERRUPTED"};
+static_assert(kOutcomes.size() == static_cast<std::size_t>(Outcome::kGuardianGone) + 1);
 
-const char* name_of(WorkerState state) {
-  switch (state) {
-    case WorkerState::kRunning:
-      return "running";
-    case WorkerState::kSucceeded:
-      return "succeeded";
-    case WorkerState::kFailed:
-      return "failed";
-    case WorkerState::kStopped:
-      return "stopped";
-  }
-  return "";
-}
+}  // namespace
 
-const char* name_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kSucceeded:
-      return "succeeded";
-    case Outcome::kFailed:
-      return "failed";
-    case Outcome::kPreempted:
-      return "preempted";
-    case Outcome::kInterrupted:
-      return "interrupted";
-    case Outcome::kGuardianGone:
-      return "guardian killed";
-  }
-  return "";
-}
+const char* name_of(Phase phase) { return kPhases.at(static_cast<std::size_t>(phase)); }
+const char* name_of(WorkerState state) { return kWorkerStates.at(static_cast<std::size_t>(state)); }
+const char* name_of(Outcome outcome) { return kOutcomes.at(static_cast<std::size_t>(outcome)); }
 
 const char* event_name(WorkerState ended) {
-  switch (ended) {
-    case WorkerState::kSucceeded:
-      return "SUCCEEDED";
-    case WorkerState::kFailed:
-      return "FAILED";
-    case WorkerState::kRunning:
-    case WorkerState::kStopped:
-      break;
-  }
-  return "TERMINATED";
+  return kWorkerEvents.at(static_cast<std::size_t>(ended));
 }
-
-const char* event_name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kSucceeded:
-      return "SUCCEEDED";
-    case Outcome::kFailed:
-      return "FAILED";
-    case Outcome::kPreempted:
-      return "PREEMPTED";
-    case Outcome::kInterrupted:
-    case Outcome::kGuardianGone:
-      break;
-  }
-  return "INTERRUPTED";
-}
+const char* event_name(Outcome outcome) { return kJobEvents.at(static_cast<std::size_t>(outcome)); }
 
 }  // namespace ddp::launch

@@ -16,7 +16,6 @@
 #include "launcher/report/advice.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
-#include "launcher/report/next_steps.h"
 #include "launcher/report/past_run.h"
 #include "launcher/report/python_error.h"
 #include "launcher/worker_contract.h"

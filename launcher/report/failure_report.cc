@@ -1,18 +1,18 @@
 #include "launcher/report/failure_report.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <iterator>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/run_record.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -23,6 +23,21 @@ constexpr std::size_t kMessageLines = 8;
 constexpr std::size_t kOthersShown = 2;  // of those without an error file
 constexpr std::size_t kErrorFilesShown = 8;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
+
+struct LikelyCause {
+  int signal;
+  const char* words;
+};
+constexpr LikelyCause kLikelyCauses[] = {
+    {SIGKILL, "often the OOM killer (see dmesg), else a kill -9"},
+    {SIGSEGV, "invalid memory access"},
+    {SIGABRT, "a failed assertion or uncaught exception; see its last output"},
+    {SIGBUS, "a mapped file or shared memory was truncated; is /dev/shm or the disk full?"},
+    {SIGILL, "an instruction this CPU does not support"},
+    {SIGFPE, "an integer division by zero"},
+    {SIGTERM, "sent by someone other than ddp-run"},
+    {SIGXCPU, "it exceeded its CPU time limit (ulimit -t)"},
+    {SIGXFSZ, "it exceeded its file size limit (ulimit -f)"}};
 
 // Field names and layout of torchrun's report, which log scrapers expect.
 class Report {
@@ -188,31 +203,9 @@ std::string failure_json(const ProcessFailure& failure, int attempt) {
 }
 
 std::string likely_cause(const ExitStatus& exit) {
-  const int signal = exit.signal != 0              ? exit.signal
-                     : exit.code > kExitSignalBase ? exit.code - kExitSignalBase
-                                                   : 0;
-  switch (signal) {
-    case SIGKILL:
-      return "often the OOM killer (see dmesg), else a kill -9";
-    case SIGSEGV:
-      return "invalid memory access";
-    case SIGABRT:
-      return "a failed assertion or uncaught exception; see its last output";
-    case SIGBUS:
-      return "a mapped file or shared memory was truncated; is /dev/shm or the disk full?";
-    case SIGILL:
-      return "an instruction this CPU does not support";
-    case SIGFPE:
-      return "an integer division by zero";
-    case SIGTERM:
-      return "sent by someone other than ddp-run";
-    case SIGXCPU:
-      return "it exceeded its CPU time limit (ulimit -t)";
-    case SIGXFSZ:
-      return "it exceeded its file size limit (ulimit -f)";
-    default:
-      break;
-  }
+  const int signal = exit.signal != 0 ? exit.signal : exit.code - kExitSignalBase;
+  const auto* const found = std::ranges::find(kLikelyCauses, signal, &LikelyCause::signal);
+  if (found != std::end(kLikelyCauses)) return found->words;
   if (exit.code == kExitNotFound) return "a program or shared library was not found";
   if (exit.code == kExitNotExecutable) return "a program could not be executed";
   return "";
@@ -233,6 +226,44 @@ std::string failure_report(const RunResult& result, const ReportContext& context
                               : cause.cause));
   add_cause(report, cause, context, kLongestReport - rest.lines());
   return report.text() + rest.text();
+}
+
+namespace {
+
+// The table of many workers would bury the cause.
+constexpr std::ptrdiff_t kLongestWithTable = 30;
+
+std::string usage_error_line(const std::string& logs) {
+  return fmt::format(
+      "ddp-run: the job failed: trainer rejected its command line or configuration (exit code {}); "
+      "see its message{}\n",
+      kExitUsage, logs.empty() ? "" : "; logs: " + logs);
+}
+
+bool fits(const std::string& text, const RunResult& result) {
+  const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
+  return std::ssize(result.workers) > 1 && lines <= kLongestWithTable;
+}
+
+}  // namespace
+
+std::string final_report(const RunResult& result, const FinalReportOptions& options) {
+  std::string text;
+  for (const auto& survivor : result.survivors)
+    text += fmt::format("error: {} could not be killed\n", survivor);
+  if (result.outcome == Outcome::kPreempted) {
+    text += fmt::format(
+        "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
+        "command to continue\n",
+        kExitPreempted);
+  }
+  if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
+    return text + fmt::format("error: {}\n", result.failures.front().cause);
+  const bool explained = is_explained_usage_error(result) && options.shows_all_ranks;
+  const bool reported = !explained && has_failed(result);
+  if (explained) text += usage_error_line(options.context.logs);
+  if (reported) text += failure_report(result, options.context);
+  return options.summary || (reported && fits(text, result)) ? text + summary_table(result) : text;
 }
 
 }  // namespace ddp::launch

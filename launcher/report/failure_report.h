@@ -28,4 +28,14 @@ struct ReportContext {
 /// Returns the report as whole lines; `result.failures` must not be empty.
 std::string failure_report(const RunResult& result, const ReportContext& context);
 
+struct FinalReportOptions {
+  ReportContext context{};
+  bool shows_all_ranks = true;  // every rank's output reached the console
+  bool summary = false;         // --summary: the table of workers, whatever happened
+};
+
+/// Returns what is printed after the last round: survivors, the failure report, the table of
+/// workers. Whole lines; empty if there is nothing to report.
+std::string final_report(const RunResult& result, const FinalReportOptions& options);
+
 }  // namespace ddp::launch

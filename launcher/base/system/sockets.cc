@@ -34,6 +34,14 @@ socklen_t fill(Address& address, const BindPlan& plan, int port) {
   return sizeof address.v4;
 }
 
+// -1, with the error that was there.
+int closed(int fd) {
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
 bool prepare(int fd, const BindPlan& plan) {
   const int on = 1, off = 0;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -50,10 +58,7 @@ int bind_one(const BindPlan& plan, int port) {
   Address address{};
   const socklen_t size = fill(address, plan, port);
   if (prepare(fd, plan) && ::bind(fd, &address.any, size) == 0) return fd;
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  return -1;
+  return closed(fd);
 }
 
 bool is_loopback_v4(const std::string& text) {
@@ -136,10 +141,7 @@ int begin_connect(const SocketAddress& address) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const auto* where = reinterpret_cast<const sockaddr*>(address.bytes);
   if (::connect(fd, where, address.size) == 0 || errno == EINPROGRESS) return fd;
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  return -1;
+  return closed(fd);
 }
 
 int listen_on(const SocketAddress& address) {
@@ -149,10 +151,7 @@ int listen_on(const SocketAddress& address) {
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto* where = reinterpret_cast<const sockaddr*>(address.bytes);
   if (::bind(fd, where, address.size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  return -1;
+  return closed(fd);
 }
 
 int listen_on_all(int port) {

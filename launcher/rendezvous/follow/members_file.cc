@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <climits>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -19,13 +17,12 @@
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/base/system/regular_file.h"
+#include "launcher/rendezvous/wire/control_fields.h"
 #include "launcher/rendezvous/wire/control_messages.h"
 #include "launcher/rendezvous/wire/endpoint_lookup.h"
 
 namespace ddp::launch {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kLongestFile = 64 << 10;
@@ -33,31 +30,12 @@ constexpr std::size_t kMostPlaces = kMaxSuccessors + 1;
 constexpr long long kLastEpoch = LLONG_MAX / 2;
 constexpr int kDeepest = 4;
 
-void require(bool condition, const char* what) {
-  if (!condition) throw std::invalid_argument(what);
-}
-
-Place place_of(const Json& object) {
-  require(object.at("port").is_number_integer(), "port");
-  const auto port = object.at("port").get<long long>();
-  require(port > 0 && port <= 65535, "port");
-  const Place place{object.at("address").get<std::string>(), static_cast<int>(port)};
-  require(parse_address(place.address, place.port).has_value(), "address");
-  return place;
-}
-
-std::string text_of(const LastMembers& members, const std::string& run_id,
-                    const std::string& endpoints) {
-  auto places = Json::array();
-  for (const Place& one : members.places) {
-    if (places.size() < kMostPlaces)
-      places.push_back({{"address", one.address}, {"port", one.port}});
-  }
-  const Json file{{"version", kVersion},      {"run_id", run_id},       {"endpoints", endpoints},
-                  {"member", members.member}, {"epoch", members.epoch}, {"alone", members.alone},
-                  {"members", places}};
-  return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+struct Content {
+  int version = kVersion;
+  std::string run_id;
+  std::string endpoints;
+  LastMembers members;
+};
 
 void sync_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
@@ -67,24 +45,30 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
+static void fields(Fields& io, Place& place) {
+  io.text("address", place.address);
+  io.number("port", place.port, 1, 65535);
+}
+
+static void fields(Fields& io, Content& file) {
+  io.number("version", file.version, kVersion, kVersion);
+  io.text("run_id", file.run_id);
+  io.text("endpoints", file.endpoints);
+  io.text("member", file.members.member);
+  io.number("epoch", file.members.epoch, -1, kLastEpoch);
+  io.flag("alone", file.members.alone);
+  io.list("members", file.members.places, kMostPlaces);
+}
+
 LastMembers parse_members(std::string_view text, const std::string& run_id,
                           const std::string& endpoints) {
-  const auto depth = [](int level, Json::parse_event_t, Json&) {
-    require(level <= kDeepest, "too deep");
-    return true;
-  };
-  const Json file = Json::parse(text, depth);
-  require(file.at("version").get<int>() == kVersion, "version");
-  if (file.at("run_id") != run_id || file.at("endpoints") != endpoints) return {};
-  LastMembers members{.member = file.value("member", "")};
-  require(file.at("epoch").is_number_integer(), "epoch");
-  members.epoch = file.at("epoch").get<long long>();
-  require(members.epoch >= -1 && members.epoch <= kLastEpoch, "epoch");
-  members.alone = file.value("alone", false);
-  const Json& places = file.at("members");
-  require(places.is_array() && places.size() <= kMostPlaces, "members");
-  for (const Json& one : places) members.places.push_back(place_of(one));
-  return members;
+  const ControlJson json = parse_json(text, kDeepest);
+  Fields reader = Fields::reader(json);
+  Content file;
+  fields(reader, file);
+  for (const Place& one : file.members.places)
+    Fields::require(parse_address(one.address, one.port).has_value(), "address");
+  return file.run_id == run_id && file.endpoints == endpoints ? file.members : LastMembers{};
 }
 
 MembersFile::MembersFile(std::string path, std::string run_id,
@@ -124,7 +108,7 @@ LastMembers MembersFile::read() {
   const FileText file = read_regular_file(path_, kLongestFile, Links::kRefuse);
   if (file.problem == FileProblem::kAbsent) return {};
   try {
-    require(file.problem == FileProblem::kNone, "unreadable");
+    Fields::require(file.problem == FileProblem::kNone, "unreadable");
     return parse_members(file.text, run_id_, endpoints_);
   } catch (const std::exception&) {
     note_ = fmt::format(
@@ -152,7 +136,11 @@ bool MembersFile::replace(const std::string& text) {
 
 void MembersFile::write(const LastMembers& members) {
   if (path_.empty()) return;
-  std::string text = text_of(members, run_id_, endpoints_);
+  Content content{.run_id = run_id_, .endpoints = endpoints_, .members = members};
+  Fields writer = Fields::writer();
+  fields(writer, content);
+  std::string text =
+      writer.written().dump(-1, ' ', false, ControlJson::error_handler_t::replace) + "\n";
   if (text == written_) return;
   if (!is_ours()) return path_.clear();
   if (replace(text)) {

@@ -1,5 +1,5 @@
-// Reads and writes the fields of a message's JSON object. Both classes have the same functions, so
-// that fields(io, message) lists the fields of a message once, for both directions.
+// Reads or writes the fields of a JSON object, so that fields(io, value) lists the fields of a
+// message, or of a file, once for both directions.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ddp::launch {
@@ -18,144 +20,132 @@ using ControlJson = nlohmann::json;
 
 inline constexpr std::size_t kLongestText = 4096;
 
-/// Truncates texts and lists to what a report can show; does not check ranges.
-class FieldWriter {
+/// The end of a text, which is more informative than the beginning. Control characters, which a
+/// report does not show, would take six bytes each in JSON.
+inline std::string shortened(const std::string& text, std::size_t longest) {
+  std::string end = text.size() <= longest ? text : text.substr(text.size() - longest);
+  const auto is_control = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r';
+  };
+  std::replace_if(end.begin(), end.end(), is_control, '?');
+  return end;
+}
+
+/// Throws std::exception if the text is malformed or nested more deeply.
+inline ControlJson parse_json(std::string_view text, int deepest) {
+  return ControlJson::parse(text, [deepest](int level, ControlJson::parse_event_t, ControlJson&) {
+    if (level > deepest) throw std::invalid_argument("too deep");
+    return true;
+  });
+}
+
+/// Reading throws std::invalid_argument if a field is absent, of another type, or out of range.
+/// Writing truncates prose and lists to what a report can show and does not check ranges.
+class Fields {
  public:
-  void text(const char* name, const std::string& value) { object_[name] = value; }
-  /// Control characters, which a report does not show, would take six bytes each in JSON. The end
-  /// is more informative than the beginning.
-  void prose(const char* name, const std::string& value, std::size_t longest = kLongestText) {
-    object_[name] = shortened(value, longest);
+  static Fields reader(const ControlJson& object) {
+    require(object.is_object(), "not an object");
+    return Fields(&object);
+  }
+  static Fields writer() { return Fields(nullptr); }
+  const ControlJson& written() const { return written_; }
+  static void require(bool condition, const char* what) {
+    if (!condition) throw std::invalid_argument(what);
+  }
+
+  void text(const char* name, std::string& value) {
+    if (!reads()) return put(name, value);
+    const auto& field = find(name);
+    require(field.is_string() && field.get_ref<const std::string&>().size() <= kLongestRead, name);
+    value = field;
+  }
+  void prose(const char* name, std::string& value, std::size_t longest = kLongestText) {
+    reads() ? text(name, value) : put(name, shortened(value, longest));
   }
   template <typename Number>
-  void number(const char* name, Number value, long long, long long) {
-    object_[name] = value;
+  void number(const char* name, Number& value, long long low, long long high) {
+    if (!reads()) return put(name, value);
+    require(find(name).is_number_integer(), name);
+    const auto number = find(name).get<long long>();
+    require(number >= low && number <= high, name);
+    value = static_cast<Number>(number);
   }
-  void real(const char* name, double value) { object_[name] = value; }
-  void flag(const char* name, bool value, bool /*optional*/ = false) { object_[name] = value; }
-  void time(const char* name, std::chrono::nanoseconds value) {
-    object_[name] = std::chrono::duration_cast<std::chrono::milliseconds>(value).count();
+  void real(const char* name, double& value) {
+    if (!reads()) return put(name, value);
+    require(find(name).is_number(), name);
+    value = find(name);
   }
-  void pair(const char* name, double first, double second) { object_[name] = {first, second}; }
-  void texts(const char* name, const std::map<std::string, std::string>& values, std::size_t) {
-    auto object = ControlJson::object();
-    for (const auto& [key, value] : values) object[key] = shortened(value, kLongestText);
-    object_[name] = std::move(object);
+  void flag(const char* name, bool& value, bool optional = false) {
+    if (!reads()) return put(name, value);
+    if (optional && !has(name)) return;
+    require(find(name).is_boolean(), name);
+    value = find(name);
+  }
+  template <typename Time>
+  void time(const char* name, Time& value) {
+    constexpr long long kYear = 365LL * 24 * 3600 * 1000;
+    long long ms = std::chrono::duration_cast<std::chrono::milliseconds>(value).count();
+    number(name, ms, 0, 100 * kYear);
+    if (reads()) value = std::chrono::milliseconds(ms);
+  }
+  void pair(const char* name, double& first, double& second) {
+    if (!reads()) return put(name, ControlJson{first, second});
+    const auto& two = find(name);
+    require(two.is_array() && two.size() == 2 && two[0].is_number() && two[1].is_number(), name);
+    first = two[0];
+    second = two[1];
+  }
+  void texts(const char* name, std::map<std::string, std::string>& values, std::size_t most) {
+    Fields nested = reads() ? reader(find(name)) : writer();
+    if (reads()) {
+      require(find(name).size() <= most, name);
+      for (const auto& [key, value] : find(name).items()) nested.text(key.c_str(), values[key]);
+    } else {
+      for (auto& [key, value] : values) nested.prose(key.c_str(), value);
+      put(name, nested.written_);
+    }
   }
   template <typename Part>
   void part(const char* name, Part& value) {
-    object_[name] = written(value);
+    Fields nested = reads() ? reader(find(name)) : writer();
+    fields(nested, value);
+    if (!reads()) put(name, nested.written_);
   }
   template <typename Part>
   void part(const char* name, std::optional<Part>& value) {
+    if (reads() && has(name)) value.emplace();
     if (value) part(name, *value);
   }
   template <typename Item>
   void list(const char* name, std::vector<Item>& items, std::size_t most) {
-    auto array = ControlJson::array();
-    for (std::size_t i = 0; i < std::min(items.size(), most); ++i)
-      array.push_back(written(items[i]));
-    object_[name] = std::move(array);
-  }
-  const ControlJson& object() const { return object_; }
-
-  static std::string shortened(const std::string& text, std::size_t longest) {
-    std::string end = text.size() <= longest ? text : text.substr(text.size() - longest);
-    const auto is_control = [](char c) {
-      return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r';
-    };
-    std::replace_if(end.begin(), end.end(), is_control, '?');
-    return end;
-  }
-
- private:
-  template <typename Part>
-  static ControlJson written(Part& value) {
-    FieldWriter writer;
-    fields(writer, value);
-    return std::move(writer.object_);
-  }
-
-  ControlJson object_ = ControlJson::object();
-};
-
-/// Throws std::invalid_argument if a field is absent, of another type, or out of range.
-class FieldReader {
- public:
-  explicit FieldReader(const ControlJson& object) : object_(object) {
-    if (!object.is_object()) throw std::invalid_argument("not an object");
-  }
-  void text(const char* name, std::string& value) const {
-    const auto& field = find(name);
-    check(field.is_string() && field.get_ref<const std::string&>().size() <= kLongestRead, name);
-    value = field;
-  }
-  void prose(const char* name, std::string& value, std::size_t = 0) const { text(name, value); }
-  template <typename Number>
-  void number(const char* name, Number& value, long long low, long long high) const {
-    check(find(name).is_number_integer(), name);
-    const auto number = find(name).get<long long>();
-    check(number >= low && number <= high, name);
-    value = static_cast<Number>(number);
-  }
-  void real(const char* name, double& value) const {
-    check(find(name).is_number(), name);
-    value = find(name);
-  }
-  void flag(const char* name, bool& value, bool optional = false) const {
-    if (optional && !object_.contains(name)) return;
-    check(find(name).is_boolean(), name);
-    value = find(name);
-  }
-  template <typename Time>
-  void time(const char* name, Time& value) const {
-    constexpr long long kYear = 365LL * 24 * 3600 * 1000;
-    long long ms = 0;
-    number(name, ms, 0, 100 * kYear);
-    value = std::chrono::milliseconds(ms);
-  }
-  void pair(const char* name, double& first, double& second) const {
-    const auto& two = find(name);
-    check(two.is_array() && two.size() == 2 && two[0].is_number() && two[1].is_number(), name);
-    first = two[0];
-    second = two[1];
-  }
-  void texts(const char* name, std::map<std::string, std::string>& values, std::size_t most) const {
-    check(find(name).is_object() && find(name).size() <= most, name);
-    const FieldReader reader(find(name));
-    for (const auto& [key, value] : find(name).items()) reader.text(key.c_str(), values[key]);
-  }
-  template <typename Part>
-  void part(const char* name, Part& value) const {
-    const FieldReader reader(find(name));
-    fields(reader, value);
-  }
-  template <typename Part>
-  void part(const char* name, std::optional<Part>& value) const {
-    if (object_.contains(name)) part(name, value.emplace());
-  }
-  template <typename Item>
-  void list(const char* name, std::vector<Item>& items, std::size_t most) const {
-    check(find(name).is_array() && find(name).size() <= most, name);
-    for (const auto& object : find(name)) {
-      const FieldReader reader(object);
-      fields(reader, items.emplace_back());
+    if (reads()) {
+      require(find(name).is_array() && find(name).size() <= most, name);
+      items.resize(find(name).size());
     }
+    auto array = ControlJson::array();
+    for (std::size_t i = 0; i < std::min(items.size(), most); ++i) {
+      Fields item = reads() ? reader(find(name)[i]) : writer();
+      fields(item, items[i]);
+      array.push_back(std::move(item.written_));
+    }
+    if (!reads()) put(name, std::move(array));
   }
 
  private:
   static constexpr std::size_t kLongestRead = 16 << 10;  // 4 KiB with each byte made U+FFFD
 
-  static void check(bool condition, const char* name) {
-    if (!condition) throw std::invalid_argument(name);
-  }
+  explicit Fields(const ControlJson* object) : object_(object) {}
+  bool reads() const { return object_ != nullptr; }
+  bool has(const char* name) const { return object_->contains(name); }
   const ControlJson& find(const char* name) const {
-    const auto found = object_.find(name);
-    check(found != object_.end(), name);
+    const auto found = object_->find(name);
+    require(found != object_->end(), name);
     return *found;
   }
+  void put(const char* name, ControlJson value) { written_[name] = std::move(value); }
 
-  const ControlJson& object_;
+  const ControlJson* object_;  // that is read; nullptr: written_ is written
+  ControlJson written_ = ControlJson::object();
 };
 
 }  // namespace ddp::launch

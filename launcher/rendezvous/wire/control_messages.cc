@@ -26,14 +26,14 @@ static_assert(kTypes.size() == std::variant_size_v<ControlMessage>);
 
 }  // namespace
 
-// Found by their arguments, from FieldReader and FieldWriter.
+// Found by their arguments, from Fields.
 
-void fields(auto& io, ExitStatus& exit) {
+static void fields(Fields& io, ExitStatus& exit) {
   io.number("code", exit.code, 0, 255);
   io.number("signal", exit.signal, 0, 64);
 }
 
-void fields(auto& io, ProcessFailure& failure) {
+static void fields(Fields& io, ProcessFailure& failure) {
   io.number("local_rank", failure.local_rank, ProcessFailure::kNoRank, kMostRanks);
   io.number("rank", failure.rank, ProcessFailure::kNoRank, kMostRanks);
   io.number("pid", failure.pid, 0, INT_MAX);
@@ -50,15 +50,15 @@ void fields(auto& io, ProcessFailure& failure) {
 
 // Reports show what the first one has written; if all ranks fail, the host gets this from each
 // node.
-void list_failures(auto& io, std::vector<ProcessFailure>& failures) {
+static void list_failures(Fields& io, std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size(); ++i) {
     for (std::string* text : {&failures[i].last_stderr, &failures[i].message})
-      *text = FieldWriter::shortened(*text, kLongestOfOthers);
+      *text = shortened(*text, kLongestOfOthers);
   }
   io.list("failures", failures, kMostFailures);
 }
 
-void fields(auto& io, RestartTally& tally) {
+static void fields(Fields& io, RestartTally& tally) {
   io.number("rank", tally.last.rank, ProcessFailure::kNoRank, kMostRanks);
   io.part("exit", tally.last.exit);
   io.time("lived_ms", tally.last.lived);
@@ -68,7 +68,7 @@ void fields(auto& io, RestartTally& tally) {
   io.number("same", tally.same, 0, INT_MAX - 1);
 }
 
-void fields(auto& io, PhasePace& pace) {
+static void fields(Fields& io, PhasePace& pace) {
   io.text("phase", pace.phase);
   io.number("slowest_rank", pace.slowest_rank, 0, kMostRanks);
   io.pair("slowest", pace.slowest.p95, pace.slowest.mean);
@@ -76,14 +76,14 @@ void fields(auto& io, PhasePace& pace) {
   io.number("other_ranks", pace.other_ranks, 0, kMostRanks);
 }
 
-void fields(auto& io, NodePace& pace) {
+static void fields(Fields& io, NodePace& pace) {
   io.number("node", pace.node, 0, kMostNodes);
   io.text("host", pace.host);
   io.real("step_seconds", pace.step_seconds);
   io.list("phases", pace.phases, kMostPhases);
 }
 
-void fields(auto& io, Straggler& straggler) {
+static void fields(Fields& io, Straggler& straggler) {
   io.number("rank", straggler.rank, 0, kMostRanks);
   io.number("node", straggler.node, 0, kMostNodes);
   io.text("host", straggler.host);
@@ -92,17 +92,17 @@ void fields(auto& io, Straggler& straggler) {
   io.real("others", straggler.others);
 }
 
-void fields(auto& io, PartlyDone& part) {
+static void fields(Fields& io, PartlyDone& part) {
   io.text("nodes", part.nodes);
   io.flag("first", part.first);
 }
 
-void fields(auto& io, NodeStatus& status) {
+static void fields(Fields& io, NodeStatus& status) {
   io.number("node", status.node, 0, kMostNodes);
   io.prose("table", status.table, kLongestTable);
 }
 
-void fields(auto& io, Hello& m) {
+static void fields(Fields& io, Hello& m) {
   io.text("id", m.id);
   io.text("run_id", m.run_id);
   io.number("min_nodes", m.min_nodes, 1, kMostNodes);
@@ -125,24 +125,24 @@ void fields(auto& io, Hello& m) {
   io.number("received", m.received, 0, kLastEpoch);
 }
 
-void fields(auto& io, Join& m) { io.number("port", m.port, 0, kMostPort); }
+static void fields(Fields& io, Join& m) { io.number("port", m.port, 0, kMostPort); }
 
-void fields(auto& io, Failed& m) { io.part("failure", m.failure); }
+static void fields(Fields& io, Failed& m) { io.part("failure", m.failure); }
 
-void fields(auto& io, Ended& m) {
+static void fields(Fields& io, Ended& m) {
   list_failures(io, m.failures);
   io.flag("stopped", m.stopped);
   io.flag("preempted", m.preempted);
 }
 
-void fields(auto& io, Leave& m) {
+static void fields(Fields& io, Leave& m) {
   io.number("signal", m.signal, 0, 64);
   io.prose("why", m.why);
 }
 
-void fields(auto& io, Accepted& m) { io.number("epoch", m.epoch, 0, kLastEpoch); }
+static void fields(Fields& io, Accepted& m) { io.number("epoch", m.epoch, 0, kLastEpoch); }
 
-void fields(auto& io, Alive& m) {
+static void fields(Fields& io, Alive& m) {
   io.number("received", m.received, 0, kLastEpoch);
   io.part("pace", m.pace);
   io.part("straggler", m.straggler);
@@ -152,7 +152,7 @@ void fields(auto& io, Alive& m) {
   io.part("status", m.status);
 }
 
-void fields(auto& io, Status& m) {
+static void fields(Fields& io, Status& m) {
   io.text("id", m.id);
   io.text("run_id", m.run_id);
   io.number("epoch", m.epoch, -1, kLastEpoch);
@@ -161,7 +161,7 @@ void fields(auto& io, Status& m) {
   io.number("port", m.port, 0, kMostPort);
 }
 
-void fields(auto& io, Welcome& m) {
+static void fields(Fields& io, Welcome& m) {
   io.number("node", m.node, 0, INT_MAX);
   io.time("heartbeat_ms", m.heartbeat);
   io.time("patience_ms", m.patience);
@@ -170,18 +170,18 @@ void fields(auto& io, Welcome& m) {
   io.number("received", m.received, 0, kLastEpoch);
 }
 
-void fields(auto& io, Refused& m) { io.prose("why", m.why); }
+static void fields(Fields& io, Refused& m) { io.prose("why", m.why); }
 
-void fields(auto& io, Note& m) { io.prose("text", m.text); }
+static void fields(Fields& io, Note& m) { io.prose("text", m.text); }
 
-void fields(auto& io, Successor& one) {
+static void fields(Fields& io, Successor& one) {
   io.number("node", one.node, 0, INT_MAX);
   io.text("address", one.address);
   io.number("port", one.port, 0, kMostPort);
   io.text("member", one.member);
 }
 
-void fields(auto& io, Round& m) {
+static void fields(Fields& io, Round& m) {
   RendezvousInfo& info = m.info;
   io.number("epoch", info.epoch, 0, kLastEpoch);
   io.prose("job", info.job);
@@ -199,16 +199,16 @@ void fields(auto& io, Round& m) {
   io.number("changes", m.changes, 0, INT_MAX - 1);
 }
 
-void fields(auto& io, Standby& m) { fields(io, m.round); }
+static void fields(Fields& io, Standby& m) { fields(io, m.round); }
 
-void fields(auto& io, Go& m) { io.number("epoch", m.epoch, 0, kLastEpoch); }
+static void fields(Fields& io, Go& m) { io.number("epoch", m.epoch, 0, kLastEpoch); }
 
-void fields(auto& io, Stop& m) {
+static void fields(Fields& io, Stop& m) {
   io.flag("leaving", m.leaving);
   io.prose("text", m.text);
 }
 
-void fields(auto& io, Verdict& m) {
+static void fields(Fields& io, Verdict& m) {
   int outcome = static_cast<int>(m.outcome);
   io.flag("over", m.over);
   io.number("outcome", outcome, 0, static_cast<int>(Outcome::kGuardianGone));
@@ -228,7 +228,7 @@ std::optional<ControlMessage> message_of(const ControlJson& object, const std::s
   if constexpr (I < kTypes.size()) {
     if (type != kTypes[I]) return message_of<I + 1>(object, type);
     std::variant_alternative_t<I, ControlMessage> message;
-    const FieldReader reader(object);
+    Fields reader = Fields::reader(object);
     fields(reader, message);
     return message;
   } else {
@@ -239,21 +239,18 @@ std::optional<ControlMessage> message_of(const ControlJson& object, const std::s
 }  // namespace
 
 std::string to_json_text(const ControlMessage& message) {
-  FieldWriter writer;
-  writer.text("type", kTypes[message.index()]);
+  Fields writer = Fields::writer();
+  std::string type = kTypes[message.index()];
+  writer.text("type", type);
   std::visit([&](auto copy) { fields(writer, copy); }, message);
-  return writer.object().dump(-1, ' ', false, ControlJson::error_handler_t::replace);
+  return writer.written().dump(-1, ' ', false, ControlJson::error_handler_t::replace);
 }
 
 std::optional<ControlMessage> parse_control_message(std::string_view text) noexcept {
   try {
-    const auto depth = [](int level, ControlJson::parse_event_t, ControlJson&) {
-      if (level > kDeepest) throw std::invalid_argument("too deep");
-      return true;
-    };
-    const ControlJson object = ControlJson::parse(text, depth);
+    const ControlJson object = parse_json(text, kDeepest);
     std::string type;
-    FieldReader(object).text("type", type);
+    Fields::reader(object).text("type", type);
     return message_of(object, type);
   } catch (const std::exception&) {
     return std::nullopt;

@@ -4,7 +4,6 @@
 #include "tests/support/catch.h"
 
 #include "launcher/report/advice.h"
-#include "launcher/report/next_steps.h"
 #include "launcher/report/python_error.h"
 
 namespace ddp::test {

@@ -1,7 +1,6 @@
 #include "launcher/report/failure_report.h"
 #include "launcher/agent/failure_order.h"
 #include "launcher/base/run_result.h"
-#include "launcher/report/final_report.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
