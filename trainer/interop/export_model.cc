@@ -169,17 +169,31 @@ std::string with_dtype(const std::string& text, torch::ScalarType dtype) {
   return config.dump(2) + "\n";
 }
 
-/// The weights of the linear layers that bitsandbytes holds in codes, by their names in the file.
-std::vector<std::string> weights_in_codes(const ExportedModel& model,
-                                          const std::string& model_type) {
-  std::vector<std::string> names;
-  if (model.config.task != TaskKind::kCausalLm) {
-    for (const ParameterShape& each :
-         shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size())))
-      if (each.sizes.size() == 2 && each.role != ParameterRole::kEmbedding)
-        names.push_back(each.name);
-    return names;
+/// Names in the file of what bitsandbytes holds in codes, and of what it leaves alone.
+struct InCodes {
+  std::vector<std::string> weights;
+  std::vector<std::string> skipped;  ///< Modules; empty: an output layer, as by default.
+};
+
+/// A BERT's heads are skipped: which of them are by default depends on transformers' version.
+InCodes bert_in_codes(const ExportedModel& model) {
+  InCodes codes;
+  const std::string encoder = std::string(traits_of(model.config.bert.family).base) + ".";
+  for (const ParameterShape& each :
+       shapes_below(model.config, model.vocab_size, static_cast<int64_t>(model.labels.size()))) {
+    const std::string head = each.name.substr(0, each.name.find('.'));
+    if (!each.name.starts_with(encoder)) {
+      if (codes.skipped.empty() || codes.skipped.back() != head) codes.skipped.push_back(head);
+    } else if (each.sizes.size() == 2 && each.role != ParameterRole::kEmbedding) {
+      codes.weights.push_back(each.name);
+    }
   }
+  return codes;
+}
+
+InCodes in_codes(const ExportedModel& model, const std::string& model_type) {
+  if (model.config.task != TaskKind::kCausalLm) return bert_in_codes(model);
+  InCodes codes;
   const CausalArchitecture& architecture = causal_architecture(model.config);
   const auto layers = adaptable_layers(architecture.layout(model.config, model.vocab_size));
   if (std::any_of(layers.begin(), layers.end(), is_of_expert))
@@ -187,14 +201,15 @@ std::vector<std::string> weights_in_codes(const ExportedModel& model,
         "--quantize nf4: bitsandbytes does not load experts in 4 bits; leave it out, or use "
         "quantize.base in a run from the exported folder");
   for (const std::string& layer : layers)
-    names.push_back(file_name(layer + ".weight", *architecture.huggingface_layout(), model_type));
-  return names;
+    codes.weights.push_back(
+        file_name(layer + ".weight", *architecture.huggingface_layout(), model_type));
+  return codes;
 }
 
 void write_nf4(const ExportedModel& model, const std::string& folder,
                std::vector<NamedTensor> weights, TextFiles& files) {
   OrderedJson config = OrderedJson::parse(files["config.json"]);
-  const auto quantized = weights_in_codes(model, config["model_type"]);
+  const auto [quantized, skipped] = in_codes(model, config["model_type"]);
   const bool causal = model.config.task == TaskKind::kCausalLm;
   for (NamedTensor& weight : weights) {  // [out, in], of a Conv1D too
     if (causal && std::find(quantized.begin(), quantized.end(), weight.name) != quantized.end() &&
@@ -208,6 +223,7 @@ void write_nf4(const ExportedModel& model, const std::string& folder,
                                    {"bnb_4bit_use_double_quant", true},
                                    {"bnb_4bit_quant_storage", "uint8"},
                                    {"bnb_4bit_compute_dtype", python_dtype(model.dtype)}};
+  if (!skipped.empty()) config["quantization_config"]["llm_int8_skip_modules"] = skipped;
   files["config.json"] = config.dump(2) + "\n";
   write_nf4_safetensors(folder + "/model.safetensors", std::move(weights), model.dtype, quantized);
 }

@@ -144,6 +144,8 @@ TEST_CASE("what adapters cannot be is refused in one line") {
                                       "trainer_config.snapshot_path=new.pt"})),
              Contains("modules_to_save is [lm_head]: layers trained in full") &&
                  Contains("start from that folder"));
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "+lora.init_from=owner/adapter"})),
+             Contains("lora.init_from") && Contains("hf download owner/adapter"));
   CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
              Contains("is no snapshot of adapters"));
   CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",

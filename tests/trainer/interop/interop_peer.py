@@ -209,6 +209,9 @@ def check_peft(base, adapter, dump):
 
 
 def compare_training(model, trained, ours, batch, rate):
+    config = model.get_base_model().config
+    if hasattr(config, "output_router_logits"):  # without it transformers leaves the routers' loss out
+        config.output_router_logits = True
     optimizer = torch.optim.AdamW(trained, lr=rate)
     losses, norms = [], []
     for _ in ours["losses"]:
@@ -246,10 +249,8 @@ def check_prompt(base, adapter, dump, theirs):
     model = peft().get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).eval()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     bad |= len(trained) != 1 or not torch.equal(trained[0].detach(), ours["prompt"])
-    tokens = torch.cat((inputs, ours["targets"][:, -1:]), 1)
-    labels = tokens.clone()
-    labels[:, 0] = -100  # which peft would predict from the last virtual token
-    bad |= compare_training(model, trained, ours, {"input_ids": tokens, "labels": labels}, 0.05)
+    shifted = torch.nn.functional.pad(ours["targets"], (count, 0), value=-100)
+    bad |= compare_training(model, trained, ours, {"input_ids": inputs, "labels": ours["targets"], "shift_labels": shifted}, 0.05)
     model.save_pretrained(theirs)
     with torch.no_grad():
         save_file({"logits": model(inputs).logits[:, count:].contiguous()}, theirs + "/expected.safetensors")

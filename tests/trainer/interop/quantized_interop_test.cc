@@ -99,6 +99,54 @@ TEST_CASE("weights in 4 bits whose bytes are of another type are refused") {
   CHECK_THROWS_WITH(GoldenModel(config), Catch::Contains("but is not in bytes"));
 }
 
+TEST_CASE("folders in 4 bits of transposed and fused layers are read, and merged") {
+  Config gpt;
+  gpt.gpt = test::tiny_config(2, 2, 64);
+  gpt.data.block_size = 64;
+  LlamaShape phi3 = test::llama_kind("phi3");  // parts begin within 256 magnitudes
+  phi3.intermediate = 128;
+  for (Config config : {gpt, test::whole_config(test::config_of(phi3), 64)}) {
+    INFO(config.model);
+    const test::TempDir dir;
+    ExportedModel exported{config, kQuantizedVocabulary, {}};
+    for (const auto& p : make_causal_model(config, kQuantizedVocabulary, 5)->model_parameters())
+      exported.weights.push_back({p.name, p.tensor});
+    export_model(exported, ByteTokenizer(), ExportFormat::kHuggingFace, dir.file("plain"));
+    exported.to_nf4 = true;
+    export_model(exported, ByteTokenizer(), ExportFormat::kHuggingFace, dir.file("nf4"));
+    const auto read = [&](const std::string& folder, BaseFormat format) {
+      Config its = config;
+      its.lora = {.rank = 2, .targets = {"*"}};
+      its.quantize.base = format;
+      set_model_below(its, dir.file(folder));
+      return GoldenModel(its);
+    };
+    const auto difference = [](const torch::Tensor& a, const torch::Tensor& b) {
+      return ((a - b).norm() / b.norm()).item<double>();
+    };
+    const GoldenModel here = read("plain", BaseFormat::kNf4);
+    GoldenModel there = read("nf4", BaseFormat::kNf4);
+    const auto codes = here.model->named_buffers();
+    for (const auto& item : there.model->named_buffers())
+      if (item.key().ends_with("codes")) CHECK(torch::equal(item.value(), codes[item.key()]));
+    CHECK(difference(there.logits(), here.logits()) < 1e-3);  // magnitudes have another mean
+    CHECK(difference(there.logits(), read("nf4", BaseFormat::kNone).logits()) < 1e-5);
+    CHECK(difference(there.logits(), read("plain", BaseFormat::kNone).logits()) > 1e-2);
+
+    const torch::NoGradGuard no_grad;
+    for (const auto& p : there.model->model_parameters())
+      if (p.name.ends_with("lora_B.weight")) torch::nn::init::normal_(p.tensor, 0.0, 0.05);
+    const auto merged = make_causal_model(config, kQuantizedVocabulary, std::nullopt);
+    for (const auto& weight : merged_weights(*there.model))
+      merged->named_parameters()[weight.name].copy_(weight.tensor);
+    const auto adapted = there.logits();
+    CHECK(difference(adapted, here.logits()) > 1e-2);
+    there.model = merged;
+    there.model->eval();
+    CHECK(difference(there.logits(), adapted) < 1e-5);
+  }
+}
+
 TEST_CASE("a folder exported in 4 bits has the tensors that transformers wrote") {
   const Config config = golden_config("llama", BaseFormat::kNone);
   const GoldenModel made(config);

@@ -62,11 +62,9 @@ PeftJson read_adapter_config(const std::string& folder) {
   const std::string file = folder + "/adapter_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored)) return parse_pretrained_config(file);
-  const std::string fix = how_to_fetch_model(folder);
-  throw UserError(!fix.empty() ? fix
-                               : file +
-                                     ": no such file; give a folder that peft's save_pretrained or "
-                                     "trainer export --format peft has written");
+  throw UserError(file +
+                  ": no such file; give a folder that peft's save_pretrained or "
+                  "trainer export --format peft has written");
 }
 
 }  // namespace
@@ -85,15 +83,18 @@ void refuse_saved_modules(const nlohmann::json& config) {
 }
 
 void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classifier) {
+  const char* const key = "lora.init_from";
+  if (const std::string fix = how_to_fetch_model(lora.init_from); !fix.empty())
+    given.refuse(key, fix);
   lora.init_from = absolute_path(lora.init_from);
   try {
     const PeftJson config = read_adapter_config(lora.init_from);
     const PretrainedValues values(config, lora.init_from);
     std::vector<std::string> differences = unsupported_in_peft(config);
     if (!has_classifier) refuse_saved_modules(config);
-    const auto follow = [&](const char* key, auto& here, const auto& there) {
-      if (!given.has(std::string("lora.") + key)) here = there;
-      compare_value(differences, key, there, here);
+    const auto follow = [&](const char* name, auto& here, const auto& there) {
+      if (!given.has(std::string("lora.") + name)) here = there;
+      compare_value(differences, name, there, here);
     };
     constexpr int64_t kMostRank = 10'000;
     follow("rank", lora.rank, values.number("r", 8, kMostRank));
@@ -104,7 +105,7 @@ void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classif
     if (differences.empty()) return;
     throw UserError(fmt::format("does not fit: {}", fmt::join(differences, "; ")));
   } catch (const UserError& error) {
-    given.refuse("lora.init_from", fmt::format("{}: {}", lora.init_from, error.what()));
+    given.refuse(key, fmt::format("{}: {}", lora.init_from, error.what()));
   }
 }
 
