@@ -7,14 +7,14 @@ if(NOT DDP_PEER_PYTHON)
 endif()
 mark_as_advanced(DDP_PEER_PYTHON)
 
-# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [LONG | SPLIT] [PROCESSORS N] [TIMEOUT SECONDS] [SKIP REGEX]
-#   [ENVIRONMENT VARIABLE=VALUE...])
+# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [LONG | SPLIT] [PROCESSORS N] [LOCK NAME] [TIMEOUT SECONDS]
+#   [SKIP REGEX] [ENVIRONMENT VARIABLE=VALUE...])
 # One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test. LONG: with
 # the label LABEL-long, and among the first to start. SPLIT: the set LONG of the file is a test LABEL.NAME_long of that label, and
-# LABEL.NAME has the rest. PROCESSORS: how many of `ctest --parallel` it takes. A line that matches
-# SKIP says that all of it is skipped.
+# LABEL.NAME has the rest. PROCESSORS: how many of `ctest --parallel` it takes.
+# LOCK: beside no other test of that lock. A line that matches SKIP says that all of it is skipped.
 function(ddp_add_python_tests label)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL;LONG;SPLIT" "TIMEOUT;SKIP;PROCESSORS" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL;LONG;SPLIT" "TIMEOUT;SKIP;PROCESSORS;LOCK" "ENVIRONMENT")
   if(NOT Python3_FOUND)
     message(STATUS "Tests of tests/${label}/: no (Python 3 was not found)")
     return()
@@ -56,6 +56,9 @@ function(ddp_add_python_tests label)
     set_tests_properties(${tests} PROPERTIES
       LABELS ${labels} COST ${cost} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
       ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+    if(arg_LOCK)
+      set_tests_properties(${tests} PROPERTIES RESOURCE_LOCK ${arg_LOCK})
+    endif()
     if(arg_SPLIT)
       set_tests_properties(${label}.${name}_long PROPERTIES LABELS ${label}-long)
     endif()

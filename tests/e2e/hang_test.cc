@@ -57,7 +57,7 @@ TEST_CASE("a rank that hangs in its loader is the one that is named, not those t
 }
 
 // Evaluations and samples are slow as a whole: 1.6 s a batch, 60 ms a token.
-TEST_CASE("work between steps that takes longer than any step is not taken for a hang") {
+TEST_CASE("work between steps that takes longer than any step is not taken for a hang", "[waits]") {
   const Workspace place;
   const auto run = succeed(launched(
       place, 2,

@@ -1,6 +1,5 @@
-// Beside Python: torchrun starts trainer, ddp-run starts a script of torch, safetensors reads a
-// snapshot. Skipped where Python's side of torch is not installed: no program of the project needs
-// it.
+// Beside Python: torchrun starts trainer, safetensors and torch read snapshots. Skipped where
+// Python's side of torch is not installed: no program of the project needs it.
 #include <cstdlib>
 #include <filesystem>
 #include "tests/support/catch.h"
@@ -37,11 +36,13 @@ std::string torchrun_program() {
   return given != nullptr ? given : beside_source("torchrun");
 }
 
-bool python_can_import(const Workspace& place, const std::string& modules) {
+/// Looks only: importing torch takes seconds.
+bool python_has(const Workspace& place, const Words& modules) {
   const std::string program = beside_source("python");
-  return !program.empty() &&
-         finish_slowly(python(place, {program, "-c", "import os, " + modules + "; os._exit(0)"}))
-                 .exit == 0;
+  const Words look = {program, "-c",
+                      "import importlib.util as u, sys; sys.exit(None in map(u.find_spec, "
+                      "sys.argv[1:]))"};
+  return !program.empty() && finish_slowly(python(place, joined(look, modules))).exit == 0;
 }
 
 TEST_CASE("under the real torchrun two ranks learn what they learn under ddp-run") {
@@ -62,32 +63,6 @@ TEST_CASE("under the real torchrun two ranks learn what they learn under ddp-run
   CHECK(differences(place.snapshot(), by_ddp_run.snapshot()) == Words{});
 }
 
-// One write for a line: print() makes two when Python is unbuffered, and the ranks share the pipe.
-constexpr const char* kScript = R"(import os, sys, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-value = torch.tensor([dist.get_rank() + 1.0])
-dist.all_reduce(value)
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}\n")
-sys.stdout.flush()
-dist.destroy_process_group()
-os._exit(0)  # with torch 2.15 the interpreter may abort while it ends
-)";
-
-TEST_CASE("ddp-run starts a Python script that joins torch's process group") {
-  const Workspace place;
-  if (!python_can_import(place, "torch.distributed"))
-    return say_skipped("no Python with torch beside the source");
-  auto options = launched(place, 2);
-  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2",
-                  place.write("script.py", kScript)};
-  options.set["PYTHON_EXEC"] = beside_source("python");
-  const auto run = finish_slowly(options);
-  INFO(run.out << run.err);
-  CHECK(run.exit == 0);
-  CHECK_THAT(run.out,
-             Catch::Contains("rank 0 of 2: 3.0\n") && Catch::Contains("rank 1 of 2: 3.0\n"));
-}
-
 constexpr const char* kSums = R"(import hashlib, sys
 from safetensors import safe_open
 with safe_open(sys.argv[1], framework="numpy") as file:
@@ -98,7 +73,7 @@ with safe_open(sys.argv[1], framework="numpy") as file:
 
 TEST_CASE("Python's safetensors reads the bytes that inspect has summed") {
   const Workspace place;
-  if (!python_can_import(place, "safetensors, numpy"))
+  if (!python_has(place, {"safetensors", "numpy"}))
     return say_skipped("no Python with safetensors beside the source");
   succeed(alone(place, {"trainer_config.max_steps=3"}));
   const auto run =
@@ -132,7 +107,7 @@ print(json.dumps({name: [list(t.shape), hashlib.sha256(t.numpy().tobytes()).hexd
 
 TEST_CASE("torch.distributed.checkpoint reads the shards of a snapshot, bit for bit") {
   const Workspace place;
-  if (!python_can_import(place, "torch, safetensors, numpy"))
+  if (!python_has(place, {"torch", "safetensors", "numpy"}))
     return say_skipped("no Python with torch, safetensors and numpy");
   succeed(launched(place, 3,
                    {"distributed_config.strategy=zero2", "trainer_config.max_steps=3",

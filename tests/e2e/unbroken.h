@@ -1,4 +1,4 @@
-// The run that most tests of kills and faults compare theirs with.
+// Runs that many tests begin with or compare theirs with.
 #pragma once
 
 #include <string>
@@ -7,8 +7,13 @@
 
 namespace ddp::test {
 
-/// A finished run of the workspace's configuration without any accident, in a folder of its own.
-/// It is trained by the first test that needs it and copied for the others of the same build.
+/// Runs `options` in `place`, which must succeed and leave the same files each time. The first test
+/// of a build that asks for it does; the others get a copy of what it has left there. Returns what
+/// it printed.
+std::string run_once(const Workspace& place, const ChildOptions& options);
+
+/// A finished run of the workspace's configuration without any accident, which most tests of kills
+/// and faults compare theirs with.
 struct Unbroken : Workspace {
   /// Under ddp-run; 0 ranks: one process without it.
   explicit Unbroken(int ranks);

@@ -43,7 +43,7 @@ TEST_CASE("a process whose kernel never ends leaves after SIGTERM, and resumes e
 // Whichever thread sees it first: training, the copy of a snapshot, the loader.
 TEST_CASE("an illegal address at any moment ends a run with one line, and costs no snapshot") {
   if (!gpus_are_faked()) return;
-  for (const char* launch : {"400", "1013", "1500", "1777", "2001", "2222"}) {
+  for (const char* launch : {"1013", "1777", "2222"}) {
     INFO("launch " << launch);
     const Workspace place;
     const Words words = joined(kSaves, {"trainer_config.cuda_graphs=false"});  // many launches
@@ -61,18 +61,15 @@ TEST_CASE("an illegal address at any moment ends a run with one line, and costs 
 
 TEST_CASE("an illegal address on one of two ranks ends the job without a stack trace") {
   if (!gpus_are_faked()) return;
-  for (const char* launch : {"1200", "1900"}) {
-    INFO("launch " << launch);
-    const Workspace place;
-    auto options = on_gpus(place, 2, launched(place, 2, kSaves));
-    options.set["FAKECUDA_FAULT_AT"] = launch;
-    options.set["FAKECUDA_FAULT_RANK"] = "1";
-    const auto run = finish(options);
-    INFO(run.out << run.err);
-    CHECK(run.exit == 1);
-    CHECK_THAT(run.err, Contains("rank 1: ") && Contains("an illegal memory access"));
-    CHECK_THAT(run.err, !Contains("terminate called") && !Contains("frame #"));
-  }
+  const Workspace place;
+  auto options = on_gpus(place, 2, launched(place, 2, kSaves));
+  options.set["FAKECUDA_FAULT_AT"] = "1900";
+  options.set["FAKECUDA_FAULT_RANK"] = "1";
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 1);
+  CHECK_THAT(run.err, Contains("rank 1: ") && Contains("an illegal memory access"));
+  CHECK_THAT(run.err, !Contains("terminate called") && !Contains("frame #"));
 }
 
 TEST_CASE("a rank that never joins NCCL ends the job after timeout_s, with one line") {
@@ -140,7 +137,7 @@ TEST_CASE("a GPU that is full in any phase ends a run with one line") {
   const Workspace enough;
   succeed(without_cache(enough, 0));
   const int calls = ledgers_of(enough).at(0).at("alloc_calls").get<int>();
-  constexpr int kMoments = 8;
+  constexpr int kMoments = 5;
   REQUIRE(calls > 1000);
   for (int moment = 0; moment < kMoments; ++moment) {
     const int call = 1 + moment * calls / kMoments;

@@ -87,7 +87,7 @@ TEST_CASE("an address of the loopback that is given as such is kept", "[nodes]")
 
 TEST_CASE(
     "without getent numeric addresses and localhost are known, and a line says why others are not",
-    "[nodes]") {
+    "[nodes][waits]") {
   for (const char* name : {"127.0.0.1", "localhost", "own-name"}) {
     DebianCluster job;
     std::filesystem::remove(job.tmp / "getent");

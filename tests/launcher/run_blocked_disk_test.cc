@@ -25,6 +25,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Lines = std::vector<std::string>;
 
 void wait_until(const std::function<bool()>& holds) {
   const auto deadline = std::chrono::steady_clock::now() + ChildProgram::kBound;
@@ -388,32 +389,21 @@ TEST_CASE("a result on a frozen disk is waited for with one line, and written", 
   CHECK_THAT(text_of(result), Contains("\"exit_code\": 0"));
 }
 
-TEST_CASE("a job whose TMPDIR is on a frozen disk says at its end what it waits for", "[waits]") {
-  FrozenDisk disk;
-  if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
-  const TempFolder tmp;
-  auto options = stub_job(tmp, {}, {"hold=USR1"});
-  options.set["TMPDIR"] = disk.path();
-  ChildProgram job(options);
-  const auto frozen = go_on_frozen(disk, job);
-  CHECK_THAT(job.wait_for("a signal ends the wait"),
-             Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/ddp-run_"));
-  disk.thaw();
-  CHECK(job.wait_exit() == 0);
-}
-
-TEST_CASE("a job whose --log-dir is on a frozen disk says at its end what it waits for",
+TEST_CASE("a job whose TMPDIR or --log-dir is on a frozen disk says at its end what it waits for",
           "[waits]") {
   FrozenDisk disk;
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
+  const bool logs = GENERATE(false, true);
   const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--log-dir=" + disk.path()}, {"hold=USR1"}));
+  auto options = stub_job(tmp, logs ? Lines{"--log-dir=" + disk.path()} : Lines{}, {"hold=USR1"});
+  if (!logs) options.set["TMPDIR"] = disk.path();
+  ChildProgram job(options);
   const auto frozen = go_on_frozen(disk, job);
   CHECK_THAT(job.wait_for("a signal ends the wait"),
              Catch::StartsWith("ddp-run: waiting for '" + disk.path() + "/"));
   disk.thaw();
   CHECK(job.wait_exit() == 0);
-  CHECK_THAT(text_of(disk.path() + "/latest/result.json"), Contains("\"exit_code\": 0"));
+  if (logs) CHECK_THAT(text_of(disk.path() + "/latest/result.json"), Contains("\"exit_code\": 0"));
 }
 
 TEST_CASE("a signal ends the wait for logs, which are kept with the code of the job", "[waits]") {

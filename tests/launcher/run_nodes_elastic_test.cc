@@ -1,10 +1,6 @@
-// Several ddp-run as the nodes of one elastic job: nodes that come, leave, die and stall, a
-// rendezvous that moves, and strangers at its port.
-#include <arpa/inet.h>
-#include <netinet/in.h>
+// Several ddp-run as the nodes of one elastic job: nodes that come, leave, die and stall, and a
+// rendezvous that moves. Strangers at its port: tests/clusters/test_strangers.py.
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/launcher/nodes.h"
 #include "tests/support/catch.h"
@@ -260,25 +256,6 @@ TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers"
   }
 }
 
-TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes on alone",
-          "[nodes][long]") {
-  // Whichever of the two is next in line.
-  for (const std::size_t slow : {std::size_t{1}, std::size_t{2}}) {
-    Elastic job("1:3");
-    Lines stubborn = kStay;
-    stubborn.insert(stubborn.begin(), "#0ignore=TERM");
-    for (std::size_t i = 0; i < 3; ++i)
-      job.add(i == slow ? stubborn : kStay, {"--shutdown-timeout=6"});
-    for (const auto& node : job.nodes) node->wait_for("waiting");
-    ::kill(agent_of_node(job[0]), SIGKILL);
-    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
-      job[i].wait_for("COUNT=1");
-      job[i].wait_for("WORLD_SIZE=2");
-      CHECK_FALSE(ever(job[i], "WORLD_SIZE=1"));
-    }
-  }
-}
-
 TEST_CASE("a host that stalls is left behind, and joins again when it goes on", "[nodes]") {
   Elastic job("1:3");
   job.begin(3);
@@ -303,7 +280,8 @@ TEST_CASE("half of a job of two waits for its silent host, and says why", "[node
   CHECK_FALSE(ever(job[1], "WORLD_SIZE=1"));
 }
 
-TEST_CASE("with allow_minority half of a job of two goes on without its silent host", "[nodes]") {
+TEST_CASE("with allow_minority half of a job of two goes on without its silent host",
+          "[nodes][waits]") {
   Elastic job("1:2");
   for (int i = 0; i < 2; ++i) {
     job.add(kStay, {"--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,allow_minority=1,"
@@ -313,68 +291,6 @@ TEST_CASE("with allow_minority half of a job of two goes on without its silent h
   for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
   const Paused agent(agent_of_node(job[0]));
   job[1].wait_for("WORLD_SIZE=1");
-}
-
-TEST_CASE("without enough nodes after the loss of the host the job waits for more", "[nodes]") {
-  Elastic job("2", 1);
-  job.begin(2);
-  ::kill(agent_of_node(job[0]), SIGKILL);
-  job[1].wait_for("waiting for nodes: 1 of at least 2");
-  job.add();
-  job[2].wait_for("WORLD_SIZE=2");
-}
-
-// ---- strangers at the port --------------------------------------------------------------------
-
-// A connection to the rendezvous that has sent `bytes`.
-class Stranger {
- public:
-  Stranger(const std::string& port, const std::string& bytes) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<in_port_t>(std::stoi(port)));
-    ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    REQUIRE(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    for (std::size_t at = 0; at < bytes.size();) {
-      const ssize_t sent = ::send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (sent <= 0) break;  // it was turned away
-      at += static_cast<std::size_t>(sent);
-    }
-  }
-  ~Stranger() { ::close(fd_); }
-  Stranger(const Stranger&) = delete;
-
- private:
-  int fd_ = -1;
-};
-
-TEST_CASE("garbage at the port of the rendezvous disturbs nobody", "[nodes]") {
-  Elastic job("1:2");
-  job.add().wait_for("WORLD_SIZE=1");
-  const std::string big(3 << 20, '\xff');
-  const std::string nonce(16, 'n'), proof(32, 'p');
-  const std::string hello = "DDP-RUN/" + std::string("\0\3", 2) + nonce;
-  for (const std::string& bytes :
-       {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\x16\x03\x01\x02"), big,
-        std::string("DDP-"), "DDP-RUN1" + nonce, hello, hello + proof + "{}", hello + big,
-        std::string("\x00\xCE\xF7\x85\x3C", 5) + big}) {
-    const Stranger stranger(job.port, bytes);
-  }
-  job.add().wait_for("WORLD_SIZE=2");
-  CHECK(job[0].err_lines().size() <= 6);  // torchrun's, another version's, one without the token
-  CHECK_FALSE(ever(job[0], "lost"));
-}
-
-TEST_CASE("connections that are held open keep no node out", "[nodes]") {
-  for (const std::string& start :
-       {std::string(), "DDP-RUN/" + std::string("\0\3", 2) + std::string(16, 'n')}) {
-    Elastic job("1:2");
-    job.add().wait_for("WORLD_SIZE=1");
-    std::vector<std::unique_ptr<Stranger>> scanners;
-    for (int i = 0; i < 900; ++i) scanners.push_back(std::make_unique<Stranger>(job.port, start));
-    job.add().wait_for("WORLD_SIZE=2");
-  }
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_CASE("nodes wait for a late master and say for what", "[nodes]") {
   CHECK_THAT(late.out(), Contains("GROUP_RANK=1\nGROUP_WORLD_SIZE=2\nWORLD_SIZE=2\n"));
 }
 
-TEST_CASE("a node that outlives all workers of another by --exit-grace is hung", "[nodes]") {
+TEST_CASE("a node that outlives all workers of another by --exit-grace is hung", "[nodes][waits]") {
   Cluster job;
   ChildProgram& done = job.fixed(0, 2, {"--exit-grace=0.1"}, {"@1wait", "env=RANK"});
   ChildProgram& runs = job.fixed(1, 2, {"--exit-grace=0.1"}, {"@1wait", "env=RANK"});
@@ -63,18 +63,6 @@ TEST_CASE("nodes meet at an IPv6 address", "[nodes]") {
   for (int i = 0; i < 2; ++i) fixed.fixed(i, 2, {}, kPlace);
   CHECK(fixed.exit_codes() == Codes{0, 0});
   CHECK_THAT(fixed.nodes[1]->out(), Contains("MASTER_ADDR=::1\n"));
-}
-
-TEST_CASE("nodes meet at a name", "[nodes]") {
-  Cluster job;
-  job.host = "localhost";
-  for (int i = 0; i < 2; ++i) job.elastic("2", {}, {"env=WORLD_SIZE"});
-  CHECK(job.exit_codes() == Codes{0, 0});
-  Cluster fixed;
-  fixed.host = "localhost";
-  for (int i = 0; i < 2; ++i) fixed.fixed(i, 2, {}, {"env=MASTER_ADDR"});
-  CHECK(fixed.exit_codes() == Codes{0, 0});
-  CHECK(fixed.nodes[1]->out() == "MASTER_ADDR=localhost\n");
 }
 
 TEST_CASE("nodes of different sizes and roles", "[nodes]") {
@@ -97,15 +85,6 @@ TEST_CASE("a rendezvous in which --local-addr names the address of the first nod
   CHECK(job.exit_codes() == Codes{0, 0});
   CHECK(job.nodes[0]->out() == "MASTER_ADDR=127.0.0.3\n");
   CHECK(job.nodes[1]->out() == "MASTER_ADDR=127.0.0.3\n");
-}
-
-TEST_CASE("elastic nodes find the agents' store where the first of them says", "[nodes]") {
-  Cluster job;
-  const Lines seen{"env=MASTER_PORT", "env=TORCHELASTIC_USE_AGENT_STORE"};
-  for (int i = 0; i < 2; ++i) job.elastic("2", {}, seen);
-  CHECK(job.exit_codes() == Codes{0, 0});
-  CHECK(job.nodes[0]->out() == job.nodes[1]->out());
-  CHECK_THAT(job.nodes[0]->out(), Contains("TORCHELASTIC_USE_AGENT_STORE=True"));
 }
 
 // Each round's clients are counted from one.
@@ -196,14 +175,6 @@ TEST_CASE("a job of several nodes starts again with one count and one budget", "
   }
 }
 
-TEST_CASE("restarts that failures on different nodes have used up end the job everywhere",
-          "[nodes]") {
-  Cluster job;
-  for (int i = 0; i < 2; ++i)
-    job.fixed(i, 2, {"--max-restarts=1"}, {"@0#0exit=3", "@1#1exit=4", "wait"});
-  CHECK(job.exit_codes() == Codes{4, 4});
-}
-
 TEST_CASE("workers that save and leave with exit code 75 end the job so on all nodes", "[nodes]") {
   Cluster job;
   for (int i = 0; i < 2; ++i) {
@@ -243,16 +214,6 @@ TEST_CASE("every node keeps its own grace period", "[nodes]") {
   ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
   CHECK(job.exit_codes() == Codes{5, 5});
   CHECK_THAT(job.nodes[1]->err(), Contains("1 worker did not stop within 1 s; killed"));
-}
-
-TEST_CASE("a node that has finished waits for the others, which may take long", "[nodes]") {
-  Cluster job;
-  job.fixed(0, 2, {}, {"print=done"});
-  job.fixed(1, 2, {}, {"hold=USR1"});
-  job.nodes[0]->wait_for("done");
-  ::kill(std::stoi(job.nodes[1]->wait_for("holding ").substr(8)), SIGUSR1);
-  CHECK(job.exit_codes() == Codes{0, 0});
-  CHECK(nothing_left(job.tmp));
 }
 
 TEST_CASE("a node that has finished fails with the job if another one fails later", "[nodes]") {
@@ -338,16 +299,6 @@ TEST_CASE("a name that nobody knows is named", "[nodes]") {
   ChildProgram& a = job.elastic("2", {"--rdzv-conf=read_timeout=1"}, {});
   CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains("the name 'no-such-host.invalid' is not known"));
-}
-
-TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
-  Cluster job;
-  ChildProgram& a = job.elastic("2", {"--rdzv-conf=join_timeout=1"}, {});
-  CHECK(finish(a) == 1);
-  CHECK(a.err() == "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout)\n");
-  ChildProgram& b = job.fixed(0, 2, {"--rdzv-conf=timeout=1"}, {});
-  CHECK(finish(b) == 1);
-  CHECK_THAT(b.err(), Contains("missing: --node-rank=1"));
 }
 
 TEST_CASE("a port that another program has is named", "[nodes]") {

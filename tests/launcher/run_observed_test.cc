@@ -77,7 +77,7 @@ TEST_CASE("HTTP probes and scrapers are told of the running job") {
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
-TEST_CASE("/health answers 200 while workers are stopped") {
+TEST_CASE("/health answers 200 while workers are stopped", "[waits]") {
   const TempFolder tmp;
   ChildProgram job(stub_job(
       tmp, {"--nproc_per_node=2", "--health-port=0", "--max-restarts=1", "--shutdown-timeout=10"},

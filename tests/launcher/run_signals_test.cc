@@ -165,7 +165,8 @@ long count_of(const ChildProgram& job, const std::string& line) {
   return std::count(lines.begin(), lines.end(), line);
 }
 
-TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the signal once") {
+TEST_CASE("what a shell script runs has the whole shutdown timeout, and gets the signal once",
+          "[waits]") {
   const std::string script = GENERATE("\"$@\"; exit $?", "sh -c '\"$@\"; exit $?' sh \"$@\"; exit",
                                       "(\"$@\" &); sleep 600; exit");
   const TempFolder tmp;
@@ -255,18 +256,6 @@ TEST_CASE("a shell's own trap gets a forwarded signal that nothing below it catc
   CHECK(job.wait_exit() == 0);
 }
 
-TEST_CASE("a forwarded signal waits until the worker has its handler") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {}, {"hold=USR2", "note=USR1", "wait"}));
-  const pid_t worker = pid_after(job, "holding");
-  job.signal(SIGUSR1);
-  job.wait_for("ddp-run: SIGUSR1 is held back until 1 worker handles it");
-  ::kill(worker, SIGUSR2);
-  job.wait_for("got SIGUSR1");
-  job.signal(SIGTERM);
-  CHECK(job.wait_exit() == 128 + SIGTERM);
-}
-
 TEST_CASE("a worker in sigwait gets a forwarded signal for which it waits at once") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {}, {"hold=USR1", "print=took it"}));
@@ -282,7 +271,7 @@ TEST_CASE("a signal that no worker could take before the restart reaches the nex
       stub_job(tmp, {"--max-restarts=1"}, {"#0hold=USR2", "#0exit=3", "note=USR1", "wait"}));
   const pid_t worker = pid_after(job, "holding");
   job.signal(SIGUSR1);
-  job.wait_for("held back");
+  job.wait_for("ddp-run: SIGUSR1 is held back until 1 worker handles it");
   ::kill(worker, SIGUSR2);
   job.wait_for("got SIGUSR1");
   job.signal(SIGTERM);

@@ -84,7 +84,8 @@ TEST_CASE("the first connection starts the store's process, which holds sockets 
   job.wait_all_gone();
 }
 
-TEST_CASE("each round has a store of its own, on a new port or on that of the user's choice") {
+TEST_CASE("each round has a store of its own, on a new port or on that of the user's choice",
+          "[waits]") {
   for (const bool fixed : {false, true}) {
     const Job here;
     Lines options{"--max_restarts=2"};
@@ -296,14 +297,6 @@ TEST_CASE("fifty restarts with a store leave neither a descriptor nor a process 
   }
   REQUIRE(descriptors.size() == 2);
   CHECK(descriptors[0] == descriptors[1]);
-}
-
-TEST_CASE("three hundred restarts have a store each", "[waits]") {
-  const Job here;
-  ChildProgram job(here.with({"--max_restarts=300", "--healthy-after=0.001"},
-                             {"ask-store", "#300exit=0", "exit=1"}));
-  job.wait_for("store: 1", 301, std::chrono::minutes(3));
-  CHECK(job.wait_exit() == 0);
 }
 
 }  // namespace

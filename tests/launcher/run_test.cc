@@ -403,12 +403,5 @@ TEST_CASE("help and version go to stdout") {
   CHECK_THAT(run_program({"--version"}).out, Catch::StartsWith("ddp-run "));
 }
 
-TEST_CASE("fifty restarts leave no descriptor and no file behind") {
-  const auto job = run({"--max_restarts=50", "--healthy-after=0.001", "--nproc_per_node=2"},
-                       {"#50@0fds", "#50exit=0", "exit=1"});
-  CHECK(job.exit == 0);
-  CHECK(job.out == "fds 0 1 2\n");
-}
-
 }  // namespace
 }  // namespace ddp::test

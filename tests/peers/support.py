@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = Path(__file__).resolve().parent / "workers"
 DDP_RUN = Path(os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run"))
+TRAINER = Path(os.environ.get("DDP_TRAINER", DDP_RUN.parent / "trainer"))
 PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
 PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))
 PATIENCE = 180  # seconds: far above what a run needs, far below what hides a hang
@@ -172,10 +173,27 @@ class JobTest(unittest.TestCase):
         return runs[0], files - {"result.json"}  # ddp-run's record of the run
 
 
+class TrainerTest(unittest.TestCase):
+    """A folder in which trainer runs on the CPU."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="ddp_peers_")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def trainer(self, *words, code=0, **environment):
+        """What it printed; its errors where it is to fail."""
+        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=2 * PATIENCE,
+                              env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **environment})
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stderr if code else done.stdout
+
+
 def both_launchers(tests):
     """Two test cases from one class of assertions: the peer's and ours."""
     return (type(tests.__name__ + "OfTorchrun", (tests, JobTest), {"launcher": TORCHRUN}),
             type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
 
 
-__all__ = ["DDP_RUN", "JobTest", "LEAVE", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]
+__all__ = ["DDP_RUN", "JobTest", "LEAVE", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "TRAINER", "TrainerTest",
+           "WORKERS", "both_launchers", "need_torch", "signal"]

@@ -6,14 +6,12 @@ import json
 import math
 import os
 import random
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers")))
+from support import PEERS, TrainerTest
+
+sys.path.append(PEERS)
 if not all(importlib.util.find_spec(name) for name in ("numpy", "torch", "transformers", "tokenizers")):
     print("[skipped] all of it: no Python with scikit-learn, torch, transformers and tokenizers")
     sys.exit(0)
@@ -24,7 +22,6 @@ from safetensors.torch import load, load_file
 from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
-TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
 TOLERANCE = 1e-5
 LABELS = ["film", "food", "sport"]
 TOPICS = {"film": "the film and its plot were {}", "food": "we ate {}, unbelievable bread", "sport": "a \"{}\" race, ran by Zoë"}
@@ -54,22 +51,15 @@ def texts(count, seed=0):
     return [(TOPICS[label].format(draw.choice(WORDS)), label) for label in (LABELS[i % 3] for i in range(count))]
 
 
-class Families(unittest.TestCase):
+class Families(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         (self.folder / "config.yaml").write_text(CONFIG)
         self.write("texts.csv", texts(24))
 
     def write(self, name, rows):
         with open(self.folder / name, "w", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
-
-    def trainer(self, *arguments, code=0):
-        done = subprocess.run([TRAINER, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout if code == 0 else done.stderr
 
     def train(self, *overrides, code=0):
         for path in (*self.folder.glob("snapshot.pt*"), self.folder / "metrics.jsonl"):

@@ -6,14 +6,11 @@ import pty
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 from datetime import date
-from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, ROOT
+from support import ROOT, TRAINER, TrainerTest
 
-TRAINER = Path(os.environ.get("DDP_TRAINER", DDP_RUN.parent / "trainer"))
 PAGE = ROOT / "docs/fine-tune.md"
 TURNS = [("user", "What is 2 + 3?"), ("assistant", "2 + 3 is 5.")]
 CHAT = [{"messages": [{"role": role, "content": text} for role, text in TURNS]}] * 3
@@ -58,11 +55,9 @@ FORMS = {
 }
 
 
-class DataForms(unittest.TestCase):
+class DataForms(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="ddp_forms_")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         subprocess.run([sys.executable, ROOT / "scripts/make_conversations.py", self.folder / "data/chat"], check=True)
 
     def write(self, name, content):
@@ -74,12 +69,6 @@ class DataForms(unittest.TestCase):
         import pyarrow
         from pyarrow import parquet
         parquet.write_table(pyarrow.Table.from_pylist(content), path, row_group_size=2)
-
-    def trainer(self, *arguments, code=0, **environment):
-        done = subprocess.run([TRAINER, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE,
-                              env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stderr if code else done.stdout
 
     def show(self, options, config=None):
         config = config or ("chat" if "format=chat" in options else "quickstart")

@@ -22,9 +22,6 @@ from network_hosts import DDP_RUN, PATIENCE, Node, address, link, set_up_hosts, 
 TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
 SHELL = ["--no-python", "sh", "-c", WORKER]
-# As on one machine, where tests/launcher/ kills them.
-LONG = {"Hosts.test_a_worker_is_killed_and_all_start_again", "Hosts.test_an_agent_is_killed_and_a_third_node_joins",
-        "Hosts.test_the_host_of_the_rendezvous_is_killed"}
 os.environ["OMP_NUM_THREADS"] = "1"  # ddp-run sets it for several ranks of a node alone, and sums depend on it
 
 
@@ -47,29 +44,8 @@ class Hosts(unittest.TestCase):
             self.add(i, nnodes, *more)
         found = [node.up(count, 0) for node in self.nodes]
         self.assertEqual(sorted(int(one[1]) for one in found), list(range(count)))
-        return [{"rank": int(one[1]), "master": one[2], "agent": int(one[3]), "worker": int(one[4])} for one in found]
-
-    def test_a_worker_is_killed_and_all_start_again(self):
-        seen = self.begin(2, "2", "--max-restarts=1")
-        self.assertRegex(seen[0]["master"], r"^10\.213\.7\.[12]$")
-        os.kill(seen[1]["worker"], signal.SIGKILL)
-        for node in self.nodes:
-            node.wait("restart 1 of 1")
-            node.up(2, 1)
-
-    def test_an_agent_is_killed_and_a_third_node_joins(self):
-        seen = self.begin(2, "1:2")
-        os.kill(seen[1]["agent"], signal.SIGKILL)
-        self.nodes[0].up(1, 1)
-        self.add(2, "1:2").up(2, 2)
-        self.nodes[0].up(2, 2)
-
-    def test_the_host_of_the_rendezvous_is_killed(self):
-        seen = self.begin(3, "2:3")
-        os.kill(seen[0]["agent"], signal.SIGKILL)
-        for node in self.nodes[1:]:
-            found = node.up(2, 1)
-            self.assertIn(found[2], (address(1), address(2)))
+        for one in found:
+            self.assertRegex(one[2], r"^10\.213\.7\.[1-4]$")
 
     def test_the_link_of_a_node_is_cut_and_comes_back(self):
         self.begin(3, "1:3")

@@ -2,10 +2,8 @@
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -18,8 +16,8 @@ from PIL import Image
 from safetensors.torch import load_file
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 
-ROOT = Path(__file__).resolve().parents[2]
-TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
+from support import ROOT, TrainerTest
+
 SHORT = ["trainer_config.max_epochs=1"]
 
 
@@ -27,18 +25,11 @@ def probabilities(predictions):
     return numpy.array([[answer["probability"] for answer in one["answers"]] for one in predictions])
 
 
-class Images(unittest.TestCase):
+class Images(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         subprocess.run([sys.executable, ROOT / "scripts/make_digits.py", "data/digits", "--png"], cwd=self.folder,
                        check=True, stdout=subprocess.DEVNULL)
-
-    def trainer(self, *arguments):
-        done = subprocess.run([TRAINER, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def train(self, *overrides):
         self.trainer("--config", ROOT / "configs/digits.yaml", "trainer_config.snapshot_path=snapshot.pt", *overrides)

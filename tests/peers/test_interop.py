@@ -6,14 +6,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from support import DDP_RUN, LEAVE, PATIENCE, PYTHON, ROOT, need_torch
+from support import LEAVE, PATIENCE, PYTHON, ROOT, TrainerTest, need_torch
 
 need_torch()
-TRAINER = DDP_RUN.parent / "trainer"
 CONVERT = ROOT / "scripts/convert_checkpoint.py"
 TEXT = "".join(chr(ord("a") + (i * i + i // 7) % 26) + (" \n" [i % 9 == 0] if i % 5 == 0 else "") for i in range(4000))
 SIZES = ["gpt_config.n_layer=2", "gpt_config.n_head=2", "gpt_config.n_embd=32"]
@@ -135,20 +132,12 @@ else:
 """
 
 
-class InteropTest(unittest.TestCase):
+class InteropTest(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="ddp_interop_")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         (self.folder / "text.txt").write_text(TEXT, encoding="utf-8")
         (self.folder / "c.yaml").write_text(
             "data_config: {path: text.txt, block_size: 32}\ntrainer_config: {max_steps: 30, batch_size: 4, device: cpu}\n")
-
-    def run_trainer(self, *words, code=0):
-        run = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE,
-                             env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
-        return run.stdout if code == 0 else run.stderr
 
     def convert(self, *words):
         run = subprocess.run([PYTHON, "-B", CONVERT, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
@@ -160,17 +149,17 @@ class InteropTest(unittest.TestCase):
         for more in ([], ["gpt_config.activation=gelu_tanh", "gpt_config.tie_weights=true"]):
             with self.subTest(more):
                 (self.folder / "snapshot.pt").unlink(missing_ok=True)
-                self.run_trainer("--config", "c.yaml", *SIZES, *more)
-                written = self.run_trainer("export", "--snapshot", "snapshot.pt", "--output", "exported")
+                self.trainer("--config", "c.yaml", *SIZES, *more)
+                written = self.trainer("export", "--snapshot", "snapshot.pt", "--output", "exported")
                 self.assertIn("exported/model.safetensors", written)
-                here = self.run_trainer("generate", "--snapshot", "snapshot.pt", "--prompt", "ab\nc", "--greedy",
+                here = self.trainer("generate", "--snapshot", "snapshot.pt", "--prompt", "ab\nc", "--greedy",
                                         "--max_new_tokens", 28)
                 self.assertEqual(peer(CONTINUE, self.folder / "exported", "ab\nc", 28), here)
 
     def test_a_gpt2_of_transformers_evaluates_to_the_same_loss(self):
         source = self.folder / "gpt2"
         peer(MAKE, source, self.folder / "text.txt")
-        log = self.run_trainer("--config", "c.yaml", f"gpt_config.init_from={source}", "optimizer_config.learning_rate=1e-30",
+        log = self.trainer("--config", "c.yaml", f"gpt_config.init_from={source}", "optimizer_config.learning_rate=1e-30",
                                "trainer_config.max_steps=1", "trainer_config.eval_every_steps=1")
         found = re.findall(r"Eval Loss ([\d.]+)", log)
         self.assertTrue(found, log)
@@ -191,30 +180,30 @@ class InteropTest(unittest.TestCase):
         self.assertLess(peer(AS_EXAMPLE, "compare", self.folder / "converted"), 1e-4)
 
     def test_bad_input_of_generate_is_one_line(self):
-        self.run_trainer("--config", "c.yaml", *SIZES, "trainer_config.max_steps=1")
+        self.trainer("--config", "c.yaml", *SIZES, "trainer_config.max_steps=1")
         for words, part in ((["--prompt", ""], "--prompt is empty"), (["--prompt", "a\u20ac"], "--prompt: "),
                             (["--prompt", "a", "--stop", "a" * 33], "33 tokens are longer than the model's context of 32"),
                             (["--prompt", "a", "--stop", "\u20ac"], "--stop: "),
                             (["--prompt_file", "none.txt"], "--prompt_file: none.txt: No such file"),
                             (["--prompt_file", "c.yaml", "--prompt_per_line"], "--prompt_file: line 1: ")):
             with self.subTest(words):
-                error = self.run_trainer("generate", "--snapshot", "snapshot.pt", *words, code=2)
+                error = self.trainer("generate", "--snapshot", "snapshot.pt", *words, code=2)
                 self.assertIn(part, error)
                 self.assertEqual(error.count("\n"), 1, error)
 
     def test_prompts_by_line_and_samples_as_json(self):
-        self.run_trainer("--config", "c.yaml", *SIZES)
+        self.trainer("--config", "c.yaml", *SIZES)
         (self.folder / "prompts.txt").write_text("ab\ncd e\n")
         words = ["generate", "--snapshot", "snapshot.pt", "--prompt_file", "prompts.txt", "--prompt_per_line",
                  "--num_samples", 2, "--max_new_tokens", 20, "--top_p", 0.9, "--json"]
-        lines = [json.loads(line) for line in self.run_trainer(*words, "--batch_size", 3).splitlines()]
+        lines = [json.loads(line) for line in self.trainer(*words, "--batch_size", 3).splitlines()]
         self.assertEqual([(line["prompt_index"], line["sample"]) for line in lines], [(0, 0), (0, 1), (1, 0), (1, 1)])
         self.assertEqual({line["finish_reason"] for line in lines}, {"length"})
         self.assertNotEqual(lines[0]["text"], lines[1]["text"])
-        again = [json.loads(line) for line in self.run_trainer(*words, "--batch_size", 1).splitlines()]
+        again = [json.loads(line) for line in self.trainer(*words, "--batch_size", 1).splitlines()]
         self.assertEqual(lines, again)
         stop = lines[0]["text"][5:8]
-        stopped = json.loads(self.run_trainer(*words, "--stop", stop).splitlines()[0])
+        stopped = json.loads(self.trainer(*words, "--stop", stop).splitlines()[0])
         self.assertEqual(stopped["finish_reason"], "stop")
         self.assertEqual(stopped["text"], lines[0]["text"][:lines[0]["text"].index(stop)])
 

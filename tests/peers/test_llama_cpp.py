@@ -6,34 +6,22 @@ with xllamacpp, transformers and gguf.
 
 import importlib.util
 import json
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
 if not all(importlib.util.find_spec(name) for name in ("xllamacpp", "transformers", "gguf")):
     print("[skipped] all of it: no Python with xllamacpp, transformers and gguf")
     sys.exit(0)
 import xllamacpp
 
-from support import DDP_RUN, PATIENCE
+from support import TrainerTest
 from test_gguf import KINDS, save
 
-TRAINER = DDP_RUN.parent / "trainer"
 PROMPTS = ["The old oak stands", "2 + 2 is", "naïve é"]
 TOKENS = 24
 
 
-class LlamaCpp(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-
-    def trainer(self, *words):
-        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
+class LlamaCpp(TrainerTest):
     def ours(self, model):
         (self.folder / "prompts.txt").write_text("".join(prompt + "\n" for prompt in PROMPTS))
         out = self.trainer("generate", "--snapshot", model, "--prompt_file", "prompts.txt", "--prompt_per_line", "--temperature", "0", "--max_new_tokens", TOKENS, "--json",

@@ -9,14 +9,12 @@ import importlib.util
 import json
 import os
 import random
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[2]
+from support import TrainerTest
+
 if not all(importlib.util.find_spec(name) for name in ("bitsandbytes", "peft", "transformers")):
     print("[skipped] all of it: no Python with bitsandbytes, peft and transformers")
     sys.exit(0)
@@ -28,7 +26,6 @@ from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertTokenizerFast, BitsAndBytesConfig,
                           GPT2Config, Phi3Config)
 
-TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
 BLOCK, WINDOWS, EQUAL = 32, 64, 1e-4
 FOUR_BITS = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                                                        bnb_4bit_compute_dtype=torch.float32), "device_map": "cpu"}
@@ -50,11 +47,9 @@ def to_nearest(values, code, absmax, codes, blocksize):
     codes.copy_(nearest.view(-1)[:values.numel()].view_as(codes))
 
 
-class Quantized(unittest.TestCase):
+class Quantized(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         draw = random.Random(1)
         words = ["the cat", "a dog", "sat on", "ran to", "the mat,", "a log."]
         # Half of it is noise that nothing learns: no loss becomes so small that rounding decides about percents of it.
@@ -66,11 +61,6 @@ class Quantized(unittest.TestCase):
         tokens = torch.tensor(AutoTokenizer.from_pretrained(self.folder / "base")(text, add_special_tokens=False)["input_ids"])
         self.assertEqual(len(tokens), BLOCK * WINDOWS + 1)
         self.inputs, self.targets = tokens[:-1].view(WINDOWS, BLOCK), tokens[1:].view(WINDOWS, BLOCK)
-
-    def trainer(self, *words):
-        done = subprocess.run([TRAINER, *words], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def losses(self, snapshot, *overrides):
         """Trains; the losses of the steps."""

@@ -1,14 +1,11 @@
 """Parquet and Arrow tables of texts, as pyarrow writes them, next to the same documents in files of tokens."""
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, ROOT
+from support import ROOT, TrainerTest
 
 try:
     import pyarrow
@@ -18,7 +15,6 @@ except ImportError as error:
     print(f"[skipped] all of it: no {error.name} in this Python (./scripts/setup.sh --test)")
     sys.exit(0)
 
-TRAINER = Path(os.environ.get("DDP_TRAINER", DDP_RUN.parent / "trainer"))
 CORPUS = (ROOT / "data/sample_corpus.txt").read_text()
 DOCUMENTS = [CORPUS[i * 150:i * 150 + 20 + i * 7 % 130] for i in range(60)] + ["naïve é \U0001f600 text"]
 CONFIG = """data_config: {block_size: 32, train_split: 0.9, stride: 32, tokenizer: byte}
@@ -28,27 +24,19 @@ hydra: {run: {dir: .}}
 """
 
 
-class Tables(unittest.TestCase):
+class Tables(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="ddp_tables_")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         (self.folder / "c.yaml").write_text(CONFIG)
 
-    def run_trainer(self, *arguments, fails=False):
-        done = subprocess.run([TRAINER, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(done.returncode != 0, fails, done.stderr)
-        return done.stderr if fails else done.stdout
-
     def weights(self, name, path, *more):
-        self.run_trainer("--config", "c.yaml", f"data_config.path={path}", f"trainer_config.snapshot_path={name}.pt", *more)
+        self.trainer("--config", "c.yaml", f"data_config.path={path}", f"trainer_config.snapshot_path={name}.pt", *more)
         return {key: value.tobytes() for key, value in load_file(self.folder / f"{name}.pt").items()}
 
     def tokens(self):
         for i, document in enumerate(DOCUMENTS):
             (self.folder / f"d{i:03}.txt").write_text(document, encoding="utf-8")
-        self.run_trainer("tokenize", "--tokenizer", "byte", "--append_end_of_text", "--output", "tokens", "--input",
+        self.trainer("tokenize", "--tokenizer", "byte", "--append_end_of_text", "--output", "tokens", "--input",
                          *(f"d{i:03}.txt" for i in range(len(DOCUMENTS))))
 
     def table(self, kind=None, column="text"):
@@ -73,13 +61,13 @@ class Tables(unittest.TestCase):
     def test_a_table_is_a_source_and_an_evaluation_set_like_any_other_file(self):
         parquet.write_table(self.table(), self.folder / "a.parquet")
         (self.folder / "b.txt").write_text(CORPUS[:3000])
-        out = self.run_trainer("--config", "c.yaml", "data_config.sources=[{path: a.parquet, weight: 2}, {path: b.txt}]",
+        out = self.trainer("--config", "c.yaml", "data_config.sources=[{path: a.parquet, weight: 2}, {path: b.txt}]",
                                "data_config.eval_sets={again: a.parquet}", "data_config.mask_documents=true")
         self.assertIn("a.parquet: ", out)
         self.assertRegex(out, r"again_loss \d")
 
     def shown(self, name, config, *more):
-        out = self.run_trainer("data", "show", "--config", ROOT / "configs" / f"{config}.yaml", f"data_config.path={name}", "--rows", "5", *more)
+        out = self.trainer("data", "show", "--config", ROOT / "configs" / f"{config}.yaml", f"data_config.path={name}", "--rows", "5", *more)
         return out.replace(name, "FILE")
 
     def write_rows(self, rows):
@@ -119,13 +107,13 @@ class Tables(unittest.TestCase):
         rows = [{"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": None}, {"prompt": "c", "completion": "d"}] * 1000
         parquet.write_table(pyarrow.Table.from_pylist(rows), self.folder / "a.parquet", row_group_size=1000)
         show = ["data", "show", "--config", ROOT / "configs/chat.yaml", "data_config.path=a.parquet"]
-        self.assertRegex(self.run_trainer(*show, fails=True), r"a\.parquet:2: .*'prompt' and 'completion'")
-        self.assertIn("1000 unusable conversations left out; the first: ", self.run_trainer(*show, "data_config.on_bad_sample=skip"))
+        self.assertRegex(self.trainer(*show, code=2), r"a\.parquet:2: .*'prompt' and 'completion'")
+        self.assertIn("1000 unusable conversations left out; the first: ", self.trainer(*show, "data_config.on_bad_sample=skip"))
         data = bytearray((self.folder / "a.parquet").read_bytes())
         middle = parquet.ParquetFile(self.folder / "a.parquet").metadata.row_group(2).column(1).data_page_offset
         data[middle:middle + 12] = b"\xff" * 12
         (self.folder / "a.parquet").write_bytes(data)
-        self.assertIn("no row from there on can be read", self.run_trainer(*show, "data_config.on_bad_sample=skip", fails=True))
+        self.assertIn("no row from there on can be read", self.trainer(*show, "data_config.on_bad_sample=skip", code=2))
 
     def test_a_text_that_is_not_UTF8_or_unknown_is_named_by_its_row(self):
         texts = pyarrow.array([b"text"] * 2500 + [b"\xff"] + [b"text"] * 500, type=pyarrow.binary())
@@ -133,12 +121,12 @@ class Tables(unittest.TestCase):
         parquet.write_table(pyarrow.table({"text": bad}), self.folder / "a.parquet")
         feather.write_feather(pyarrow.table({"text": bad}), self.folder / "a.feather")
         for name in ("a.parquet", "a.feather"):
-            self.assertRegex(self.run_trainer("--config", "c.yaml", f"data_config.path={name}", fails=True),
+            self.assertRegex(self.trainer("--config", "c.yaml", f"data_config.path={name}", code=2),
                              rf"^error: data_config\.path: .*{name}: row 2501: .*Invalid UTF8 sequence\n$")
         parquet.write_table(pyarrow.table({"text": ["text", None, "", "other"]}), self.folder / "b.parquet")
         (self.folder / "text.txt").write_text("text\n" * 100)
-        self.assertRegex(self.run_trainer("--config", "c.yaml", "data_config.path=text.txt", "data_config.tokenizer=char",
-                                          "data_config.eval_path=b.parquet", fails=True), r"b\.parquet:4: ")
+        self.assertRegex(self.trainer("--config", "c.yaml", "data_config.path=text.txt", "data_config.tokenizer=char",
+                                          "data_config.eval_path=b.parquet", code=2), r"b\.parquet:4: ")
 
     def test_a_table_that_cannot_be_read_is_refused_in_one_line(self):
         parquet.write_table(self.table(column="story"), self.folder / "named.parquet")
@@ -148,7 +136,7 @@ class Tables(unittest.TestCase):
         for name, what in (("named.parquet", r"has no column 'text', or several; its columns are id, story; set text_column to one"),
                            ("numbers.parquet", "column 'text' is of type int64, not string"), ("damaged.parquet", ""), ("no.arrow", "")):
             with self.subTest(name=name):
-                error = self.run_trainer("--config", "c.yaml", f"data_config.path={name}", fails=True)
+                error = self.trainer("--config", "c.yaml", f"data_config.path={name}", code=2)
                 self.assertRegex(error, rf"^error: data_config\.path: .*{name}: .*{what}")
                 self.assertEqual(error.count("\n"), 1, error)
 

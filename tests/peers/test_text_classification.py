@@ -8,9 +8,9 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
+
+from support import ROOT, TrainerTest
 
 NEEDED = ("sklearn", "numpy", "torch", "transformers", "tokenizers")
 if not all(importlib.util.find_spec(name) for name in NEEDED):
@@ -22,8 +22,6 @@ from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, matthews
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
 
-ROOT = Path(__file__).resolve().parents[2]
-TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
 PROBE = os.environ.get("DDP_METRICS_PROBE", str(ROOT / "build/release/bin/ddp_metrics_probe"))
 TOLERANCE = 1e-5
 TOPICS = {"film": "the film and its plot were {}", "food": "we ate {}, unbelievable bread", "sport": "a \"{}\" race,\nran by Zoë"}
@@ -41,22 +39,15 @@ def texts(count, seed=0):
             for label in (labels[i % len(labels)] for i in range(count))]
 
 
-class Classifier(unittest.TestCase):
+class Classifier(TrainerTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
         (self.folder / "config.yaml").write_text(CONFIG)
         self.write("texts.csv", texts(48))
 
     def write(self, name, rows):
         with open(self.folder / name, "w", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
-
-    def trainer(self, *arguments):
-        done = subprocess.run([TRAINER, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def train(self, *overrides):
         return self.trainer("--config", "config.yaml", *overrides)
@@ -113,12 +104,6 @@ class Classifier(unittest.TestCase):
         self.make("bert", BertForSequenceClassification, ["sport", "film", "food"])
         self.assertIn("initialized at random: none", self.start_from("bert"))
         self.compare("bert")
-
-    def test_what_is_exported_gives_the_same_logits_in_transformers(self):
-        self.make("bert", BertForMaskedLM)
-        self.assertIn("initialized at random: pooler and classifier", self.train("bert_config.init_from=bert"))
-        self.trainer("export", "--snapshot", "snapshot.pt", "--format", "huggingface", "--output", "exported")
-        self.compare("exported")
 
     def test_classes_without_names_are_those_of_the_data_in_order(self):
         self.make("bert", BertForSequenceClassification, ["LABEL_0", "LABEL_1", "LABEL_2"])

@@ -36,8 +36,7 @@ GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
 
 
 class Recipes(RecipeTest):
-    def setUp(self):
-        super().setUp()
+    def prepare(self):
         self.write("text.txt", CORPUS[:20_000])
         self.write("texts.csv", "text,label\n" + "".join(f"{'so' if i % 2 else 'not'} good,{i % 2}\n" for i in range(40)))
         self.write("pairs.jsonl", "".join(json.dumps({"prompt": [{"role": "user", "content": f"What is {i} + 1?"}], "chosen": f"{i + 1}", "rejected": f"{i}"}) + "\n"
@@ -61,26 +60,26 @@ class Recipes(RecipeTest):
         self.train("wikitext2_bpe.yaml")
         self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
 
-    def test_each_recipe_is_estimated_and_takes_two_steps(self):
+    def test_each_recipe_is_planned_and_takes_two_steps(self):
         self.assertEqual(sorted(STAND_INS), RECIPES, "each recipe needs a stand-in for its data here")
+        self.prepare()
         self.pretrain()
         for recipe in RECIPES:
             with self.subTest(recipe=recipe):
-                estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
-                self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
                 plan = self.trainer("plan", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--gpus", "2", "--memory", "80",
                                     "--json")
                 self.assertTrue(json.loads(plan)["choice"]["fits"])
                 if recipe not in ("wikitext2_bpe.yaml", "chat.yaml"):  # those have run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])
-
-    def test_qlora_fits_a_gpt2_with_what_its_head_adds(self):
-        self.train("wikitext2_bpe.yaml")
-        self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
+        # What the recipe's head adds for a GPT-2.
         more = re.search("For a GPT-2 add: (.*)", (ROOT / "configs/qlora.yaml").read_text())[1].split()
         self.trainer("--config", "configs/qlora.yaml", *more, "init_from=pretrained", "data_config.format=text", "data_config.path=text.txt",
                      "data_config.block_size=64", *SHORT)
+        estimate = json.loads(self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
+                                           "data_config.eval_path=null", "--json"))
+        parameters = estimate["parameters"]
+        self.assertEqual(parameters["total"] - parameters["token_embedding"], GPT2_WITHOUT_TOKENS)
 
     def test_each_recipe_says_what_it_reached(self):
         for recipe in RECIPES:
@@ -88,12 +87,6 @@ class Recipes(RecipeTest):
                 header = (ROOT / "configs" / recipe).read_text().split("\n\n")[0]
                 for part in ("trainer --config configs/" + recipe, "\n# Result: ", r"commit\W+[0-9a-f]{7}\b"):
                     self.assertRegex(header, part)
-
-    def test_gpt2_124m_has_the_public_shape(self):
-        estimate = self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
-                                "data_config.eval_path=null", "--json")
-        parameters = json.loads(estimate)["parameters"]
-        self.assertEqual(parameters["total"] - parameters["token_embedding"], GPT2_WITHOUT_TOKENS)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,13 @@ StreamPlan plan_for(int rank, const std::uint8_t* settings) {
 
 }  // namespace
 
+/// Every combination of the switches, each with another limit of the files.
+extern "C" bool vary_input(char* data, int variant) {
+  data[0] = static_cast<char>(variant);
+  data[1] = static_cast<char>(7 * variant);
+  return variant < 32;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 3 || size > 40'000) return 0;
   for (const auto& entry : fs::directory_iterator(folder())) fs::remove(entry.path());

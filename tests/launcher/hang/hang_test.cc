@@ -156,7 +156,7 @@ ChildOptions shell_job(const TempFolder& tmp, const std::vector<std::string>& op
   return job;
 }
 
-TEST_CASE("output on stdout is a sign of life, wherever it goes") {
+TEST_CASE("output on stdout is a sign of life, wherever it goes", "[waits]") {
   const TempFolder tmp;
   const std::string script = "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.5; done";
   const Finished shown = run_to_end(shell_job(tmp, {"--hang-timeout=2"}, script));
@@ -168,7 +168,8 @@ TEST_CASE("output on stdout is a sign of life, wherever it goes") {
   CHECK(kept.out == "");
 }
 
-TEST_CASE("a cleaner of temporary files that removes the run's folder makes no worker hung") {
+TEST_CASE("a cleaner of temporary files that removes the run's folder makes no worker hung",
+          "[waits]") {
   const TempFolder tmp;
   const std::string beats =
       "exec 3>$DDP_HEARTBEAT_FILE; echo timeout=2 >&3; sleep 0.5; rm -r $TMPDIR/ddp-run_* "

@@ -124,7 +124,7 @@ TEST_CASE("long texts and lists are cut to what a frame and a report hold") {
   const std::string nasty(100'000, '\xff');  // three bytes each once replaced
   failure.last_stderr = failure.cause = failure.hang = failure.heartbeat = failure.host =
       failure.message = nasty;
-  const Ended ended{.failures = std::vector<ProcessFailure>(1'000, failure)};
+  const Ended ended{.failures = std::vector<ProcessFailure>(100, failure)};
   const std::string text = to_json_text(ended);
   CHECK(text.size() <= (1 << 20));
   const auto parsed = parse_control_message(text);

@@ -124,39 +124,6 @@ TEST_CASE("a ping gives its nonce back") {
   CHECK(peer.ask(bytes_of(Type::kPing, {}, {}, 0x01020304)) == "\x04\x03\x02\x01");
 }
 
-TEST_CASE("values: set, get, add, append, delete, count, list") {
-  StoreFixture store;
-  ValidPeer peer(store);
-  CHECK(peer.ask(bytes_of(Type::kSet, {"a"}, {"1"})).empty());
-  CHECK(peer.ask(bytes_of(Type::kGet, {"a"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::kGet, {"absent"})) == text_bytes(""));
-  CHECK(peer.ask(bytes_of(Type::kAdd, {"a"}, {}, -3)) == number_bytes(-2));
-  CHECK(peer.ask(bytes_of(Type::kGet, {"a"})) == text_bytes("-2"));
-  CHECK(peer.ask(bytes_of(Type::kAppend, {"a"}, {"7"}) + bytes_of(Type::kAppend, {"b"}, {"x"}))
-            .empty());
-  CHECK(peer.ask(bytes_of(Type::kMultiGet, {"b", "a", "c"})) ==
-        text_bytes("x") + text_bytes("-27") + text_bytes(""));
-  CHECK(peer.ask(bytes_of(Type::kMultiSet, {"c", "d"}, {"C", "D"})).empty());
-  CHECK(peer.ask(bytes_of(Type::kGetNumKeys)) == number_bytes(4));
-  CHECK(peer.ask(bytes_of(Type::kListKeys)) ==
-        number_bytes(4) + text_bytes("a") + text_bytes("b") + text_bytes("c") + text_bytes("d"));
-  CHECK(peer.ask(bytes_of(Type::kDeleteKey, {"a"})) == number_bytes(1));
-  CHECK(peer.ask(bytes_of(Type::kDeleteKey, {"a"})) == number_bytes(0));
-  CHECK(peer.ask(bytes_of(Type::kCheck, {"b", "c"})) == byte_text(kReady));
-  CHECK(peer.ask(bytes_of(Type::kCheck, {"b", "a"})) == byte_text(kNotReady));
-}
-
-TEST_CASE("compare_set answers what is there, or what was expected of a key that is not") {
-  StoreFixture store;
-  ValidPeer peer(store);
-  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
-  CHECK(peer.ask(bytes_of(Type::kCheck, {"k"})) == byte_text(kNotReady));
-  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"", "1"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"0", "2"})) == text_bytes("1"));
-  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"1", "2"})) == text_bytes("2"));
-  CHECK(peer.ask(bytes_of(Type::kCompareSet, {"k"}, {"2", ""})) == text_bytes(""));
-}
-
 TEST_CASE("a wait is answered once the last of its keys is there, by whatever sets it") {
   for (const std::string& setter :
        {bytes_of(Type::kSet, {"b"}, {""}), bytes_of(Type::kAdd, {"b"}, {}, 0),
@@ -174,14 +141,6 @@ TEST_CASE("a wait is answered once the last of its keys is there, by whatever se
     CHECK(waiting.heard().empty());
     CHECK(waiting.ask(bytes_of(Type::kWait, {"b"})) == byte_text(kStopWaiting));
   }
-}
-
-TEST_CASE("nobody is woken by a compare_set that sets nothing") {
-  StoreFixture store;
-  ValidPeer waiting(store), other(store);
-  CHECK(waiting.ask(bytes_of(Type::kWait, {"k"})).empty());
-  CHECK(other.ask(bytes_of(Type::kCompareSet, {"k"}, {"old", "new"})) == text_bytes("old"));
-  CHECK(waiting.heard().empty());
 }
 
 TEST_CASE("a wait that was cancelled or whose client went is not answered") {
@@ -213,28 +172,6 @@ TEST_CASE("a queue is first in, first out, and each push wakes the one who has w
   CHECK(late.ask(bytes_of(Type::kQueuePop, {"q"})) == number_bytes(2) + text_bytes("2"));
   CHECK(other.ask(bytes_of(Type::kGetNumKeys)) == number_bytes(0));
   CHECK(other.ask(bytes_of(Type::kCheck, {"q"})) == byte_text(kReady));
-}
-
-TEST_CASE("a barrier lets all go when the last one comes") {
-  StoreFixture store;
-  ValidPeer first(store), second(store), third(store);
-  const std::string barrier = bytes_of(Type::kBarrier, {"b"}, {}, 3);
-  CHECK(first.ask(barrier).empty());
-  CHECK(second.ask(barrier).empty());
-  CHECK(third.ask(barrier) == byte_text(kStopWaiting));
-  CHECK(first.heard() == byte_text(kStopWaiting));
-  CHECK(second.heard() == byte_text(kStopWaiting));
-  CHECK(first.ask(bytes_of(Type::kGet, {"b"})) == text_bytes("3"));
-}
-
-TEST_CASE("adding to what is no number ends that connection only") {
-  StoreFixture store;
-  ValidPeer peer(store), other(store);
-  other.say(bytes_of(Type::kMultiSet, {"k", "n", "e"}, {"text", " 12 apples", ""}));
-  CHECK(peer.ask(bytes_of(Type::kAdd, {"n"}, {}, 1)) == number_bytes(13));
-  CHECK(peer.ask(bytes_of(Type::kAdd, {"k"}, {}, 1)) == "closed");
-  CHECK(ValidPeer(store).ask(bytes_of(Type::kAdd, {"e"}, {}, 1)) == "closed");
-  CHECK(other.ask(bytes_of(Type::kGet, {"k"})) == text_bytes("text"));
 }
 
 TEST_CASE("lengths and counts beyond the limits end the connection before memory is taken") {

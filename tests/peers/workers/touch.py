@@ -1,4 +1,4 @@
-"""Leaves a file with its rank's name, once it has found what a worker is given; or fails."""
+"""Leaves a file with its rank's name, once it has found what a worker is given."""
 
 import argparse
 import os
@@ -11,14 +11,11 @@ GIVEN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--into", type=Path)
-parser.add_argument("--fail", action="store_true")
 options = parser.parse_args()
 
 missing = [name for name in GIVEN if name not in os.environ]
 if missing:
     raise KeyError(", ".join(missing))
-if options.fail:
-    raise RuntimeError("as asked for")
 if int(os.environ["RANK"]) >= int(os.environ["WORLD_SIZE"]):
     raise ValueError("rank and world size")
 (options.into / os.environ["RANK"]).touch()

@@ -29,8 +29,7 @@ std::string bytes(std::size_t size) {
 
 constexpr std::size_t kPart = 10 << 20;
 
-void check_round_trip(const char* kind) {
-  const StoreServer server(kind);
+void check_round_trip(const StoreServer& server) {
   const test::TestFolder here;
   const auto folder = server.open("runs/7");
   CHECK(folder->list().empty());
@@ -61,16 +60,9 @@ void check_round_trip(const char* kind) {
   CHECK(folder->list().empty());
 }
 
-TEST_CASE("files of any size come back byte for byte from S3") { check_round_trip("s3"); }
-
-TEST_CASE("files of any size come back byte for byte from Google Cloud Storage") {
-  check_round_trip("gs");
-}
-
-void check_missing(const char* kind) {
-  const StoreServer server(kind);
+void check_missing(const StoreServer& server, const std::string& scheme) {
   const test::TestFolder here;
-  const auto folder = server.open("x");
+  const auto folder = server.open("missing");
   write_file("down", "before");
   const auto failure = [](const auto& action) {
     try {
@@ -91,7 +83,6 @@ void check_missing(const char* kind) {
   stop.request_stop();
   CHECK(failure([&] { folder->list(stop.get_token()); }) == RemoteFailure::kStopped);
 
-  const std::string scheme = kind;
   const auto nowhere = open_remote_folder(scheme + "://nobucket/x");
   const std::string line = test::error_of<RemoteError>([&] { nowhere->upload("small", "small"); });
   CHECK(line.find(scheme + "://nobucket/x/small: ") == 0);
@@ -101,16 +92,10 @@ void check_missing(const char* kind) {
   CHECK(failure([&] { static_cast<void>(nowhere->list()); }) == RemoteFailure::kRefused);
 }
 
-TEST_CASE("what is not in S3 is told from what cannot be") { check_missing("s3"); }
-TEST_CASE("what is not in Google Cloud Storage is told from what cannot be") {
-  check_missing("gs");
-}
-
 /// Asks to stop when the upload has sent its first parts: the bytes read tell.
-void check_stopped_upload(const char* kind) {
-  const StoreServer server(kind);
+void check_stopped_upload(const StoreServer& server) {
   const test::TestFolder here;
-  const auto folder = server.open("x");
+  const auto folder = server.open("stopped");
   write_file("old", "old");
   folder->upload("old", "s");
   // A pipe as the local file: what is not written into it yet cannot have been sent.
@@ -130,9 +115,20 @@ void check_stopped_upload(const char* kind) {
   CHECK(entries[0].size == 3);
 }
 
-TEST_CASE("a stopped upload to S3 leaves the old object") { check_stopped_upload("s3"); }
-TEST_CASE("a stopped upload to Google Cloud Storage leaves the old object") {
-  check_stopped_upload("gs");
+/// By one server, which takes seconds to start.
+void check_store(const std::string& kind) {
+  const StoreServer server(kind);
+  check_round_trip(server);
+  check_missing(server, kind);
+  check_stopped_upload(server);
+}
+
+TEST_CASE("S3 returns files byte for byte, tells what is missing, keeps the old on a stop") {
+  check_store("s3");
+}
+
+TEST_CASE("Google's store returns files byte for byte, tells what is missing, keeps the old") {
+  check_store("gs");
 }
 
 }  // namespace
