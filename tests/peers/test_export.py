@@ -33,6 +33,8 @@ trainer_config: {max_steps: 2, batch_size: 2, device: cpu, snapshot_path: tuned.
 hydra: {run: {dir: .}}
 """
 CHAT = ["data_config.format=chat", "data_config.path=chats.jsonl", "data_config.eval_path=chats.jsonl"]
+ADDED = ["<tool>", "naïve"]
+ADD = "data_config.add_tokens=['<tool>', 'naïve']"
 SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
 
 
@@ -280,6 +282,71 @@ class Export(Place):
         vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
         write(grown, tokens)
         self.assertIn("is another vocabulary than that of llama_config.init_from=", self.refused(*command))
+
+    def add(self, model, tied):
+        """A base, and it with two more tokens as transformers adds them, but with the mean itself."""
+        self.grow(model, tied)
+        tokenizer = AutoTokenizer.from_pretrained(self.base)
+        self.assertEqual(tokenizer.add_tokens(ADDED), 2)
+        peer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
+        rows = peer.get_input_embeddings().weight.shape[0]
+        peer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        with torch.no_grad():
+            for table in (peer.get_input_embeddings().weight, peer.get_output_embeddings().weight):
+                table[rows:] = table[:rows].double().mean(0).float()
+        return tokenizer, peer
+
+    def logits(self, model, ids):
+        with torch.no_grad():
+            return model(torch.tensor([ids])).logits
+
+    def check_resume(self, *overrides, model):
+        """Four steps, and two after two, are the same."""
+        files = []
+        for snapshot, steps in (("whole.pt", (4,)), ("parts.pt", (2, 4))):
+            (self.folder / snapshot).unlink(missing_ok=True)
+            for count in steps:
+                self.train(*overrides, "optimizer_config.lr_schedule=constant", f"trainer_config.max_steps={count}", f"trainer_config.snapshot_path={snapshot}", model=model)
+            out, _ = self.export("--dtype", "fp32", snapshot=snapshot)
+            files.append((out / "model.safetensors").read_bytes())
+        self.assertTrue(files[0] == files[1])
+
+    def test_tokens_that_the_configuration_adds_are_those_that_transformers_adds(self):
+        (self.folder / "text.txt").write_text("A <tool> is naïve, and so on.\n" * 80)
+        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+            with self.subTest(model=model, tied=tied):
+                shutil.rmtree(self.base, ignore_errors=True)
+                self.base.mkdir()
+                tokenizer, peer = self.add(model, tied)
+                ids = tokenizer("Is <tool> naïve<tool>? ")["input_ids"]
+                self.train(ADD, "optimizer_config.weight_decay=0", "optimizer_config.learning_rate=1e-30", "trainer_config.snapshot_path=still.pt", model=model)
+                self.assertIn("Vocabulary: 2 tokens more than the pretrained model's", (self.folder / "main.log").read_text())
+                before = facts(self.base)
+                out, error = self.export("--dtype", "fp32", snapshot="still.pt")
+                after = facts(out)
+                self.assertEqual({**after["config"], **dict.fromkeys(("vocab_size", "dtype", "n_positions", "n_ctx"))},
+                                 {**before["config"], **dict.fromkeys(("vocab_size", "dtype", "n_positions", "n_ctx"))})
+                self.assertEqual({name: after[name] for name in ("generation", "special", "template")}, {name: before[name] for name in ("generation", "special", "template")})
+                self.assertEqual((AutoTokenizer.from_pretrained(out)("Is <tool> naïve<tool>? ")["input_ids"], error), (ids, ""))
+                ours = AutoModelForCausalLM.from_pretrained(out).eval()
+                self.assertEqual(ours.config.vocab_size, len(tokenizer))
+                self.assertTrue(torch.allclose(self.logits(ours, ids), self.logits(peer, ids), atol=1e-6))
+                self.assertIn("tokens/s", self.trainer("generate", "--snapshot", out, "--prompt", "A <tool>", "--max_new_tokens", "2").stderr)
+                self.check_resume(ADD, "optimizer_config.learning_rate=0.01", model=model)
+                (self.folder / "still.pt").unlink()
+
+    def test_tokens_that_cannot_be_added_are_refused(self):
+        llama(self.base)
+        command = ["--config", "config.yaml", "init_from=base"]
+        known = next(token for token in AutoTokenizer.from_pretrained(self.base).get_vocab() if token.isalpha() and len(token) > 1)
+        for token in (known, "<|begin_of_text|>"):
+            self.assertIn(f"data_config.add_tokens: '{token}' is a token already", self.refused(*command, f"data_config.add_tokens=['{token}']"))
+        self.assertIn("data_config.add_tokens: 'a b' is a token already", self.refused(*command, "data_config.add_tokens=['a b', 'a b']"))
+        self.assertIn("data_config.add_tokens: needs a tokenizer to add them to", self.refused(*command, ADD, "data_config.tokenizer=byte"))
+        self.assertIn("lora.rank trains no rows of new tokens", self.refused(*command, ADD, "lora.rank=2"))
+        self.assertIn("prompt_tuning trains no rows of new tokens", self.refused(*command, ADD, "prompt_tuning.tokens=2"))
+        self.train(ADD)
+        self.assertIn("data_config.add_tokens is", self.refused("--config", "config.yaml", "model=llama", "llama_config.init_from=base", "data_config.add_tokens=['<other>']"))
 
     def test_positions_that_were_cut_limit_the_tokenizer(self):
         tokenizer_of(made.smollm2(), {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}, 128, templates.LLAMA2).save_pretrained(self.base)

@@ -16,6 +16,7 @@
 #include "trainer/runtime/log/message.h"
 #include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/with_added_tokens.h"
 
 namespace ddp::train {
 namespace {
@@ -38,10 +39,16 @@ void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
   files[name] = *text;
 }
 
+/// Whether `folder` has it, or has it without tokens that were appended.
 bool has_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   try {
-    return holds_tokenizer(folder) &&
-           without_end_mark(load_tokenizer(folder)->state()) == without_end_mark(tokenizer.state());
+    if (!holds_tokenizer(folder)) return false;
+    auto there = load_tokenizer(folder);
+    std::vector<std::string> appended;
+    for (int64_t id = there->size(); id < tokenizer.size(); ++id)
+      appended.push_back(tokenizer.decode(static_cast<int32_t>(id)));
+    there = with_added_tokens(std::move(there), appended);
+    return without_end_mark(there->state()) == without_end_mark(tokenizer.state());
   } catch (const UserError&) {
     return false;  // of a kind that cannot be read, so that another one was named
   }

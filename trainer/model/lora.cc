@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/cost/bert_cost.h"
 #include "trainer/model/cost/tensor_cost.h"
@@ -167,6 +168,15 @@ void check_no_adapters(const Config& config, const Given& given) {
                "e.g. to 16, or remove it");
 }
 
+/// Their rows would have to be trained, and everything below adapters is frozen.
+void check_no_new_tokens(const Config& config, const Given& given) {
+  if (add_tokens(config).empty() || !config.adapted()) return;
+  given.refuse("data_config.add_tokens",
+               fmt::format("{} trains no rows of new tokens; train all weights with them first, "
+                           "then start from that model without this key",
+                           config.lora.enabled() ? "lora.rank" : "prompt_tuning"));
+}
+
 }  // namespace
 
 ModelBelow model_below(const Config& config) {
@@ -200,6 +210,7 @@ void complete_lora(Config& config, const Given& given) {
       given.refuse("lora.init_from", "conflicts with prompt_tuning.tokens; keep one");
     follow_peft_settings(lora, given, config.task == TaskKind::kTextClassification);
   }
+  check_no_new_tokens(config, given);
   if (!lora.enabled()) check_no_adapters(config, given);
   check_blocks(config, given);
   if (!lora.enabled()) return;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/data/data_source.h"
 #include "trainer/interop/base_settings.h"
 #include "trainer/interop/pretrained_weights.h"
@@ -146,8 +147,8 @@ void CausalLm::compare_vocabularies() {
   const Tokenizer& own = data_->tokenizer();
   const auto theirs = tokenizer_of_pretrained(config_);
   const std::string folder = architecture_.pretrained(config_);
-  const auto there =
-      theirs == nullptr && !config_.data.tokenizer.empty() ? tokenizer_in_folder(folder) : nullptr;
+  const bool may_differ = !config_.data.tokenizer.empty() || !add_tokens(config_).empty();
+  const auto there = theirs == nullptr && may_differ ? tokenizer_in_folder(folder) : nullptr;
   const Tokenizer* base = theirs ? theirs.get() : there.get();
   if (base == nullptr || (there && own.size() <= there->size()) || have_same_tokens(own, *base))
     return;
@@ -219,11 +220,11 @@ void CausalLm::add_to_base(std::optional<uint64_t> seed) {
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
+  const bool may_grow = new_tokens_ > 0 || !add_tokens(config_).empty();
   if (config_.adapted()) {
     check_base(config_, data_->tokenizer().size());
   } else if (!resumed_ && !pretrained.empty()) {
-    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(),
-                     new_tokens_ > 0);
+    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(), may_grow);
   }
   const bool drawn =
       !part_ && !config_.quantize.enabled() && (!tensor_ranks_ || pretrained.empty());
@@ -241,7 +242,7 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
           const std::string& name = whole[i].name;
           if (auto* const weight = held.find(name)) model_->set_weight(name, *weight, values);
         },
-        /*take_codes=*/{}, new_tokens_ > 0);
+        /*take_codes=*/{}, may_grow);
   }
   model_->keep_own_parts();
   model_->to(device);
@@ -286,6 +287,7 @@ std::vector<ParameterShape> CausalLm::whole_shapes() const {
 
 std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
+  keys.emplace_back("data_config.add_tokens");
   keys.emplace_back("lora.rank");
   keys.emplace_back("lora.targets");
   keys.emplace_back("prompt_tuning.tokens");

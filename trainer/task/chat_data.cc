@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/chat/chat_samples.h"
 #include "trainer/data/chat/chat_template_file.h"
@@ -21,6 +22,7 @@
 #include "trainer/task/causal_data.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/with_added_tokens.h"
 
 namespace ddp::train {
 namespace {
@@ -71,14 +73,15 @@ bool has_no_special_tokens(const std::string& tokenizer) {
   return tokenizer == "char" || tokenizer == "byte";
 }
 
-std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin) {
+std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin, const Config& config) {
   if (has_no_special_tokens(origin.path) || (!origin.is_folder() && !origin.snapshot)) {
     throw UserError(
         fmt::format("{}: {}, and conversations need a folder with a tokenizer and a chat template",
                     kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
   }
-  if (origin.snapshot) return tokenizer_of(*origin.snapshot);
-  return load_tokenizer(origin.key, origin.path);
+  return with_added_tokens(
+      origin.snapshot ? tokenizer_of(*origin.snapshot) : load_tokenizer(origin.key, origin.path),
+      add_tokens(config));
 }
 
 /// When the run began that is resumed, as its template may write the date; 0: now.
@@ -123,7 +126,7 @@ class ChatData : public CausalData {
  public:
   ChatData(const Config& config, const ChatOrigin& origin, std::time_t now)
       : config_(config),
-        tokenizer_(tokenizer_at(origin)),
+        tokenizer_(tokenizer_at(origin, config)),
         template_(parse_chat_template(require_template(origin), now)),
         encoder_(make_encoder(origin)),
         left_out_(config.data.on_bad_sample) {
@@ -353,7 +356,7 @@ std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotM
 
 ChatTools open_chat_tools(const Config& config, const SnapshotMetadata* snapshot) {
   const ChatOrigin origin = chat_origin(config, snapshot);
-  return {tokenizer_at(origin), template_at(origin), chat_time(snapshot)};
+  return {tokenizer_at(origin, config), template_at(origin), chat_time(snapshot)};
 }
 
 SnapshotMetadata chat_time_metadata(const ChatTemplate& chat) {

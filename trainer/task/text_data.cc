@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <utility>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/data/text/text_dataset.h"
 #include "trainer/data/text/text_mixture.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_data.h"
 #include "trainer/task/text_sample.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/with_added_tokens.h"
 
 namespace ddp::train {
 namespace {
@@ -154,8 +157,20 @@ DataConfig without_snapshot_as_tokenizer(const Config& config) {
 
 std::unique_ptr<CausalData> open_text_data(const Config& config,
                                            std::unique_ptr<Tokenizer> of_snapshot) {
-  return std::make_unique<TextData>(config, without_snapshot_as_tokenizer(config),
-                                    std::move(of_snapshot));
+  DataConfig data = without_snapshot_as_tokenizer(config);
+  if (!add_tokens(config).empty()) {
+    std::error_code ignored;
+    if (std::filesystem::exists(data.tokenizer, ignored)) {
+      of_snapshot = load_tokenizer("data_config.tokenizer", data.tokenizer);
+      data.tokenizer.clear();
+    }
+    if (!of_snapshot || !data.tokenizer.empty())
+      throw UserError(
+          "data_config.add_tokens: needs a tokenizer to add them to; name the folder of one as "
+          "data_config.tokenizer, or of a model as init_from");
+    of_snapshot = with_added_tokens(std::move(of_snapshot), add_tokens(config));
+  }
+  return std::make_unique<TextData>(config, data, std::move(of_snapshot));
 }
 
 }  // namespace ddp::train

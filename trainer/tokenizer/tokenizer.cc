@@ -1,7 +1,11 @@
 #include "trainer/tokenizer/tokenizer.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
@@ -13,6 +17,7 @@
 #include "trainer/tokenizer/sentencepiece_tokenizer.h"
 #include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/with_added_tokens.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
@@ -86,6 +91,40 @@ std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state) {
   } catch (const UserError& error) {
     throw RunError(error.what());
   }
+}
+
+std::unique_ptr<Tokenizer> with_added_tokens(std::unique_ptr<Tokenizer> tokenizer,
+                                             const std::vector<std::string>& tokens) {
+  const auto size = static_cast<int32_t>(tokenizer->size());
+  int32_t id = size - static_cast<int32_t>(tokens.size());
+  if (std::ranges::all_of(tokens,
+                          [&](const auto& text) { return tokenizer->token_of(text) == id++; }))
+    return tokenizer;
+  constexpr const char* kKey = "data_config.add_tokens";
+  if (tokenizer->kind() != "bpe") {
+    throw UserError(fmt::format(
+        "{}: tokens are added to BPE tokenizers, and this one is {}; remove the key, or name the "
+        "folder of another tokenizer as data_config.tokenizer",
+        kKey, tokenizer->kind()));
+  }
+  auto file = nlohmann::ordered_json::parse(tokenizer->state());
+  std::set<std::string> known;
+  id = size;
+  for (const auto& each : file.at("added_tokens")) known.insert(each.at("content"));
+  for (const std::string& text : tokens) {
+    if (text.empty()) throw UserError(fmt::format("{}: an empty text is no token", kKey));
+    if (file.at("model").at("vocab").contains(text) || !known.insert(text).second)
+      throw UserError(fmt::format("{}: {} is a token already; remove it from the list", kKey,
+                                  quoted_part(text)));
+    file["added_tokens"].push_back({{"id", id++},
+                                    {"content", text},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", true},
+                                    {"special", false}});
+  }
+  return parse_tokenizer(file.dump(), kKey);
 }
 
 std::string tokenizer_fingerprint(const Tokenizer& tokenizer) {

@@ -104,8 +104,7 @@ TEST_CASE("a key of another training program is answered with the key here") {
   CHECK(loading.error_with({"gradient_checkpointing=true"})
             .ends_with("use gpt_config.activation_checkpointing or "
                        "llama_config.activation_checkpointing"));
-  CHECK(loading.error("tokens: ['<tool>']")
-            .ends_with("use data_config.tokenizer (a folder with them: docs/fine-tune.md)"));
+  CHECK(loading.error("tokens: ['<tool>']").ends_with("use data_config.add_tokens"));
   for (const char* change :
        {"report_to=wandb", "wandb_project=x", "mlflow_run_name=x", "metrics_config.wandb=true"}) {
     CAPTURE(change);

@@ -1,6 +1,20 @@
+#include "trainer/config/add_tokens.h"
 #include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
+namespace {
+
+struct AddTokens {
+  std::vector<std::string> tokens;
+};
+const bool kIsAdded = (ModelSections::add<AddTokens>(), true);
+
+}  // namespace
+
+const std::vector<std::string>& add_tokens(const Config& config) {
+  return config.models.of<AddTokens>().tokens;
+}
+
 std::vector<Field> data_fields() {
   return {
       {DDP_KEY(data, path), .null_means = NullMeans::kNotGiven,
@@ -26,6 +40,14 @@ std::vector<Field> data_fields() {
        .meaning = "char, byte, or a folder written by trainer tokenize, or one with vocab.json and "
                   "merges.txt, or vocab.txt. text_classification defaults to the vocabulary of "
                   "init_from, else trains one on its training texts."},
+      {.path = "data_config.add_tokens",
+       .member = [](Config& c) -> FieldPointer { return &c.models.of<AddTokens>().tokens; },
+       .null_means = NullMeans::kOff,
+       .tasks = kCausalTasks,
+       .meaning =
+           "Texts to append to the tokenizer as a token each, as transformers' "
+           "tokenizer.add_tokens does. The model's tables gain a row for each, which begins "
+           "as the mean of the others and is trained; not with lora.rank. For BPE tokenizers."},
       {DDP_KEY(data, eval_path), .null_means = NullMeans::kNotGiven,
        .default_text = "a part of path: train_split",
        .meaning = "Evaluation data, given like path; all of path is then used for training."},
