@@ -209,6 +209,32 @@ class Faults(ledger_job.LedgerTest):
 
     # ---- a fixed number of nodes ----
 
+    def test_without_restarts_a_lost_node_ends_a_job_of_a_fixed_number_of_nodes_everywhere(self):
+        for lost, silently, why in ((1, False, "was lost|leaves the job"), (1, True, "was lost: it has been silent"),
+                                    (0, False, "the host of the rendezvous was lost"), (0, True, "the host of the rendezvous")):
+            job = self.begin(3, "3", files=False)
+            if silently:
+                net.cable(lost, "down")
+            else:
+                job.kill(lost)
+            began = time.monotonic()
+            for i in {0, 1, 2} - {lost}:
+                self.assertEqual(job.nodes[i].wait_for_end(), 1, str(job))
+                self.assertRegex(job.nodes[i].text, why)
+                self.assertIn("--nnodes=3 needs every node, and --max-restarts=0 allows no restart", job.nodes[i].text)
+            self.assertLess(time.monotonic() - began, 20, str(job))
+            net.cable(lost, "up")
+            job.end()
+
+    def test_with_restarts_left_the_others_wait_for_a_lost_node_and_say_so(self):
+        job = self.begin(2, "2", more=["--max-restarts=1"])
+        job.kill(1)
+        job.nodes[0].wait(r"waiting 600 s at most \(--rdzv-conf=join_timeout\) for another in its place, as --nnodes needs 2: "
+                          r"node 1, \S+ \(10.213.7.2\) (was lost|leaves the job)")
+        job.start(1)
+        job.wait_for_round({0, 1})
+        job.check()
+
     def test_nodes_that_wait_for_others_sleep(self):
         job = self.begin(4, "3:4", more=["--max-restarts=1"])
         for left in (0, 1):
@@ -232,6 +258,13 @@ class Faults(ledger_job.LedgerTest):
         self.assertLess(len(job.epochs()), 7, str(job))
         job.check()
 
+    def test_nodes_with_other_rules_for_restarts_are_refused(self):
+        job = self.begin(2, "2:3", more=["--restart-policy=on-crash,retry=3"])
+        job.more = ["--restart-policy=on-crash,retry=4"]
+        job.start(2)
+        job.nodes[2].wait_for_end()
+        self.assertIn("--restart-policy is on-crash,retry=4 here and on-crash,retry=3 on the host of the rendezvous",
+                      job.nodes[2].text)
 
 
 if __name__ == "__main__":
