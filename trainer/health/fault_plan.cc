@@ -58,18 +58,13 @@ int64_t whole_number_in(const std::string& text, const std::string& word,
   return parsed;
 }
 
-const KindName& kind_named(const std::string& text, const std::string& name) {
-  for (const auto& entry : kKinds) {
+template <class Names>
+const auto& entry_named(const Names& names, const char* what, const std::string& text,
+                        const std::string& name) {
+  for (const auto& entry : names) {
     if (entry.name == name) return entry;
   }
-  bad_plan(text, fmt::format("unknown kind '{}', known are {}", name, names_of(kKinds)));
-}
-
-Phase phase_named(const std::string& text, const std::string& name) {
-  for (const auto& entry : kPhaseNames) {
-    if (entry.name == name) return entry.phase;
-  }
-  bad_plan(text, fmt::format("unknown phase '{}', known are {}", name, names_of(kPhaseNames)));
+  bad_plan(text, fmt::format("unknown {} '{}', known are {}", what, name, names_of(names)));
 }
 
 const KindName& kind_name_of(FaultKind kind) {
@@ -77,11 +72,6 @@ const KindName& kind_name_of(FaultKind kind) {
     if (entry.kind == kind) return entry;
   }
   return kKinds[0];
-}
-
-bool left_to_others(FaultKind kind) {
-  return kind == FaultKind::kNan || kind == FaultKind::kNanHere || kind == FaultKind::kDiskFull ||
-         kind == FaultKind::kCorrupt || kind == FaultKind::kDrift;
 }
 
 void commit(const Fault& fault) {
@@ -106,7 +96,7 @@ void commit(const Fault& fault) {
     case FaultKind::kDiskFull:
     case FaultKind::kCorrupt:
     case FaultKind::kDrift:
-      break;
+      break;  // others ask plans()
   }
 }
 
@@ -130,9 +120,9 @@ Fault parse_fault(const std::string& text) {
     else if (key == "value")
       fault.value = whole_number_in(text, word, value);
     else if (key == "phase")
-      phase = phase_named(text, value);
+      phase = entry_named(kPhaseNames, "phase", text, value).phase;
     else if (key == "kind")
-      kind = &kind_named(text, value);
+      kind = &entry_named(kKinds, "kind", text, value);
     else
       bad_plan(text,
                fmt::format("unknown word '{}', known are rank, step, phase, kind, attempt, value",
@@ -171,7 +161,7 @@ std::vector<std::string> FaultPlan::descriptions() const {
 void FaultPlan::at(Phase phase, int64_t step) const {
   for (const auto& fault : faults_) {
     const bool now = fault.kind == FaultKind::kSlow ? step >= fault.step : step == fault.step;
-    if (now && fault.phase == phase && !left_to_others(fault.kind)) commit(fault);
+    if (now && fault.phase == phase) commit(fault);
   }
 }
 

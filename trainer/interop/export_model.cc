@@ -24,6 +24,10 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+OrderedJson or_null(std::optional<int32_t> token) {
+  return token ? OrderedJson(*token) : OrderedJson(nullptr);
+}
+
 /// Sizes as DistilBertConfig calls them.
 OrderedJson distilbert_keys(const BertConfig& bert) {
   return {{"n_layers", bert.n_layer},
@@ -54,7 +58,6 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
   const BertConfig& bert = model.config.bert;
   const BertTraits& traits = traits_of(bert.family);
   const BertTokenNames& names = token_names_of(tokenizer);
-  const auto pad = tokenizer.token_of(names.pad);
   const std::string head = model.labels.empty() ? "ForMaskedLM" : "ForSequenceClassification";
   OrderedJson config = {
       {"architectures", {traits.model_class + head}},
@@ -63,17 +66,13 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
       {"max_position_embeddings", model.config.data.block_size + bert.position_offset},
       {"initializer_range", 0.02},
       {"tie_word_embeddings", true},
-      {"pad_token_id", pad ? OrderedJson(*pad) : OrderedJson(nullptr)},
+      {"pad_token_id", or_null(tokenizer.token_of(names.pad))},
       {"torch_dtype", "float32"}};
   const bool distilled = bert.family == BertFamily::kDistilbert;
   config.update(distilled ? distilbert_keys(bert) : bert_keys(bert));
   if (bert.family == BertFamily::kRoberta) {
-    const auto id_of = [&](const char* name) {
-      const auto id = tokenizer.token_of(name);
-      return id ? OrderedJson(*id) : OrderedJson(nullptr);
-    };
-    config["bos_token_id"] = id_of(names.first);
-    config["eos_token_id"] = id_of(names.last);
+    config["bos_token_id"] = or_null(tokenizer.token_of(names.first));
+    config["eos_token_id"] = or_null(tokenizer.token_of(names.last));
   }
   if (model.labels.empty()) return config;
   for (std::size_t i = 0; i < model.labels.size(); ++i) {
@@ -96,6 +95,13 @@ std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
   return theirs;
 }
 
+/// A special token that the model's chat template names.
+std::optional<int32_t> special_token(const ExportedModel& model, const Tokenizer& tokenizer,
+                                     const char* name) {
+  const auto named = model.chat->special.find(name);
+  return named == model.chat->special.end() ? std::nullopt : tokenizer.token_of(named->second);
+}
+
 /// What ends an answer, then what ends a text.
 OrderedJson end_tokens(const ExportedModel& model, const Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
@@ -104,30 +110,19 @@ OrderedJson end_tokens(const ExportedModel& model, const Tokenizer& tokenizer) {
   };
   if (model.chat) {
     add(model.chat->end_of_turn);
-    if (const auto named = model.chat->special.find("eos_token");
-        named != model.chat->special.end())
-      add(tokenizer.token_of(named->second));
+    add(special_token(model, tokenizer, "eos_token"));
   }
   add(tokenizer.end_of_text());
   if (ends.empty()) return nullptr;
   return ends.size() == 1 ? OrderedJson(ends.front()) : OrderedJson(ends);
 }
 
-/// A special token that a chat template names; null if there is none.
-OrderedJson special_token(const ExportedModel& model, const Tokenizer& tokenizer,
-                          const char* name) {
-  const auto named = model.chat->special.find(name);
-  const auto token =
-      named == model.chat->special.end() ? std::nullopt : tokenizer.token_of(named->second);
-  return token ? OrderedJson(*token) : OrderedJson(nullptr);
-}
-
 OrderedJson generation_config(const ExportedModel& model, const Tokenizer& tokenizer) {
   const OrderedJson ends = end_tokens(model, tokenizer);
   if (!model.chat) return {{"bos_token_id", ends}, {"eos_token_id", ends}};
-  return {{"bos_token_id", special_token(model, tokenizer, "bos_token")},
+  return {{"bos_token_id", or_null(special_token(model, tokenizer, "bos_token"))},
           {"eos_token_id", ends},
-          {"pad_token_id", special_token(model, tokenizer, "pad_token")}};
+          {"pad_token_id", or_null(special_token(model, tokenizer, "pad_token"))}};
 }
 
 /// config.json, and what generation needs.

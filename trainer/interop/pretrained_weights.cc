@@ -15,7 +15,7 @@
 #include "trainer/interop/bitsandbytes_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/cost/tensor_cost.h"
-#include "trainer/model/load/pretrained_json.h"
+#include "trainer/model/load/pretrained_files.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tensorfile/safetensors.h"
 
@@ -29,20 +29,14 @@ constexpr const char* kConvertBert =
     "in Python, AutoModelForMaskedLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of "
     "transformers turns a pytorch_model.bin into one";
 
-std::vector<std::string> weight_files(const std::string& folder, const PretrainedLayout& layout) {
-  if (fs::is_regular_file(folder)) return {folder};  // a snapshot
-  const std::string single = folder + "/" + layout.file;
-  const std::string index = single + ".index.json";
-  if (fs::exists(single)) return {single};
-  if (!fs::exists(index)) {
-    throw UserError(fmt::format("{}: no such file; {}", single, layout.how_to_make));
-  }
-  const auto shards = parse_pretrained_config(index).value("weight_map", nlohmann::json::object());
-  std::set<std::string> names;
-  for (const auto& name : shards.is_object() ? shards : nlohmann::json::object())
-    if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
-  if (names.empty()) throw UserError(index + ": has no weight_map; download the folder again");
-  return {names.begin(), names.end()};
+/// A snapshot is its own.
+std::set<std::string> files_to_read(const std::string& folder, const PretrainedLayout& layout) {
+  if (fs::is_regular_file(folder)) return {folder};
+  auto files = weight_files(folder, layout);
+  if (!files.empty()) return files;
+  const std::string single = folder + "/" + layout.file, index = single + ".index.json";
+  if (fs::exists(index)) throw UserError(index + ": has no weight_map; download the folder again");
+  throw UserError(fmt::format("{}: no such file; {}", single, layout.how_to_make));
 }
 
 /// "x.gamma" -> "x.weight": TensorFlow's names, in files of the first versions.
@@ -103,7 +97,7 @@ class PretrainedTensors {
  public:
   PretrainedTensors(const std::string& folder, const PretrainedLayout& layout) {
     const bool of_snapshot = fs::is_regular_file(folder);
-    for (const std::string& path : weight_files(folder, layout)) {
+    for (const std::string& path : files_to_read(folder, layout)) {
       paths_.push_back(path);
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       const SafetensorsFile& file = *files_.back();

@@ -1,9 +1,9 @@
 #include "trainer/interop/tokenizer_files.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "trainer/tokenizer/bpe/bpe_spec.h"
+#include "trainer/tokenizer/bpe/byte_alphabet.h"
 #include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -12,26 +12,6 @@ namespace ddp::train {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-std::string utf8(uint32_t code_point) {  // below U+0800
-  constexpr uint32_t kContinuation = 0x80;
-  constexpr uint32_t kTwoBytes = 0xC0;
-  constexpr uint32_t kSixBits = 0x3F;
-  if (code_point < kContinuation) return {static_cast<char>(code_point)};
-  return {static_cast<char>(kTwoBytes | (code_point >> 6U)),
-          static_cast<char>(kContinuation | (code_point & kSixBits))};
-}
-
-/// GPT-2's visible character for each byte (bytes_to_unicode() in its encoder.py).
-std::array<std::string, 256> visible_bytes() {
-  std::array<std::string, 256> result;
-  uint32_t next = 256;
-  for (uint32_t byte = 0; byte < result.size(); ++byte) {
-    const bool visible = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
-    result[byte] = utf8(visible ? byte : next++);
-  }
-  return result;
-}
 
 OrderedJson split_into_characters() {
   return {{"type", "Split"},
@@ -62,11 +42,10 @@ OrderedJson character_tokenizer(const Tokenizer& tokenizer) {
 }
 
 OrderedJson byte_tokenizer(const Tokenizer& tokenizer) {
-  const auto visible = visible_bytes();
   OrderedJson vocabulary = OrderedJson::object();
   for (int32_t token = 0; token < tokenizer.size(); ++token) {
     const std::string bytes = tokenizer.decode(token);
-    if (bytes.size() == 1) vocabulary[visible[static_cast<unsigned char>(bytes[0])]] = token;
+    if (bytes.size() == 1) vocabulary[bytes_to_symbols(bytes)] = token;
   }
   const OrderedJson byte_level = {{"type", "ByteLevel"},
                                   {"add_prefix_space", false},

@@ -19,7 +19,7 @@ void he_uniform(const torch::Tensor& weight, at::Generator& generator) {
 }  // namespace
 
 ImageNetworkImpl::ImageNetworkImpl(const ImageConfig& config, const Sizes& sizes, uint64_t seed)
-    : dropout_(config.dropout) {
+    : dropout_(config.dropout), shapes_(image_parameter_shapes(config, sizes)) {
   for (const ImageLayer& layer : image_layers(config, sizes)) {
     if (layer.convolution) {
       add_stage(layer, config.batch_norm != BatchNormKind::kOff);
@@ -72,29 +72,16 @@ torch::Tensor ImageNetworkImpl::forward(const torch::Tensor& x_BCHW) {
 }
 
 std::vector<ImageNetworkImpl::NetworkParameter> ImageNetworkImpl::network_parameters() const {
+  const auto tensors = named_parameters();
   std::vector<NetworkParameter> result;
-  for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const std::string name = fmt::format("conv_{}.", i);
-    result.push_back({name + "weight", stages_[i]->weight, ParameterRole::kLinear});
-    if (stages_[i]->bias.defined()) result.push_back({name + "bias", stages_[i]->bias});
-    if (norms_.empty()) continue;
-    result.push_back({fmt::format("norm_{}.weight", i), norms_[i]->weight});
-    result.push_back({fmt::format("norm_{}.bias", i), norms_[i]->bias});
-  }
-  for (std::size_t i = 0; i < dense_.size(); ++i) {
-    const bool last = i + 1 == dense_.size();
-    const std::string name = last ? "head." : fmt::format("dense_{}.", i);
-    const bool between = !last && (i > 0 || !stages_.empty());
-    result.push_back({name + "weight", dense_[i]->weight,
-                      between ? ParameterRole::kHidden : ParameterRole::kLinear});
-    result.push_back({name + "bias", dense_[i]->bias});
-  }
+  for (const ParameterShape& shape : shapes_)
+    result.push_back({shape.name, tensors[shape.name], shape.role});
   return result;
 }
 
 int64_t ImageNetworkImpl::parameter_count() const {
   int64_t count = 0;
-  for (const auto& parameter : network_parameters()) count += parameter.tensor.numel();
+  for (const torch::Tensor& parameter : parameters()) count += parameter.numel();
   return count;
 }
 

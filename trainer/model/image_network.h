@@ -44,6 +44,7 @@ class ImageNetworkImpl : public torch::nn::Module {
   torch::Tensor through_stages(torch::Tensor x_BCHW);
 
   double dropout_;
+  std::vector<ParameterShape> shapes_;
   std::vector<torch::nn::Conv2d> stages_;
   std::vector<bool> pools_;  // after the stage of that index
   std::vector<BatchNorm> norms_;

@@ -4,15 +4,6 @@
 #include <cstddef>
 
 namespace ddp::train {
-namespace {
-
-double elements(const WeightPlace& place) {
-  double product = 1.0;
-  for (const int64_t size : place.shape) product *= static_cast<double>(size);
-  return product;
-}
-
-}  // namespace
 
 bool ModelPart::has(int64_t layer) const {
   return std::any_of(stages.begin(), stages.end(), [&](const LayerRange& range) {
@@ -26,9 +17,10 @@ StageCosts stage_costs(const WeightsLayout& layout, int64_t block_size) {
   for (const WeightPlace& place : layout) {
     costs.layers = std::max(costs.layers, place.block + 1);
     if (place.shape.size() < 2) continue;
-    if (place.block == 0) costs.layer += elements(place) * place.share;
+    if (place.block == 0)
+      costs.layer += static_cast<double>(elements_in(place.shape)) * place.share;
     if (place.split != Split::kVocabulary) continue;
-    costs.head = elements(place);
+    costs.head = static_cast<double>(elements_in(place.shape));
     width = static_cast<double>(place.shape[1]);
   }
   costs.layer += 2.0 * static_cast<double>(block_size) * width;

@@ -10,8 +10,8 @@
 #include "trainer/config/keys/key_rows.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/gpt/gpt_architecture.h"
+#include "trainer/model/load/pretrained_files.h"
 #include "trainer/model/load/pretrained_json.h"
-#include "trainer/model/load/tied_head.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

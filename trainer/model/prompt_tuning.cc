@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "trainer/config/config.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/causal_architecture.h"
@@ -19,14 +17,7 @@ namespace {
 int64_t tokens_in_folder(const std::string& folder, bool has_classifier) {
   constexpr int64_t kMostTokens = 1'000'000;
   const std::string file = folder + "/adapter_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) {
-    throw UserError(fmt::format(
-        "{}: no such file; give a folder that peft's save_pretrained or trainer export --format "
-        "peft has written",
-        file));
-  }
-  const auto json = parse_pretrained_config(file);
+  const auto json = read_adapter_config(folder);
   const PretrainedValues values(json, file);
   const std::string type = values.text("peft_type", "");
   if (type != "PROMPT_TUNING") {

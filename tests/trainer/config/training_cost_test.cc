@@ -5,7 +5,6 @@
 
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/gpt/gpt_architecture.h"
-#include "trainer/model/gpt/gpt_cost.h"
 
 namespace ddp::train {
 namespace {

@@ -72,27 +72,21 @@ struct SummedOverRanks : Function<SummedOverRanks> {
   }
 };
 
-struct GatherSequence : Function<GatherSequence> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_BSC,
-                               const TensorRanksPtr& ranks) {
-    save(context, ranks);
-    return gathered(x_BSC, *ranks);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {scattered(gradients[0], *saved_ranks(context)), {}};
-  }
-};
+using Exchange = torch::Tensor (*)(const torch::Tensor& x, TensorRanks& ranks);
 
-struct ScatterSequence : Function<ScatterSequence> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_BTC,
+template <Exchange forwards, Exchange backwards>
+struct Exchanged : Function<Exchanged<forwards, backwards>> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const TensorRanksPtr& ranks) {
     save(context, ranks);
-    return scattered(x_BTC, *ranks);
+    return forwards(x, *ranks);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {gathered(gradients[0], *saved_ranks(context)), {}};
+    return {backwards(gradients[0], *saved_ranks(context)), {}};
   }
 };
+using GatherSequence = Exchanged<gathered, scattered>;
+using ScatterSequence = Exchanged<scattered, gathered>;
 
 /// Where in this rank's rows a token is, int64, and whether it is there at all.
 struct OwnIndex {

@@ -37,7 +37,7 @@ std::vector<ImageLayer> image_layers(const ImageConfig& config, const ImageSizes
 
 std::vector<ParameterPart> image_parameter_parts(const ImageConfig& config,
                                                  const ImageSizes& sizes);
-/// As ImageNetwork::network_parameters() lists them.
+/// In the order of the forward pass.
 std::vector<ParameterShape> image_parameter_shapes(const ImageConfig& config,
                                                    const ImageSizes& sizes);
 /// Forward and backward pass of one image, without normalisation, ReLU and pooling.

@@ -12,13 +12,6 @@ namespace {
 
 constexpr double kWideBytes = 4.0;
 
-/// Whether the loss is computed by its kernel (trainer_config.fused_gpu_kernels).
-bool by_gpu_kernel(const Config& config, const ComputePlace& place) {
-  return place.cuda && config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
-         config.trainer.fused_gpu_kernels && config.distributed.tensor == 1 &&
-         config.trainer.label_smoothing == 0.0;
-}
-
 double columns_of(const LossPart& part) { return part.sizes.vocab_size + part.padding; }
 
 /// The output layer's weight followed by rows of zeros.
@@ -76,7 +69,14 @@ double bytes_of_operations(const LossPart& part, const ComputePlace& place) {
 }  // namespace
 
 double loss_bytes(const Config& config, const ComputePlace& place, const LossPart& part) {
-  return by_gpu_kernel(config, place) ? bytes_of_kernel(part) : bytes_of_operations(part, place);
+  const bool by_kernel = by_gpu_kernels(config, place) && config.distributed.tensor == 1 &&
+                         config.trainer.label_smoothing == 0.0;
+  return by_kernel ? bytes_of_kernel(part) : bytes_of_operations(part, place);
+}
+
+bool by_gpu_kernels(const Config& config, const ComputePlace& place) {
+  return place.cuda && config.trainer.use_amp && config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
+         config.trainer.fused_gpu_kernels;
 }
 
 double padding_of(const AutoNumber& multiple, double vocab_size, const ComputePlace& place) {

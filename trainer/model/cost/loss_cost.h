@@ -22,6 +22,10 @@ struct LossPart {
 /// Bytes of the loss at its peak, besides `part.activations`.
 double loss_bytes(const Config& config, const ComputePlace& place, const LossPart& part);
 
+/// Whether the operations of a GPU that have kernels for autocast to bfloat16 are computed by them
+/// (trainer_config.fused_gpu_kernels).
+bool by_gpu_kernels(const Config& config, const ComputePlace& place);
+
 /// Columns of logits beyond `vocab_size`: pad_vocab_to_multiple_of.
 double padding_of(const AutoNumber& multiple, double vocab_size, const ComputePlace& place);
 

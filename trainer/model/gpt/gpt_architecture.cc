@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/config/config.h"
-#include "trainer/model/gpt/gpt_cost.h"
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/model/pretrained_config.h"
 

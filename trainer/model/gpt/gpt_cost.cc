@@ -1,5 +1,4 @@
-#include "trainer/model/gpt/gpt_cost.h"
-
+// The memory that training a GPT takes, estimated arithmetically.
 #include <algorithm>
 #include <cmath>
 

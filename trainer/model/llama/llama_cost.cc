@@ -95,9 +95,7 @@ struct LlamaSizes {
         compute(config.trainer.use_amp ? 2.0 : 4.0),
         fused(!place.cuda && !config.trainer.use_amp),
         keeps_normalized(!place.cuda && !fused),
-        keeps_silu(!fused && !(place.cuda && config.trainer.use_amp &&
-                               config.trainer.amp_dtype == AmpDtype::kBFloat16 &&
-                               config.trainer.fused_gpu_kernels && !family_of(shape).is_gemma)),
+        keeps_silu(!fused && (!by_gpu_kernels(config, place) || family_of(shape).is_gemma)),
         capped(shape.attn_logit_softcapping > 0),
         scores(capped ? 2 * tokens * static_cast<double>(config.positions())
                : fused && !has_window(config) &&

@@ -11,77 +11,9 @@ namespace {
 constexpr bool kTied = true;
 constexpr bool kUntied = false;
 
-LlamaShape llama_2(int64_t layers, int64_t heads, int64_t width, int64_t intermediate) {
-  return {.n_layer = layers,
-          .n_head = heads,
-          .n_kv_head = heads,
-          .n_embd = width,
-          .intermediate = intermediate};
-}
-
-LlamaShape llama_3_8b(double scaling) {
-  LlamaShape shape{.n_layer = 32,
-                   .n_head = 32,
-                   .n_kv_head = 8,
-                   .n_embd = 4096,
-                   .intermediate = 14336,
-                   .rope_theta = 5e5};
-  if (scaling > 1) shape.rope_scaling = {.rope_type = "llama3", .factor = scaling};
-  return shape;
-}
-
-LlamaShape llama_32(int64_t layers, int64_t heads, int64_t width) {
-  return {.n_layer = layers,
-          .n_head = heads,
-          .n_kv_head = 8,
-          .n_embd = width,
-          .intermediate = 8192,
-          .rope_theta = 5e5,
-          .rope_scaling = {.rope_type = "llama3", .factor = 32},
-          .tie_weights = kTied};
-}
-
-LlamaShape smollm2(int64_t layers, int64_t heads, int64_t kv_heads, int64_t width,
-                   int64_t intermediate, double theta) {
-  return {.n_layer = layers,
-          .n_head = heads,
-          .n_kv_head = kv_heads,
-          .n_embd = width,
-          .intermediate = intermediate,
-          .rope_theta = theta,
-          .tie_weights = kTied};
-}
-
-LlamaShape qwen25(int64_t layers, int64_t heads, int64_t kv_heads, int64_t width,
-                  int64_t intermediate, bool tied) {
-  return {.n_layer = layers,
-          .n_head = heads,
-          .n_kv_head = kv_heads,
-          .n_embd = width,
-          .intermediate = intermediate,
-          .rope_theta = 1e6,
-          .norm_eps = 1e-6,
-          .tie_weights = tied,
-          .qkv_bias = true};
-}
-
-LlamaShape qwen3(int64_t layers, int64_t heads, int64_t width, int64_t intermediate, bool tied) {
-  return {.n_layer = layers,
-          .n_head = heads,
-          .n_kv_head = 8,
-          .n_embd = width,
-          .head_dim = 128,
-          .intermediate = intermediate,
-          .rope_theta = 1e6,
-          .norm_eps = 1e-6,
-          .tie_weights = tied,
-          .qk_norm = true};
-}
-
-/// With what all models of the type have.
-LlamaShape of_type(std::string_view model_type, int64_t layers, int64_t heads, int64_t kv_heads,
-                   int64_t width, int64_t intermediate) {
-  LlamaShape shape = find_llama_type(model_type)->defaults;
+/// `shape` in these sizes.
+LlamaShape sized(int64_t layers, int64_t heads, int64_t kv_heads, int64_t width,
+                 int64_t intermediate, LlamaShape shape = {}) {
   shape.n_layer = layers;
   shape.n_head = heads;
   shape.n_kv_head = kv_heads;
@@ -90,34 +22,47 @@ LlamaShape of_type(std::string_view model_type, int64_t layers, int64_t heads, i
   return shape;
 }
 
-LlamaShape mistral_7b() {  // the third version
-  LlamaShape shape = of_type("mistral", 32, 32, 8, 4096, 14336);
+LlamaShape llama_3(double scaling, bool tied = kUntied) {
+  LlamaShape shape{.rope_theta = 5e5, .tie_weights = tied};
+  if (scaling > 1) shape.rope_scaling = {.rope_type = "llama3", .factor = scaling};
+  return shape;
+}
+
+LlamaShape smollm2(double theta) { return {.rope_theta = theta, .tie_weights = kTied}; }
+
+LlamaShape qwen25(bool tied) {
+  return {.rope_theta = 1e6, .norm_eps = 1e-6, .tie_weights = tied, .qkv_bias = true};
+}
+
+LlamaShape qwen3(bool tied) {
+  return {
+      .head_dim = 128, .rope_theta = 1e6, .norm_eps = 1e-6, .tie_weights = tied, .qk_norm = true};
+}
+
+/// What all models of the type have.
+LlamaShape of_type(std::string_view model_type) { return find_llama_type(model_type)->defaults; }
+
+LlamaShape with_window(std::string_view model_type, int64_t tokens) {
+  LlamaShape shape = of_type(model_type);
+  shape.sliding_window = tokens;
+  return shape;
+}
+
+LlamaShape mistral_v3() {
+  LlamaShape shape = with_window("mistral", 0);
   shape.rope_theta = 1e6;
   shape.norm_eps = 1e-5;
-  shape.sliding_window = 0;
   return shape;
 }
 
-LlamaShape phi_3_mini_4k() {
-  LlamaShape shape = of_type("phi3", 32, 32, 32, 3072, 8192);
-  shape.sliding_window = 2047;
-  return shape;
-}
-
-LlamaShape gemma_3_1b() {
-  LlamaShape shape = of_type("gemma3_text", 26, 4, 1, 1152, 6912);
-  shape.sliding_window = 512;
-  return shape;
-}
-
-LlamaShape mixtral_8x7b() {
-  LlamaShape shape = of_type("mixtral", 32, 32, 8, 4096, 14336);
+LlamaShape mixtral() {
+  LlamaShape shape = of_type("mixtral");
   shape.router_aux_loss_coef = 0.02;
   return shape;
 }
 
-LlamaShape qwen3_30b_a3b() {
-  LlamaShape shape = of_type("qwen3_moe", 48, 32, 4, 2048, 768);
+LlamaShape qwen3_a3b() {
+  LlamaShape shape = of_type("qwen3_moe");
   shape.head_dim = 128;
   shape.rope_theta = 1e6;
   shape.norm_topk_prob = true;
@@ -128,39 +73,32 @@ LlamaShape qwen3_30b_a3b() {
 
 const std::vector<LlamaPreset>& llama_presets() {
   static const std::vector<LlamaPreset> presets = {
-      {"llama-2-7b", llama_2(32, 32, 4096, 11008)},
-      {"llama-2-13b", llama_2(40, 40, 5120, 13824)},
-      {"llama-3-8b", llama_3_8b(1)},
-      {"llama-3.1-8b", llama_3_8b(8)},
-      {"llama-3.2-1b", llama_32(16, 32, 2048)},
-      {"llama-3.2-3b", llama_32(28, 24, 3072)},
-      {"tinyllama-1.1b",
-       {.n_layer = 22, .n_head = 32, .n_kv_head = 4, .n_embd = 2048, .intermediate = 5632}},
-      {"smollm2-135m", smollm2(30, 9, 3, 576, 1536, 1e5)},
-      {"smollm2-360m", smollm2(32, 15, 5, 960, 2560, 1e5)},
-      {"smollm2-1.7b", smollm2(24, 32, 32, 2048, 8192, 1.3e5)},
-      {"qwen2.5-0.5b", qwen25(24, 14, 2, 896, 4864, kTied)},
-      {"qwen2.5-1.5b", qwen25(28, 12, 2, 1536, 8960, kTied)},
-      {"qwen2.5-3b", qwen25(36, 16, 2, 2048, 11008, kTied)},
-      {"qwen2.5-7b", qwen25(28, 28, 4, 3584, 18944, kUntied)},
-      {"qwen3-0.6b", qwen3(28, 16, 1024, 3072, kTied)},
-      {"qwen3-1.7b", qwen3(28, 16, 2048, 6144, kTied)},
-      {"qwen3-4b", qwen3(36, 32, 2560, 9728, kTied)},
-      {"qwen3-8b", qwen3(36, 32, 4096, 12288, kUntied)},
-      {"mistral-7b", mistral_7b()},
-      {"phi-3-mini-4k", phi_3_mini_4k()},
-      {"gemma-2-2b", of_type("gemma2", 26, 8, 4, 2304, 9216)},
-      {"gemma-2-9b", of_type("gemma2", 42, 16, 8, 3584, 14336)},
-      {"gemma-3-1b", gemma_3_1b()},
-      {"mixtral-8x7b", mixtral_8x7b()},
-      {"qwen3-30b-a3b", qwen3_30b_a3b()},
-      {"llama-mini",
-       {.n_layer = 6,
-        .n_head = 6,
-        .n_kv_head = 2,
-        .n_embd = 192,
-        .intermediate = 512,
-        .tie_weights = kTied}}};
+      {"llama-2-7b", sized(32, 32, 32, 4096, 11008)},
+      {"llama-2-13b", sized(40, 40, 40, 5120, 13824)},
+      {"llama-3-8b", sized(32, 32, 8, 4096, 14336, llama_3(1))},
+      {"llama-3.1-8b", sized(32, 32, 8, 4096, 14336, llama_3(8))},
+      {"llama-3.2-1b", sized(16, 32, 8, 2048, 8192, llama_3(32, kTied))},
+      {"llama-3.2-3b", sized(28, 24, 8, 3072, 8192, llama_3(32, kTied))},
+      {"tinyllama-1.1b", sized(22, 32, 4, 2048, 5632)},
+      {"smollm2-135m", sized(30, 9, 3, 576, 1536, smollm2(1e5))},
+      {"smollm2-360m", sized(32, 15, 5, 960, 2560, smollm2(1e5))},
+      {"smollm2-1.7b", sized(24, 32, 32, 2048, 8192, smollm2(1.3e5))},
+      {"qwen2.5-0.5b", sized(24, 14, 2, 896, 4864, qwen25(kTied))},
+      {"qwen2.5-1.5b", sized(28, 12, 2, 1536, 8960, qwen25(kTied))},
+      {"qwen2.5-3b", sized(36, 16, 2, 2048, 11008, qwen25(kTied))},
+      {"qwen2.5-7b", sized(28, 28, 4, 3584, 18944, qwen25(kUntied))},
+      {"qwen3-0.6b", sized(28, 16, 8, 1024, 3072, qwen3(kTied))},
+      {"qwen3-1.7b", sized(28, 16, 8, 2048, 6144, qwen3(kTied))},
+      {"qwen3-4b", sized(36, 32, 8, 2560, 9728, qwen3(kTied))},
+      {"qwen3-8b", sized(36, 32, 8, 4096, 12288, qwen3(kUntied))},
+      {"mistral-7b", sized(32, 32, 8, 4096, 14336, mistral_v3())},
+      {"phi-3-mini-4k", sized(32, 32, 32, 3072, 8192, with_window("phi3", 2047))},
+      {"gemma-2-2b", sized(26, 8, 4, 2304, 9216, of_type("gemma2"))},
+      {"gemma-2-9b", sized(42, 16, 8, 3584, 14336, of_type("gemma2"))},
+      {"gemma-3-1b", sized(26, 4, 1, 1152, 6912, with_window("gemma3_text", 512))},
+      {"mixtral-8x7b", sized(32, 32, 8, 4096, 14336, mixtral())},
+      {"qwen3-30b-a3b", sized(48, 32, 4, 2048, 768, qwen3_a3b())},
+      {"llama-mini", sized(6, 6, 2, 192, 512, {.tie_weights = kTied})}};
   return presets;
 }
 

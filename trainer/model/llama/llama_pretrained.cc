@@ -10,8 +10,8 @@
 #include "trainer/model/llama/llama_rope.h"
 #include "trainer/model/llama/llama_types.h"
 #include "trainer/model/llama/shape_values.h"
+#include "trainer/model/load/pretrained_files.h"
 #include "trainer/model/load/pretrained_json.h"
-#include "trainer/model/load/tied_head.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
 

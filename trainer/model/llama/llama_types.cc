@@ -6,74 +6,34 @@ namespace ddp::train {
 
 namespace {
 
-/// All models that were published first had 32 layers and heads of 4096 / 32.
-LlamaShape defaults_7b(int64_t intermediate) {
-  LlamaShape shape;
+/// All models that were published first had 32 layers and heads, of 4096 / 32 but for Phi's.
+LlamaShape of_first_models(int64_t intermediate, LlamaShape shape) {
   shape.n_layer = shape.n_head = 32;
-  shape.n_embd = 4096;
+  if (shape.n_embd == 0) shape.n_embd = 4096;
   shape.intermediate = intermediate;
-  shape.norm_eps = 1e-6;
   return shape;
-}
-
-LlamaType llama() {
-  LlamaType type{"llama", "LlamaForCausalLM", 2048};
-  type.defaults = defaults_7b(11008);
-  return type;
-}
-
-LlamaType qwen2() {
-  LlamaType type{"qwen2", "Qwen2ForCausalLM", 32768};
-  type.defaults = defaults_7b(22016);
-  type.defaults.qkv_bias = true;
-  return type;
-}
-
-LlamaType qwen3() {
-  LlamaType type{"qwen3", "Qwen3ForCausalLM", 32768};
-  type.defaults = defaults_7b(22016);
-  type.defaults.head_dim = 128;
-  type.defaults.qk_norm = true;
-  return type;
-}
-
-LlamaType mistral() {
-  LlamaType type{"mistral", "MistralForCausalLM", 131072};
-  type.has_window = true;
-  type.defaults = defaults_7b(14336);
-  type.defaults.family = type.model_type;
-  type.defaults.n_kv_head = 8;
-  type.defaults.sliding_window = 4096;
-  return type;
-}
-
-LlamaType phi3() {
-  LlamaType type{"phi3", "Phi3ForCausalLM", 4096};
-  type.has_window = type.has_partial_rotary = true;
-  type.scales_rope = false;
-  type.defaults = defaults_7b(8192);
-  type.defaults.family = type.model_type;
-  type.defaults.n_embd = 3072;
-  type.defaults.norm_eps = 1e-5;
-  return type;
 }
 
 /// What both Gemmas have.
 LlamaType gemma(std::string_view model_type, const char* class_name, int64_t positions) {
-  LlamaType type{model_type, class_name, positions};
-  type.has_window = type.has_softcaps = type.is_gemma = type.has_post_norms = true;
-  type.defaults.family = model_type;
-  type.defaults.n_layer = 26;
-  type.defaults.n_head = 8;
-  type.defaults.n_kv_head = 4;
-  type.defaults.n_embd = 2304;
-  type.defaults.head_dim = 256;
-  type.defaults.intermediate = 9216;
-  type.defaults.norm_eps = 1e-6;
-  type.defaults.tie_weights = true;
-  type.defaults.sliding_window = 4096;
-  type.defaults.query_pre_attn_scalar = 256;
-  return type;
+  return {.model_type = model_type,
+          .class_name = class_name,
+          .positions = positions,
+          .defaults = {.n_layer = 26,
+                       .n_head = 8,
+                       .n_kv_head = 4,
+                       .n_embd = 2304,
+                       .head_dim = 256,
+                       .intermediate = 9216,
+                       .norm_eps = 1e-6,
+                       .tie_weights = true,
+                       .family = std::string(model_type),
+                       .sliding_window = 4096,
+                       .query_pre_attn_scalar = 256},
+          .has_window = true,
+          .has_softcaps = true,
+          .is_gemma = true,
+          .has_post_norms = true};
 }
 
 LlamaType gemma2() {
@@ -95,42 +55,64 @@ LlamaType gemma3_text() {
 }
 
 LlamaType mixtral() {
-  LlamaType type{"mixtral", "MixtralForCausalLM", 131072};
-  type.has_window = true;
-  type.names = {"block_sparse_moe", "w1", "w3", "w2"};
-  type.defaults = defaults_7b(14336);
-  type.defaults.family = type.model_type;
-  type.defaults.n_kv_head = 8;
-  type.defaults.norm_eps = 1e-5;
-  type.defaults.rope_theta = 1e6;
-  type.defaults.n_expert = 8;
-  type.defaults.n_expert_per_token = 2;
-  type.defaults.norm_topk_prob = true;
-  return type;
+  return {.model_type = "mixtral",
+          .class_name = "MixtralForCausalLM",
+          .positions = 131072,
+          .defaults = of_first_models(14336, {.n_kv_head = 8,
+                                              .rope_theta = 1e6,
+                                              .family = "mixtral",
+                                              .n_expert = 8,
+                                              .n_expert_per_token = 2,
+                                              .norm_topk_prob = true}),
+          .has_window = true,
+          .names = {"block_sparse_moe", "w1", "w3", "w2"}};
 }
 
 LlamaType qwen3_moe() {
-  LlamaType type{"qwen3_moe", "Qwen3MoeForCausalLM", 32768};
-  type.rounds_router_weights = true;
-  type.inner_key = "moe_intermediate_size";
-  type.defaults = defaults_7b(768);
-  type.defaults.family = type.model_type;
-  type.defaults.n_layer = 24;
-  type.defaults.n_kv_head = 4;
-  type.defaults.n_embd = 2048;
-  type.defaults.qk_norm = true;
-  type.defaults.n_expert = 128;
-  type.defaults.n_expert_per_token = 8;
-  return type;
+  return {.model_type = "qwen3_moe",
+          .class_name = "Qwen3MoeForCausalLM",
+          .positions = 32768,
+          .defaults = {.n_layer = 24,
+                       .n_head = 32,
+                       .n_kv_head = 4,
+                       .n_embd = 2048,
+                       .intermediate = 768,
+                       .norm_eps = 1e-6,
+                       .qk_norm = true,
+                       .family = "qwen3_moe",
+                       .n_expert = 128,
+                       .n_expert_per_token = 8},
+          .rounds_router_weights = true,
+          .inner_key = "moe_intermediate_size"};
 }
 
 }  // namespace
 
 // After the classes of transformers 5.23, which have the defaults of version 4.
 const std::vector<LlamaType>& llama_types() {
-  static const std::vector<LlamaType> types = {llama(),       qwen2(),   qwen3(),
-                                               mistral(),     phi3(),    gemma2(),
-                                               gemma3_text(), mixtral(), qwen3_moe()};
+  static const std::vector<LlamaType> types = {
+      {"llama", "LlamaForCausalLM", 2048, of_first_models(11008, {.norm_eps = 1e-6})},
+      {"qwen2", "Qwen2ForCausalLM", 32768,
+       of_first_models(22016, {.norm_eps = 1e-6, .qkv_bias = true})},
+      {"qwen3", "Qwen3ForCausalLM", 32768,
+       of_first_models(22016, {.head_dim = 128, .norm_eps = 1e-6, .qk_norm = true})},
+      {.model_type = "mistral",
+       .class_name = "MistralForCausalLM",
+       .positions = 131072,
+       .defaults = of_first_models(
+           14336, {.n_kv_head = 8, .norm_eps = 1e-6, .family = "mistral", .sliding_window = 4096}),
+       .has_window = true},
+      {.model_type = "phi3",
+       .class_name = "Phi3ForCausalLM",
+       .positions = 4096,
+       .defaults = of_first_models(8192, {.n_embd = 3072, .family = "phi3"}),
+       .has_window = true,
+       .has_partial_rotary = true,
+       .scales_rope = false},
+      gemma2(),
+      gemma3_text(),
+      mixtral(),
+      qwen3_moe()};
   return types;
 }
 

@@ -58,7 +58,9 @@ std::vector<std::string> targets_in_peft(const PeftJson& config) {
                               shown(targets.dump())));
 }
 
-PeftJson read_adapter_config(const std::string& folder) {
+}  // namespace
+
+nlohmann::json read_adapter_config(const std::string& folder) {
   const std::string file = folder + "/adapter_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored)) return parse_pretrained_config(file);
@@ -66,8 +68,6 @@ PeftJson read_adapter_config(const std::string& folder) {
                   ": no such file; give a folder that peft's save_pretrained or "
                   "trainer export --format peft has written");
 }
-
-}  // namespace
 
 void refuse_saved_modules(const nlohmann::json& config) {
   const PeftJson modules = config.value("modules_to_save", PeftJson());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "trainer/config/adapter_config.h"
 #include "trainer/config/keys/config_checks.h"
@@ -13,6 +14,9 @@ namespace ddp::train {
 /// that this trainer does not compute, each by its key in the file. `has_classifier`: whether the
 /// model has layers that are trained whole next to adapters.
 void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classifier);
+
+/// adapter_config.json of `folder`. Throws UserError: no such file, with the way to get one.
+nlohmann::json read_adapter_config(const std::string& folder);
 
 /// Throws UserError if an adapter_config.json has modules_to_save, whose weights would be lost.
 void refuse_saved_modules(const nlohmann::json& config);

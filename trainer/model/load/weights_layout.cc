@@ -1,8 +1,6 @@
 #include "trainer/model/load/weights_layout.h"
 
 #include <cmath>
-#include <functional>
-#include <numeric>
 
 namespace ddp::train {
 
@@ -21,17 +19,14 @@ TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks) {
 
 int64_t elements_of(const WeightsLayout& layout) {
   int64_t elements = 0;
-  for (const WeightPlace& place : layout) {
-    elements +=
-        std::accumulate(place.shape.begin(), place.shape.end(), int64_t{1}, std::multiplies<>());
-  }
+  for (const WeightPlace& place : layout) elements += elements_in(place.shape);
   return elements;
 }
 
 int64_t used_by_token(const WeightsLayout& layout) {
   double used = 0.0;
   for (const WeightPlace& place : layout)
-    used += static_cast<double>(elements_of({place})) * place.share;
+    used += static_cast<double>(elements_in(place.shape)) * place.share;
   return std::llround(used);
 }
 

@@ -66,8 +66,7 @@ struct LinearGelu : Function<LinearGelu> {
     const auto product = at::mm(flat(x), weight.t());  // becomes the derivative
     auto y = torch::empty_like(product);
     by_blocks(product, [&](cpu::Rows rows, int64_t) {
-      cpu::kernels().bias_gelu(product.mutable_data_ptr<float>(), bias.const_data_ptr<float>(),
-                               y.mutable_data_ptr<float>(), tanh, rows);
+      cpu::kernels().bias_gelu(values_in(product), values_of(bias), values_in(y), tanh, rows);
     });
     context->save_for_backward({x, weight, product});
     return y.view(with_last(x, y.size(1)));
@@ -79,8 +78,8 @@ struct LinearGelu : Function<LinearGelu> {
     const auto gradient = gradients[0].contiguous();
     const auto sums = sums_for(dy);
     by_blocks(dy, [&](cpu::Rows rows, int64_t block) {
-      cpu::kernels().multiply_and_sum(dy.mutable_data_ptr<float>(),
-                                      gradient.const_data_ptr<float>(), row_of(sums, block), rows);
+      cpu::kernels().multiply_and_sum(values_in(dy), values_of(gradient), row_of(sums, block),
+                                      rows);
     });
     const auto [dx, dweight] = product_gradients(context, saved[0], saved[1], dy);
     return {dx, dweight, sums.sum(0), torch::Tensor()};
@@ -92,8 +91,8 @@ torch::Tensor linear_gelu_alone(const torch::Tensor& x, const torch::Tensor& wei
                                 const torch::Tensor& bias, bool tanh) {
   const auto y = at::mm(flat(x), weight.t());
   by_blocks(y, [&](cpu::Rows rows, int64_t) {
-    auto* values = y.mutable_data_ptr<float>();
-    cpu::kernels().bias_gelu(values, bias.const_data_ptr<float>(), values, tanh, rows);
+    auto* values = values_in(y);
+    cpu::kernels().bias_gelu(values, values_of(bias), values, tanh, rows);
   });
   return y.view(with_last(x, y.size(1)));
 }
@@ -106,10 +105,9 @@ struct LinearDropoutAdd : Function<LinearDropoutAdd> {
     const auto y = at::mm(flat(x), weight.t());
     const auto added = residual ? residual->contiguous() : torch::Tensor();
     by_blocks(y, [&](cpu::Rows rows, int64_t) {
-      auto* values = y.mutable_data_ptr<float>();
-      cpu::kernels().bias_dropout_add(values, bias.const_data_ptr<float>(),
-                                      added.defined() ? added.const_data_ptr<float>() : nullptr,
-                                      values, dropout, rows);
+      auto* values = values_in(y);
+      cpu::kernels().bias_dropout_add(values, values_of(bias), values_of(added), values, dropout,
+                                      rows);
     });
     context->save_for_backward({x, weight});
     context->saved_data["added"] = added.defined();
@@ -124,8 +122,8 @@ struct LinearDropoutAdd : Function<LinearDropoutAdd> {
     const auto dy = dropout.p > 0.0 ? torch::empty_like(gradient) : gradient;
     const auto sums = sums_for(gradient);
     by_blocks(gradient, [&](cpu::Rows rows, int64_t block) {
-      cpu::kernels().dropout_backward(gradient.const_data_ptr<float>(),
-                                      dropout.p > 0.0 ? dy.mutable_data_ptr<float>() : nullptr,
+      cpu::kernels().dropout_backward(values_of(gradient),
+                                      dropout.p > 0.0 ? values_in(dy) : nullptr,
                                       row_of(sums, block), dropout, rows);
     });
     const auto [dx, dweight] = product_gradients(context, saved[0], saved[1], dy);
@@ -143,7 +141,7 @@ struct Attention : Function<Attention> {
   static void by_heads(int64_t count, const cpu::AttentionShape& shape, const Work& work) {
     parallel_for(count, 1, at::get_num_threads(), [&](int64_t begin, int64_t end) {
       const auto scratch = torch::empty({cpu::attention_scratch(shape)}, torch::kFloat32);
-      work(begin, end, scratch.mutable_data_ptr<float>());
+      work(begin, end, values_in(scratch));
     });
   }
 
@@ -157,9 +155,8 @@ struct Attention : Function<Attention> {
     const auto probabilities =
         torch::empty({count, shape.length, cpu::padded(shape.length)}, qkv.options());
     by_heads(count, shape, [&](int64_t first, int64_t last, float* scratch) {
-      cpu::kernels().attention(qkv.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
-                               probabilities.mutable_data_ptr<float>(), scratch, dropout, shape,
-                               first, last);
+      cpu::kernels().attention(values_of(qkv), values_in(y), values_in(probabilities), scratch,
+                               dropout, shape, first, last);
     });
     context->save_for_backward({qkv, probabilities});
     context->saved_data["heads"] = heads;
@@ -176,17 +173,12 @@ struct Attention : Function<Attention> {
     const auto shape = shape_of(qkv, heads);
     const auto dqkv = torch::empty_like(qkv);
     by_heads(qkv.size(0) * heads, shape, [&](int64_t first, int64_t last, float* scratch) {
-      cpu::kernels().attention_backward(
-          dy.const_data_ptr<float>(), qkv.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
-          dqkv.mutable_data_ptr<float>(), scratch, dropout, shape, first, last);
+      cpu::kernels().attention_backward(values_of(dy), values_of(qkv), values_of(saved[1]),
+                                        values_in(dqkv), scratch, dropout, shape, first, last);
     });
     return {dqkv, torch::Tensor(), torch::Tensor(), torch::Tensor()};
   }
 };
-
-const float* data_of(const torch::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<float>() : nullptr;
-}
 
 struct DropoutAdd : Function<DropoutAdd> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
@@ -195,12 +187,12 @@ struct DropoutAdd : Function<DropoutAdd> {
                                const Places& places) {
     const auto x = given.contiguous();
     const auto added = residual ? residual->contiguous() : torch::Tensor();
-    const float* const biases = bias ? data_of(*bias) : nullptr;
+    const float* const biases = bias ? values_of(*bias) : nullptr;
     const cpu::Dropout dropout = drawn(p, places);
     const auto y = torch::empty_like(x);
     by_blocks(x, [&](cpu::Rows rows, int64_t) {
-      cpu::kernels().bias_dropout_add(x.const_data_ptr<float>(), biases, data_of(added),
-                                      y.mutable_data_ptr<float>(), dropout, rows);
+      cpu::kernels().bias_dropout_add(values_of(x), biases, values_of(added), values_in(y), dropout,
+                                      rows);
     });
     context->saved_data["biased"] = biases != nullptr;
     context->saved_data["added"] = added.defined();
@@ -215,7 +207,7 @@ struct DropoutAdd : Function<DropoutAdd> {
     const bool biased = context->saved_data["biased"].toBool();
     const auto sums = biased ? sums_for(dy) : torch::Tensor();
     by_blocks(dy, [&](cpu::Rows rows, int64_t block) {
-      cpu::kernels().dropout_backward(dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
+      cpu::kernels().dropout_backward(values_of(dy), values_in(dx),
                                       biased ? row_of(sums, block) : nullptr, dropout, rows);
     });
     const bool added = context->saved_data["added"].toBool();

@@ -9,10 +9,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-const float* values_of(const torch::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<float>() : nullptr;
-}
-
 torch::Tensor contiguous(const torch::Tensor& x) {
   return x.defined() ? x.contiguous() : torch::Tensor();
 }
@@ -28,9 +24,8 @@ struct AddRmsNorm : Function<AddRmsNorm> {
     const auto scales = torch::empty({rows_of(x)}, x.options());
     by_blocks(x, [&](cpu::Rows rows, int64_t) {
       cpu::kernels().add_rms_norm(values_of(x), values_of(added), values_of(weight),
-                                  static_cast<float>(epsilon), sum.mutable_data_ptr<float>(),
-                                  y.mutable_data_ptr<float>(), scales.mutable_data_ptr<float>(),
-                                  rows);
+                                  static_cast<float>(epsilon), values_in(sum), values_in(y),
+                                  values_in(scales), rows);
     });
     context->set_materialize_grads(false);
     context->save_for_backward({sum, weight, scales});
@@ -47,8 +42,8 @@ struct AddRmsNorm : Function<AddRmsNorm> {
     const auto sums = sums_for(sum);
     by_blocks(sum, [&](cpu::Rows rows, int64_t block) {
       cpu::kernels().rms_norm_backward(values_of(dy), values_of(dsum), values_of(sum),
-                                       values_of(saved[1]), values_of(saved[2]),
-                                       dx.mutable_data_ptr<float>(), row_of(sums, block), rows);
+                                       values_of(saved[1]), values_of(saved[2]), values_in(dx),
+                                       row_of(sums, block), rows);
     });
     const bool branched = context->saved_data["branch"].toBool();
     return {dx, context->needs_input_grad(1) ? sums.sum(0) : torch::Tensor(),
@@ -63,7 +58,7 @@ struct SwiGlu : Function<SwiGlu> {
     const auto up = given_up.contiguous();
     const auto y = torch::empty_like(gate);
     by_blocks(gate, [&](cpu::Rows rows, int64_t) {
-      cpu::kernels().swiglu(values_of(gate), values_of(up), y.mutable_data_ptr<float>(), rows);
+      cpu::kernels().swiglu(values_of(gate), values_of(up), values_in(y), rows);
     });
     context->save_for_backward({gate, up});
     return y;
@@ -76,8 +71,7 @@ struct SwiGlu : Function<SwiGlu> {
     const auto dup = torch::empty_like(dy);
     by_blocks(dy, [&](cpu::Rows rows, int64_t) {
       cpu::kernels().swiglu_backward(values_of(dy), values_of(saved[0]), values_of(saved[1]),
-                                     dgate.mutable_data_ptr<float>(), dup.mutable_data_ptr<float>(),
-                                     rows);
+                                     values_in(dgate), values_in(dup), rows);
     });
     return {dgate, dup};
   }
@@ -98,8 +92,7 @@ struct RotatedHeads : Function<RotatedHeads> {
         q.options());
     by_blocks(by_tokens(out), [&](cpu::Rows rows, int64_t) {
       cpu::kernels().rotate_heads(values_of(queries), values_of(keys), values_of(values),
-                                  values_of(cos), values_of(sin), out.mutable_data_ptr<float>(),
-                                  shape, rows);
+                                  values_of(cos), values_of(sin), values_in(out), shape, rows);
     });
     context->save_for_backward({cos, sin});
     context->saved_data["shape"] =
@@ -117,9 +110,9 @@ struct RotatedHeads : Function<RotatedHeads> {
     };
     const auto dq = like(shape.heads), dk = like(shape.key_heads), dv = like(shape.key_heads);
     by_blocks(by_tokens(dout), [&](cpu::Rows rows, int64_t) {
-      cpu::kernels().rotate_heads_backward(
-          values_of(dout), values_of(saved[0]), values_of(saved[1]), dq.mutable_data_ptr<float>(),
-          dk.mutable_data_ptr<float>(), dv.mutable_data_ptr<float>(), shape, rows);
+      cpu::kernels().rotate_heads_backward(values_of(dout), values_of(saved[0]),
+                                           values_of(saved[1]), values_in(dq), values_in(dk),
+                                           values_in(dv), shape, rows);
     });
     return {dq, dk, dv, torch::Tensor(), torch::Tensor(), torch::Tensor()};
   }

@@ -33,13 +33,20 @@ void by_blocks(const torch::Tensor& x, const Work& work) {
   });
 }
 
+/// Null for an undefined tensor.
+inline const float* values_of(const torch::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<float>() : nullptr;
+}
+/// To be written.
+inline float* values_in(const torch::Tensor& x) { return x.mutable_data_ptr<float>(); }
+
 /// A row for each block of x.
 inline torch::Tensor sums_for(const torch::Tensor& x) {
   return torch::empty({blocks_of(x), x.size(-1)}, x.options());
 }
 
 inline float* row_of(const torch::Tensor& sums, int64_t block) {
-  return sums.mutable_data_ptr<float>() + block * sums.size(1);
+  return values_in(sums) + block * sums.size(1);
 }
 
 }  // namespace ddp::train::fused

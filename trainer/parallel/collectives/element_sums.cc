@@ -7,6 +7,14 @@
 namespace ddp::train {
 namespace {
 
+struct TypeTraits {
+  std::size_t bytes;
+  const char* name;
+};
+/// In the order of ElementType.
+constexpr std::array<TypeTraits, 5> kTypes = {
+    {{4, "float32"}, {8, "float64"}, {4, "int32"}, {8, "int64"}, {1, "uint8"}}};
+
 struct Sum {
   template <class T>
   static T of(T a, T b) {
@@ -60,35 +68,8 @@ void combine_by(bool largest, void* out, const std::vector<const std::byte*>& so
 
 }  // namespace
 
-std::size_t bytes_of(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-    case ElementType::kInt32:
-      return 4;
-    case ElementType::kFloat64:
-    case ElementType::kInt64:
-      return 8;
-    case ElementType::kUint8:
-      return 1;
-  }
-  return 1;
-}
-
-const char* name_of(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return "float32";
-    case ElementType::kFloat64:
-      return "float64";
-    case ElementType::kInt32:
-      return "int32";
-    case ElementType::kInt64:
-      return "int64";
-    case ElementType::kUint8:
-      return "uint8";
-  }
-  return "unknown";
-}
+std::size_t bytes_of(ElementType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
+const char* name_of(ElementType type) { return kTypes[static_cast<std::size_t>(type)].name; }
 
 void combine_elements(ElementType type, bool largest, void* out,
                       const std::vector<const std::byte*>& sources, std::size_t bytes) {

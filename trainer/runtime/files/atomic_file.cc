@@ -30,6 +30,16 @@ namespace fs = std::filesystem;
   throw RunError(text);
 }
 
+/// put(data, size, bytes before them) writes some of it, as write() does.
+template <class Put>
+void write_all(const void* data, std::size_t size, const std::string& path, const Put& put) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t n = put(static_cast<const char*>(data) + done, size - done, done);
+    if (n < 0 && errno != EINTR) file_error("write", path, errno);
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+}
+
 std::string temporary_name(const std::string& path, std::string_view suffix = "") {
   return fmt::format("{}.tmp.{}{}", path, getpid(), suffix);
 }
@@ -111,26 +121,15 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, std::size_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::write(fd_, at, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) file_error("write", path_, errno);
-    at += n;
-    size -= static_cast<std::size_t>(n);
-  }
+  write_all(data, size, path_, [this](const char* at, std::size_t left, std::size_t) {
+    return ::write(fd_, at, left);
+  });
 }
 
 void AtomicFile::overwrite(std::size_t offset, const void* data, std::size_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::pwrite(fd_, at, size, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) file_error("write", path_, errno);
-    at += n;
-    offset += static_cast<std::size_t>(n);
-    size -= static_cast<std::size_t>(n);
-  }
+  write_all(data, size, path_, [&](const char* at, std::size_t left, std::size_t done) {
+    return ::pwrite(fd_, at, left, static_cast<off_t>(offset + done));
+  });
 }
 
 void AtomicFile::sync() {

@@ -11,15 +11,11 @@ namespace ddp::train {
 namespace {
 
 std::string error_json(const std::string& message, int exit_code) {
-  nlohmann::ordered_json extra;
-  extra["py_callstack"] = "";
-  extra["timestamp"] = std::to_string(static_cast<long long>(std::time(nullptr)));
-  nlohmann::ordered_json body;
-  body["message"] = message;
-  body["errorCode"] = exit_code;
-  body["extraInfo"] = extra;
-  nlohmann::ordered_json root;
-  root["message"] = body;
+  const nlohmann::ordered_json extra = {
+      {"py_callstack", ""},
+      {"timestamp", std::to_string(static_cast<long long>(std::time(nullptr)))}};
+  const nlohmann::ordered_json root = {
+      {"message", {{"message", message}, {"errorCode", exit_code}, {"extraInfo", extra}}}};
   // A message may contain invalid UTF-8 (a file name): replace it, never fail.
   return root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

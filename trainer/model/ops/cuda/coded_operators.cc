@@ -70,15 +70,12 @@ at::Tensor dequantize(const at::Tensor& codes, const at::Tensor& absmax,
               "expected float32, bfloat16 or float16");
   const c10::DeviceGuard device(codes.device());
   auto rows = at::empty({last - first, matrix.columns()}, codes.options().dtype(type));
-  int64_t count = rows.numel();
-  if (count == 0) return rows;
-  Coded coded = coded_rows(matrix, first);
-  void* out = rows.data_ptr();
-  int64_t chunk = 8192;
-  int kind = type == at::kFloat ? 0 : type == at::kBFloat16 ? 1 : 2;
+  if (rows.numel() == 0) return rows;
+  constexpr int64_t kChunk = 8192;
+  const int kind = type == at::kFloat ? 0 : type == at::kBFloat16 ? 1 : 2;
   static const CUfunction kernel = own_kernel("ddp_dequantize");
-  launch(kernel, static_cast<unsigned>((count + chunk - 1) / chunk), 256, kShared,
-         {&coded, &out, &count, &chunk, &kind});
+  launch(kernel, blocks_for(rows.numel(), kChunk), 256, kShared, coded_rows(matrix, first),
+         rows.data_ptr(), rows.numel(), kChunk, kind);
   return rows;
 }
 
@@ -95,16 +92,11 @@ at::Tensor coded_product(const at::Tensor& x, const at::Tensor& codes, const at:
   shape.back() = codes.size(0);
   auto y = at::empty(shape, x.options());
   if (y.numel() == 0) return y;
-  Coded coded = coded_rows(matrix, 0);
-  const void* in = x.const_data_ptr();
-  void* out = y.data_ptr();
-  int count = static_cast<int>(x.numel() / x.size(-1));
-  int rows = static_cast<int>(codes.size(0));
-  int halves = x.scalar_type() == at::kBFloat16 ? 1 : 0;
-  constexpr unsigned kRowsOfBlock = 8;
+  constexpr int64_t kRowsOfBlock = 8;
   static const CUfunction kernel = own_kernel("ddp_coded_product");
-  launch(kernel, (static_cast<unsigned>(rows) + kRowsOfBlock - 1) / kRowsOfBlock, 256, kShared,
-         {&coded, &in, &out, &count, &rows, &halves});
+  launch(kernel, blocks_for(codes.size(0), kRowsOfBlock), 256, kShared, coded_rows(matrix, 0),
+         x.const_data_ptr(), y.data_ptr(), static_cast<int>(x.numel() / x.size(-1)),
+         static_cast<int>(codes.size(0)), x.scalar_type() == at::kBFloat16 ? 1 : 0);
   return y;
 }
 

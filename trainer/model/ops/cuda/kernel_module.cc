@@ -194,8 +194,8 @@ KernelModule load_module(std::string_view source, int major, int minor, const st
   return module;
 }
 
-void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
-            std::vector<void*> arguments) {
+void launch_with(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
+                 std::vector<void*> arguments) {
   static auto* const start = DDP_OF_CUDA(cuLaunchKernel);
   make_context_current();
   check(start(function, grid, 1, 1, block, 1, 1, shared_bytes,

@@ -32,7 +32,14 @@ class KernelModule {
 KernelModule load_module(std::string_view source, int major, int minor, const std::string& folder);
 
 /// Starts `function` on the current stream. `arguments`: pointers to the values.
+void launch_with(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
+                 std::vector<void*> arguments);
+
+/// The values must have the types of the kernel's parameters.
+template <class... Values>
 void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
-            std::vector<void*> arguments);
+            Values... values) {
+  launch_with(function, grid, block, shared_bytes, {static_cast<void*>(&values)...});
+}
 
 }  // namespace ddp::train

@@ -10,48 +10,30 @@
 namespace ddp::train {
 namespace {
 
-unsigned blocks_for(int64_t count, int64_t chunk) {
-  return static_cast<unsigned>((count + chunk - 1) / chunk);
-}
-
-void check_pair(const at::Tensor& gate, const at::Tensor& up) {
-  check_rows(gate, at::kBFloat16, gate);
-  check_rows(up, at::kBFloat16, gate);
-  TORCH_CHECK(gate.size(-1) % 8 == 0, "expected rows of a multiple of 8");
-}
+constexpr int64_t kElements = 4096;  // of a block
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  check_pair(gate, up);
+  check_eights(gate, gate);
+  check_eights(up, gate);
   const c10::DeviceGuard device(gate.device());
   auto y = at::empty_like(gate);
   if (y.numel() == 0) return y;
-  const void* a = gate.const_data_ptr();
-  const void* b = up.const_data_ptr();
-  void* out = y.data_ptr();
-  int64_t count = gate.numel();
-  int64_t chunk = 4096;
   static const CUfunction kernel = own_kernel("ddp_swiglu");
-  launch(kernel, blocks_for(count, chunk), 256, 0, {&a, &b, &out, &count, &chunk});
+  launch(kernel, blocks_for(gate.numel(), kElements), 256, 0, gate.const_data_ptr(),
+         up.const_data_ptr(), y.data_ptr(), gate.numel(), kElements);
   return y;
 }
 
 std::tuple<at::Tensor, at::Tensor> swiglu_backward(const at::Tensor& dy, const at::Tensor& gate,
                                                    const at::Tensor& up) {
-  check_pair(gate, up);
-  check_rows(dy, at::kBFloat16, gate);
+  for (const at::Tensor* x : {&gate, &up, &dy}) check_eights(*x, gate);
   const c10::DeviceGuard device(gate.device());
   const auto dgate = at::empty_like(gate), dup = at::empty_like(up);
   if (dy.numel() == 0) return {dgate, dup};
-  const void* gradient = dy.const_data_ptr();
-  const void* a = gate.const_data_ptr();
-  const void* b = up.const_data_ptr();
-  void* of_gate = dgate.data_ptr();
-  void* of_up = dup.data_ptr();
-  int64_t count = gate.numel();
-  int64_t chunk = 4096;
   static const CUfunction kernel = own_kernel("ddp_swiglu_backward");
-  launch(kernel, blocks_for(count, chunk), 256, 0,
-         {&gradient, &a, &b, &of_gate, &of_up, &count, &chunk});
+  launch(kernel, blocks_for(gate.numel(), kElements), 256, 0, dy.const_data_ptr(),
+         gate.const_data_ptr(), up.const_data_ptr(), dgate.data_ptr(), dup.data_ptr(), gate.numel(),
+         kElements);
   return {dgate, dup};
 }
 
@@ -61,8 +43,8 @@ std::tuple<at::Tensor, at::Tensor> rotate(const at::Tensor& q, const at::Tensor&
                                           bool backward) {
   check_rows(q, at::kBFloat16, q);
   check_rows(k, at::kBFloat16, k);
-  int64_t tokens = q.size(0) * q.size(1), heads = q.size(2), key_heads = k.size(2);
-  int64_t dim = q.size(3), positions = cos.numel() * 2 / dim;
+  const int64_t tokens = q.size(0) * q.size(1), heads = q.size(2), key_heads = k.size(2);
+  const int64_t dim = q.size(3), positions = cos.numel() * 2 / dim;
   TORCH_CHECK(dim % 16 == 0 && k.size(3) == dim && k.numel() == tokens * key_heads * dim,
               "expected heads of the same multiple of 16");
   check_columns(cos, positions * dim / 2);
@@ -71,18 +53,12 @@ std::tuple<at::Tensor, at::Tensor> rotate(const at::Tensor& q, const at::Tensor&
   const c10::DeviceGuard device(q.device());
   const auto rotated_q = at::empty_like(q), rotated_k = at::empty_like(k);
   if (q.numel() == 0) return {rotated_q, rotated_k};
-  const void* queries = q.const_data_ptr();
-  const void* keys = k.const_data_ptr();
-  const void* c = cos.const_data_ptr();
-  const void* s = sin.const_data_ptr();
-  void* out_q = rotated_q.data_ptr();
-  void* out_k = rotated_k.data_ptr();
-  int64_t chunk = 512;
-  float way = backward ? -1.0F : 1.0F;
+  constexpr int64_t kChunk = 512;
   static const CUfunction kernel = own_kernel("ddp_rotate");
-  launch(kernel, blocks_for(tokens * (heads + key_heads) * (dim / 16), chunk), 256, 0,
-         {&queries, &keys, &c, &s, &out_q, &out_k, &tokens, &heads, &key_heads, &dim, &positions,
-          &chunk, &way});
+  launch(kernel, blocks_for(tokens * (heads + key_heads) * (dim / 16), kChunk), 256, 0,
+         q.const_data_ptr(), k.const_data_ptr(), cos.const_data_ptr(), sin.const_data_ptr(),
+         rotated_q.data_ptr(), rotated_k.data_ptr(), tokens, heads, key_heads, dim, positions,
+         kChunk, backward ? -1.0F : 1.0F);
   return {rotated_q, rotated_k};
 }
 

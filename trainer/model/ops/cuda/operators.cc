@@ -25,28 +25,12 @@ constexpr unsigned kThreads = 512;
 constexpr unsigned kThreadsOfWarp = 32;
 constexpr unsigned kSharedOfBlock = 16 * kThreadsOfWarp;  // a few numbers of each warp
 
-struct Kernels {
-  explicit Kernels(const KernelModule& of_device)
-      : module(of_device),
-        cross_entropy(module.function("ddp_cross_entropy")),
-        add_norm(module.function("ddp_add_norm")),
-        add_norm_backward(module.function("ddp_add_norm_backward")),
-        gelu(module.function("ddp_gelu")),
-        gelu_backward(module.function("ddp_gelu_backward")),
-        column_sums(module.function("ddp_column_sums")),
-        sums_of_squares(module.function("ddp_sums_of_squares")),
-        adam(module.function("ddp_adam")) {}
-  KernelModule module;
-  CUfunction cross_entropy, add_norm, add_norm_backward, gelu, gelu_backward, column_sums,
-      sums_of_squares, adam;
-};
-
 /// For this process's device; each rank has one.
-std::unique_ptr<const Kernels> kernels;
+std::unique_ptr<const KernelModule> kernels;
 
 }  // namespace
 
-CUfunction own_kernel(const char* name) { return kernels->module.function(name); }
+CUfunction own_kernel(const char* name) { return kernels->function(name); }
 
 namespace {
 
@@ -57,15 +41,13 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   const c10::DeviceGuard device(logits.device());
   auto losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   if (logits.size(0) == 0) return losses;
-  void* row = logits.data_ptr();
-  const void* target = targets.const_data_ptr();
-  void* loss = losses.data_ptr();
-  int64_t stride = logits.size(1);
+  const int64_t stride = logits.size(1);
   // Long rows: so few at once that a row is still in the cache when it is read again.
   constexpr int64_t kLong = 8192;
   const unsigned threads = stride < kLong ? kThreads : 1024;
-  launch(kernels->cross_entropy, static_cast<unsigned>(logits.size(0)), threads, kSharedOfBlock,
-         {&row, &target, &loss, &classes, &stride});
+  static const CUfunction kernel = own_kernel("ddp_cross_entropy");
+  launch(kernel, static_cast<unsigned>(logits.size(0)), threads, kSharedOfBlock, logits.data_ptr(),
+         targets.const_data_ptr(), losses.data_ptr(), classes, stride);
   return losses;
 }
 
@@ -87,7 +69,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residu
                                                         const at::Tensor& weight,
                                                         const std::optional<at::Tensor>& bias,
                                                         double epsilon) {
-  int64_t columns = residual.size(-1);
+  const int64_t columns = residual.size(-1);
   check_rows(residual, at::kFloat, residual);
   if (branch) check_rows(*branch, at::kBFloat16, residual);
   check_columns(weight, columns);
@@ -98,26 +80,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm(const at::Tensor& residu
   const auto y = at::empty_like(residual, at::kBFloat16);
   const auto statistics = at::empty({rows, 2}, residual.options());
   if (rows == 0) return {sum, y, statistics};
-  const void* in = residual.const_data_ptr();
-  const void* added = data_or_null(branch);
-  const void* scale = weight.const_data_ptr();
-  const void* shift = data_or_null(bias);
-  void* total = branch ? sum.data_ptr() : nullptr;
-  void* out = y.data_ptr();
-  void* numbers = statistics.data_ptr();
-  auto small = static_cast<float>(epsilon);
-  const unsigned threads = threads_for_row(columns);
-  launch(kernels->add_norm, static_cast<unsigned>(rows), threads,
-         static_cast<unsigned>(columns) * sizeof(float) + kSharedOfBlock,
-         {&in, &added, &scale, &shift, &total, &out, &numbers, &columns, &small});
+  static const CUfunction kernel = own_kernel("ddp_add_norm");
+  launch(kernel, static_cast<unsigned>(rows), threads_for_row(columns),
+         static_cast<unsigned>(columns) * sizeof(float) + kSharedOfBlock, residual.const_data_ptr(),
+         data_or_null(branch), weight.const_data_ptr(), data_or_null(bias),
+         branch ? sum.data_ptr() : nullptr, y.data_ptr(), statistics.data_ptr(), columns,
+         static_cast<float>(epsilon));
   return {sum, y, statistics};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
     const at::Tensor& dy, const std::optional<at::Tensor>& dsum, const at::Tensor& x,
     const at::Tensor& weight, const at::Tensor& statistics, bool with_bias, bool with_branch) {
-  int64_t columns = x.size(-1);
-  int64_t rows = x.numel() / columns;
+  const int64_t columns = x.size(-1);
+  const int64_t rows = x.numel() / columns;
   check_rows(x, at::kFloat, x);
   check_rows(dy, at::kBFloat16, x);
   if (dsum) check_rows(*dsum, at::kFloat, x);
@@ -126,42 +102,32 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
   const c10::DeviceGuard device(x.device());
   const unsigned threads = threads_for_row(columns);
   constexpr int64_t kMultiprocessors = 132;  // of an H100
-  int64_t chunk = rows_of_block(rows, std::min<int64_t>(1056, kMultiprocessors * (1024 / threads)));
-  const int64_t blocks = (rows + chunk - 1) / chunk;
+  const int64_t chunk =
+      rows_of_block(rows, std::min<int64_t>(1056, kMultiprocessors * (1024 / threads)));
+  const unsigned blocks = blocks_for(rows, chunk);
   const int64_t width = with_bias ? 2 : 1;
   const auto dx = at::empty_like(x);
   const auto dbranch = with_branch ? at::empty_like(x, at::kBFloat16) : at::Tensor();
   const auto parts = at::empty({blocks, width, columns}, x.options());
   if (rows == 0) return {dx, dbranch, parts};
-  const void* gradient = dy.const_data_ptr();
-  const void* others = data_or_null(dsum);
-  const void* in = x.const_data_ptr();
-  const void* scale = weight.const_data_ptr();
-  const void* numbers = statistics.const_data_ptr();
-  void* out = dx.data_ptr();
-  void* half = with_branch ? dbranch.data_ptr() : nullptr;
-  void* part = parts.data_ptr();
-  int centred = with_bias ? 1 : 0;
-  launch(kernels->add_norm_backward, static_cast<unsigned>(blocks), threads,
+  static const CUfunction kernel = own_kernel("ddp_add_norm_backward");
+  launch(kernel, blocks, threads,
          static_cast<unsigned>(width * columns) * sizeof(float) + kSharedOfBlock,
-         {&gradient, &others, &in, &scale, &numbers, &out, &half, &part, &rows, &columns, &chunk,
-          &centred});
+         dy.const_data_ptr(), data_or_null(dsum), x.const_data_ptr(), weight.const_data_ptr(),
+         statistics.const_data_ptr(), dx.data_ptr(), with_branch ? dbranch.data_ptr() : nullptr,
+         parts.data_ptr(), rows, columns, chunk, with_bias ? 1 : 0);
   return {dx, dbranch, parts};
 }
 
 at::Tensor gelu(const at::Tensor& x, bool tanh) {
-  check_rows(x, at::kBFloat16, x);
-  TORCH_CHECK(x.size(-1) % 8 == 0, "expected rows of a multiple of 8");
+  check_eights(x, x);
   const c10::DeviceGuard device(x.device());
   auto y = at::empty_like(x);
   if (x.numel() == 0) return y;
-  const void* in = x.const_data_ptr();
-  void* out = y.data_ptr();
-  int64_t count = x.numel();
-  int64_t chunk = 4096;
-  int by_tanh = tanh ? 1 : 0;
-  launch(kernels->gelu, static_cast<unsigned>((count + chunk - 1) / chunk), 256, 0,
-         {&in, &out, &count, &chunk, &by_tanh});
+  constexpr int64_t kChunk = 4096;
+  static const CUfunction kernel = own_kernel("ddp_gelu");
+  launch(kernel, blocks_for(x.numel(), kChunk), 256, 0, x.const_data_ptr(), y.data_ptr(), x.numel(),
+         kChunk, tanh ? 1 : 0);
   return y;
 }
 
@@ -169,13 +135,10 @@ at::Tensor gelu(const at::Tensor& x, bool tanh) {
 struct ColumnBlocks {
   explicit ColumnBlocks(const at::Tensor& x)
       : columns(x.size(-1)), rows(x.numel() / columns), chunk(rows_of_block(rows, 128)) {
-    check_rows(x, at::kBFloat16, x);
-    TORCH_CHECK(columns % 8 == 0, "expected rows of a multiple of 8");
-    parts = at::empty({(rows + chunk - 1) / chunk, columns}, x.options().dtype(at::kFloat));
+    check_eights(x, x);
+    parts = at::empty({blocks_for(rows, chunk), columns}, x.options().dtype(at::kFloat));
   }
-  unsigned count() const {
-    return static_cast<unsigned>(parts.size(0) * ((columns + tile - 1) / tile));
-  }
+  unsigned count() const { return blocks_for(rows, chunk) * blocks_for(columns, tile); }
 
   int64_t columns, rows, chunk, tile = 256;
   at::Tensor parts;
@@ -187,28 +150,23 @@ std::tuple<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& dy, const at:
                                                  bool tanh) {
   check_rows(dy, at::kBFloat16, x);
   const c10::DeviceGuard device(x.device());
-  ColumnBlocks blocks(x);
+  const ColumnBlocks blocks(x);
   const auto dx = at::empty_like(x);
   if (blocks.rows == 0) return {dx, blocks.parts};
-  const void* gradient = dy.const_data_ptr();
-  const void* in = x.const_data_ptr();
-  void* out = dx.data_ptr();
-  void* part = blocks.parts.data_ptr();
-  int by_tanh = tanh ? 1 : 0;
-  launch(kernels->gelu_backward, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
-         {&gradient, &in, &out, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile,
-          &by_tanh});
+  static const CUfunction kernel = own_kernel("ddp_gelu_backward");
+  launch(kernel, blocks.count(), kThreadsOfColumns, kSharedOfColumns, dy.const_data_ptr(),
+         x.const_data_ptr(), dx.data_ptr(), blocks.parts.data_ptr(), blocks.rows, blocks.columns,
+         blocks.chunk, blocks.tile, tanh ? 1 : 0);
   return {dx, blocks.parts};
 }
 
 at::Tensor column_sums(const at::Tensor& x) {
   const c10::DeviceGuard device(x.device());
-  ColumnBlocks blocks(x);
+  const ColumnBlocks blocks(x);
   if (blocks.rows == 0) return blocks.parts;
-  const void* in = x.const_data_ptr();
-  void* part = blocks.parts.data_ptr();
-  launch(kernels->column_sums, blocks.count(), kThreadsOfColumns, kSharedOfColumns,
-         {&in, &part, &blocks.rows, &blocks.columns, &blocks.chunk, &blocks.tile});
+  static const CUfunction kernel = own_kernel("ddp_column_sums");
+  launch(kernel, blocks.count(), kThreadsOfColumns, kSharedOfColumns, x.const_data_ptr(),
+         blocks.parts.data_ptr(), blocks.rows, blocks.columns, blocks.chunk, blocks.tile);
   return blocks.parts;
 }
 
@@ -224,8 +182,8 @@ struct SquaredTensors {
 };
 
 unsigned squared_blocks(const at::Tensor& tensor) {
-  constexpr int64_t kBlock = 1024;  // elements
-  return static_cast<unsigned>((tensor.numel() + kBlock - 1) / kBlock);
+  constexpr int64_t kElements = 1024;
+  return blocks_for(tensor.numel(), kElements);
 }
 
 at::Tensor sums_of_squares(at::TensorList tensors) {
@@ -241,7 +199,7 @@ at::Tensor sums_of_squares(at::TensorList tensors) {
   constexpr unsigned kSumsOfBlock = 16;
   for (std::size_t first = 0; first < tensors.size(); first += kSquaredTensors) {
     SquaredTensors given{};
-    int count = static_cast<int>(std::min(kSquaredTensors, tensors.size() - first));
+    const int count = static_cast<int>(std::min(kSquaredTensors, tensors.size() - first));
     for (int i = 0; i < count; ++i) {
       const at::Tensor& tensor = tensors[first + static_cast<std::size_t>(i)];
       given.of[i] = {tensor.const_data_ptr(), tensor.numel()};
@@ -249,8 +207,8 @@ at::Tensor sums_of_squares(at::TensorList tensors) {
     }
     const unsigned of_launch = given.first_block[count];
     if (of_launch == 0) continue;
-    launch(kernels->sums_of_squares, (of_launch + kSumsOfBlock - 1) / kSumsOfBlock, kThreads, 0,
-           {&given, &out, &count});
+    static const CUfunction kernel = own_kernel("ddp_sums_of_squares");
+    launch(kernel, blocks_for(of_launch, kSumsOfBlock), kThreads, 0, given, out, count);
     out += of_launch;
   }
   return sums;
@@ -316,26 +274,22 @@ void adam_(at::TensorList weights, at::TensorList gradients, at::TensorList exp_
   check_columns(found_inf, 1);
   if (scale) check_columns(*scale, 1);
   const c10::DeviceGuard device(weights[0].device());
-  AdamOptions options{static_cast<float>(learning_rate), static_cast<float>(beta1),
-                      static_cast<float>(beta2),         static_cast<float>(weight_decay),
-                      static_cast<float>(epsilon),       decoupled ? 1 : 0};
-  const void* count = step.const_data_ptr();
-  const void* skip = found_inf.const_data_ptr();
-  const void* factor = data_or_null(scale);
-  int64_t chunk = kAdamChunk;
+  const AdamOptions options{static_cast<float>(learning_rate), static_cast<float>(beta1),
+                            static_cast<float>(beta2),         static_cast<float>(weight_decay),
+                            static_cast<float>(epsilon),       decoupled ? 1 : 0};
   for (std::size_t first = 0; first < weights.size(); first += kTensorsOfLaunch) {
     AdamTensors tensors{};
     const std::size_t number = std::min(kTensorsOfLaunch, weights.size() - first);
     for (std::size_t i = 0; i < number; ++i) {
       tensors.of[i] = adam_tensor(weights, gradients, exp_avgs, exp_avg_sqs, copies, first + i);
       tensors.first_block[i + 1] =
-          tensors.first_block[i] +
-          static_cast<unsigned>((tensors.of[i].size + kAdamChunk - 1) / kAdamChunk);
+          tensors.first_block[i] + blocks_for(tensors.of[i].size, kAdamChunk);
     }
     const unsigned blocks = tensors.first_block[number];
     if (blocks == 0) continue;
-    launch(kernels->adam, blocks, kThreads, kSharedOfBlock,
-           {&tensors, &options, &count, &skip, &factor, &chunk, &beta1, &beta2});
+    static const CUfunction kernel = own_kernel("ddp_adam");
+    launch(kernel, blocks, kThreads, kSharedOfBlock, tensors, options, step.const_data_ptr(),
+           found_inf.const_data_ptr(), data_or_null(scale), kAdamChunk, beta1, beta2);
   }
 }
 
@@ -385,7 +339,7 @@ extern "C" __attribute__((visibility("default"))) const char* ddp_trainer_load_o
   try {
     const cudaDeviceProp* device = at::cuda::getCurrentDeviceProperties();
     at::globalContext().lazyInitDevice(c10::kCUDA);
-    kernels = std::make_unique<const Kernels>(
+    kernels = std::make_unique<const KernelModule>(
         load_module(std::string(kKernelSource).append(kCodedSource).append(kLlamaSource),
                     device->major, device->minor, folder));
     register_operators();

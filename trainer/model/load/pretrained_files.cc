@@ -1,4 +1,4 @@
-#include "trainer/model/load/tied_head.h"
+#include "trainer/model/load/pretrained_files.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "trainer/model/load/pretrained_json.h"
@@ -27,19 +26,6 @@ struct StoredTensor {
            entry.at("data_offsets").at(0).get<uint64_t>();
   }
 };
-
-std::set<std::string> weight_files_in(const std::string& folder, const PretrainedLayout& layout) {
-  const std::string single = folder + "/" + layout.file;
-  std::error_code ignored;
-  if (fs::exists(single, ignored)) return {single};
-  const std::string index = single + ".index.json";
-  if (!fs::exists(index, ignored)) return {};
-  std::set<std::string> files;
-  const Json shards = parse_pretrained_config(index).value("weight_map", Json::object());
-  for (const auto& [name, file] : shards.items())
-    if (file.is_string()) files.insert(folder + "/" + fs::path(file).filename().string());
-  return files;
-}
 
 bool equal_bytes(const StoredTensor& one, const StoredTensor& other) {
   if (one.entry.at("dtype") != other.entry.at("dtype") || one.size() != other.size()) return false;
@@ -63,10 +49,23 @@ bool equal_bytes(const StoredTensor& one, const StoredTensor& other) {
 
 }  // namespace
 
+std::set<std::string> weight_files(const std::string& folder, const PretrainedLayout& layout) {
+  const std::string single = folder + "/" + layout.file;
+  std::error_code ignored;
+  if (fs::exists(single, ignored)) return {single};
+  const std::string index = single + ".index.json";
+  if (!fs::exists(index, ignored)) return {};
+  std::set<std::string> files;
+  const Json shards = parse_pretrained_config(index).value("weight_map", Json::object());
+  for (const Json& file : shards.is_object() ? shards : Json::object())
+    if (file.is_string()) files.insert(folder + "/" + fs::path(file).filename().string());
+  return files;
+}
+
 std::string own_head_note(const std::string& folder, const PretrainedLayout& layout) {
   std::optional<StoredTensor> head, words;
   try {
-    for (const std::string& file : weight_files_in(folder, layout)) {
+    for (const std::string& file : weight_files(folder, layout)) {
       const auto [header, length] = safetensors_header(file);
       for (const auto& [name, entry] : header.items()) {
         const std::string own = layout.own_name(name);
