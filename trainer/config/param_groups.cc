@@ -5,9 +5,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <set>
 
 #include "trainer/config/config.h"
 #include "trainer/runtime/error.h"

@@ -19,6 +19,7 @@
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -30,16 +31,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPath = "data_config.path";
 constexpr const char* kEvalPath = "data_config.eval_path";
-
-/// Runs `work`; prefixes its errors with the key that they come from.
-template <typename Work>
-auto with_key(const char* key, const Work& work) {
-  try {
-    return work();
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
-}
 
 /// Several texts as one. Each is without its byte order mark.
 struct Texts {

@@ -1,17 +1,15 @@
 #include "trainer/tokenizer/tokenizer_folder.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/files/small_file.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/special_tokens.h"
@@ -43,11 +41,8 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
   WordpieceSpec spec = parse_vocab_txt(read_whole(file), file);
   if (const auto text = read_file_if_present(config))
     spec.words = read_word_options(parse_bounded_json(*text, config));
-  try {
-    return std::make_unique<WordpieceTokenizer>(std::move(spec));
-  } catch (const UserError& error) {
-    throw UserError(file.string() + ": " + error.what());
-  }
+  return with_key(file.native(),
+                  [&] { return std::make_unique<WordpieceTokenizer>(std::move(spec)); });
 }
 
 }  // namespace
@@ -83,11 +78,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(std::string_view key, const std::string& path) {
-  try {
-    return load_tokenizer(path);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
+  return with_key(key, [&] { return load_tokenizer(path); });
 }
 
 }  // namespace ddp::train

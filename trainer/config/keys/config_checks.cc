@@ -8,7 +8,6 @@
 #include <cmath>
 #include <numeric>
 #include <set>
-#include <utility>
 
 #include "trainer/config/keys/key_table.h"
 #include "trainer/runtime/log/message.h"

@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "trainer/config/keys/key_rows.h"
-#include "trainer/hydra/yaml/python_number.h"
 
 namespace ddp::train {
 namespace {

@@ -15,6 +15,7 @@
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/runtime/with_key.h"
 
 namespace ddp::train {
 namespace {
@@ -227,11 +228,7 @@ void read_file(const std::string& path, LeftOut& left_out, const TakeRow& take) 
       if (!more) break;
       const std::string place = fmt::format("{}:{}", path, record.line);
       const OrderedJson json = parse_bounded_ordered_json(record.text, place);
-      try {
-        take(json, place);
-      } catch (const UserError& error) {
-        throw UserError(fmt::format("{}: {}", place, error.what()));
-      }
+      with_key(place, [&] { take(json, place); });
     } catch (const BrokenFileError&) {
       throw;
     } catch (const UserError& error) {

@@ -39,9 +39,6 @@ std::string indented(TemplateRun& run, const std::string& text, const std::strin
                      bool first, bool empty);
 /// As strftime, of local time.
 std::string time_text(std::time_t now, const std::string& format);
-/// 'a %s' % values.
-std::string percent_formatted(TemplateRun& run, const std::string& format,
-                              const TemplateValues& values);
 
 /// Returns the arguments in the order of the parameters; undefined if missing. Throws UserError for
 /// too many arguments or unknown names.

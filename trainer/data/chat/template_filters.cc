@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "trainer/data/chat/template_builtins.h"
-#include "trainer/runtime/error.h"
 #include "trainer/tokenizer/letter_case.h"
 
 namespace ddp::train {
@@ -209,44 +208,6 @@ Value dictsort(TemplateRun& run, const Value& value, const TemplateArguments& gi
                 a[2].is_true());
 }
 
-Value unique(TemplateRun& run, const Value& value, const TemplateArguments& given) {
-  const auto a = bound("unique", given, {"case_sensitive", "attribute"});
-  TemplateValues kept;
-  std::vector<std::pair<Value, Value>> seen;
-  for (const Value& each : items_of(value))
-    seen.emplace_back(key_of(run, each, a[1], a[0].is_true()), each);
-  std::unordered_map<std::string, bool> keys;
-  for (auto& [key, each] : seen) {
-    const Value one = Value::dict({{key, nullptr}});
-    if (keys.emplace(one.dict()->index.begin()->first, true).second) kept.push_back(each);
-  }
-  return Value::iterable("generator", std::move(kept));
-}
-
-Value extreme(TemplateRun& run, const Value& value, const TemplateArguments& given, bool largest) {
-  const auto a = bound("min or max", given, {"case_sensitive", "attribute"});
-  Value best, best_key;
-  for (const Value& each : items_of(value)) {
-    Value key = key_of(run, each, a[1], a[0].is_true());
-    const bool better = best_key.is_undefined() ||
-                        (largest ? compared(key, best_key) > 0 : compared(key, best_key) < 0);
-    if (!better) continue;
-    best = each;
-    best_key = std::move(key);
-  }
-  return best;
-}
-
-Value sum(TemplateRun& run, const Value& value, const TemplateArguments& given) {
-  const auto a = bound("sum", given, {"attribute", "start"});
-  Value total = or_else(a[1], 0);
-  for (const Value& each : items_of(value)) {
-    const bool whole = a[0].is_undefined() || a[0].is_none();
-    total = binary(run, "+", total, whole ? each : at_path(run, each, a[0]));
-  }
-  return total;
-}
-
 Value integer(TemplateRun&, const Value& value, const TemplateArguments& given) {
   const auto a = bound("int", given, {"default", "base"});
   const int64_t base = integer_of(a[1], 10);
@@ -270,49 +231,6 @@ Value integer(TemplateRun&, const Value& value, const TemplateArguments& given) 
       return whole_part(fraction);
   }
   return or_else(a[0], 0);
-}
-
-Value floating(TemplateRun&, const Value& value, const TemplateArguments& given) {
-  const auto a = bound("float", given, {"default"});
-  if (value.is_number()) return value.number();
-  if (value.is_text()) {
-    const std::string text = stripped(*value.text(), {}, true, true);
-    double number = 0;
-    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-    const auto read = std::from_chars(begin, text.data() + text.size(), number);
-    if (!text.empty() && read.ptr == text.data() + text.size() && read.ec == std::errc())
-      return number;
-  }
-  return or_else(a[0], 0.0);
-}
-
-Value round(TemplateRun&, const Value& value, const TemplateArguments& given) {
-  const auto a = bound("round", given, {"precision", "method"});
-  if (!value.is_number()) refuse_value("round is of numbers");
-  const auto digits = static_cast<int>(std::clamp<int64_t>(integer_of(a[0], 0), -300, 300));
-  const std::string method = a[1].is_undefined() ? "common" : text_of(a[1]);
-  if (method != "common" && method != "ceil" && method != "floor")
-    refuse_value("the method of round is common, ceil or floor");
-  if (method == "common" && digits < 0) refuse_value("round to tens is not supported");
-  if (method == "common" && value.is_integer()) return value.integer();
-  const double number = value.number();
-  if (method == "common") return std::stod(fmt::format("{:.{}f}", number, std::max(digits, 0)));
-  const double scale = std::pow(10, digits);
-  return (method == "ceil" ? std::ceil(number * scale) : std::floor(number * scale)) / scale;
-}
-
-Value absolute(TemplateRun& run, const Value& value, const TemplateArguments&) {
-  if (!value.is_number()) refuse_value("abs is of numbers");
-  if (value.is_float()) return std::abs(value.number());
-  return value.number() < 0 ? binary(run, "-", 0, value) : value;
-}
-
-/// Unlike value.name, never an element of a mapping.
-Value attr(TemplateRun& run, const Value& value, const TemplateArguments& given) {
-  const std::string& name = text_of(bound("attr", given, {"name"})[0]);
-  if (value.is_undefined()) refuse_value("an undefined value has no elements");
-  const Value found = attribute(run, value, name);
-  return value.dict() != nullptr && found.function() == nullptr ? Value() : found;
 }
 
 Value indent(TemplateRun& run, const Value& value, const TemplateArguments& given) {
@@ -348,12 +266,7 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"map", map},
       {"sort", sort},
       {"dictsort", dictsort},
-      {"unique", unique},
-      {"sum", sum},
       {"int", integer},
-      {"float", floating},
-      {"round", round},
-      {"abs", absolute},
       {"indent", indent},
       {"title", [](auto&, const Value& v, auto&) { return Value(titled_text(printed(v))); }},
       {"string", [](auto&, const Value& v, auto&) { return Value(printed(v)); }},
@@ -363,16 +276,11 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"capitalize",
        [](auto&, const Value& v, auto&) { return Value(capitalized_text(printed(v))); }},
       {"list", [](auto&, const Value& v, auto&) { return Value::list(items_of(v)); }},
-      {"min", [](auto& r, const Value& v, auto& a) { return extreme(r, v, a, false); }},
-      {"max", [](auto& r, const Value& v, auto& a) { return extreme(r, v, a, true); }},
       {"select", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, true, false); }},
       {"reject", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, false, false); }},
       {"selectattr", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, true, true); }},
-      {"rejectattr", [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, false, true); }},
-      {"attr", attr},
-      {"format", [](auto& r, const Value& v, auto& a) {
-         return Value(percent_formatted(r, printed(v), a.positional));
-       }}};
+      {"rejectattr",
+       [](auto& r, const Value& v, auto& a) { return chosen(r, v, a, false, true); }}};
   return *all;
 }
 
@@ -386,9 +294,9 @@ Value filtered(TemplateRun& run, const std::string& filter, const Value& value,
   const bool copies = filter != "default" && filter != "d" && filter != "length" &&
                       filter != "count" && filter != "items";
   run.spend(copies ? value.weight() : 32);
-  constexpr std::string_view kSplitting[] = {"list", "first",  "last",   "reverse",    "join",
-                                             "map",  "select", "reject", "selectattr", "rejectattr",
-                                             "sort", "unique", "min",    "max",        "sum"};
+  constexpr std::string_view kSplitting[] = {"list",       "first",      "last",   "reverse",
+                                             "join",       "map",        "select", "reject",
+                                             "selectattr", "rejectattr", "sort"};
   if (value.is_text() &&
       std::find(std::begin(kSplitting), std::end(kSplitting), filter) != std::end(kSplitting))
     run.spend(value.text()->size() * kBytesOfCharacter);

@@ -15,20 +15,14 @@ namespace {
 using Value = TemplateValue;
 
 constexpr std::string_view kTextMethods[] = {
-    "strip",        "lstrip",       "rstrip",     "startswith", "endswith",  "split",
-    "rsplit",       "splitlines",   "replace",    "upper",      "lower",     "title",
-    "capitalize",   "find",         "rfind",      "count",      "join",      "format",
-    "removeprefix", "removesuffix", "isdigit",    "isalpha",    "isspace",   "isupper",
-    "islower",      "partition",    "rpartition", "zfill",      "index",     "encode",
-    "casefold",     "center",       "expandtabs", "isalnum",    "isdecimal", "isidentifier",
-    "isnumeric",    "isprintable",  "istitle",    "ljust",      "rindex",    "rjust",
-    "swapcase",     "translate",    "maketrans",  "format_map", "isascii"};
+    "strip",      "lstrip",  "rstrip", "startswith",   "endswith",    "split", "rsplit",
+    "splitlines", "replace", "upper",  "lower",        "capitalize",  "find",  "rfind",
+    "count",      "join",    "format", "removeprefix", "removesuffix"};
 constexpr std::string_view kDictMethods[] = {"items",      "keys",  "values",  "get",
                                              "copy",       "pop",   "popitem", "update",
                                              "setdefault", "clear", "fromkeys"};
-constexpr std::string_view kListMethods[] = {"append",  "extend", "insert", "index",
-                                             "count",   "copy",   "pop",    "remove",
-                                             "reverse", "sort",   "clear"};
+constexpr std::string_view kListMethods[] = {"append", "extend",  "insert", "copy", "pop",
+                                             "remove", "reverse", "sort",   "clear"};
 
 bool is_in(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -190,20 +184,6 @@ std::string formatted(TemplateRun& run, const std::string& text, const TemplateA
   return out;
 }
 
-template <typename Holds>
-bool all_characters(const std::string& text, const Holds& holds) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), holds);
-}
-
-Value partitioned(const std::string& text, const std::string& by, bool last) {
-  if (by.empty()) refuse_value("empty separator");
-  const std::size_t at = last ? text.rfind(by) : text.find(by);
-  TemplateValues parts = {text, "", ""};
-  if (at == std::string::npos && last) parts = {"", "", text};
-  if (at != std::string::npos) parts = {text.substr(0, at), by, text.substr(at + by.size())};
-  return Value::list(std::move(parts), /*tuple=*/true);
-}
-
 Value text_method(TemplateRun& run, const std::string& text, const std::string& name,
                   const TemplateArguments& given) {
   const auto arguments = [&](std::initializer_list<std::string_view> parameters) {
@@ -254,18 +234,6 @@ Value text_method(TemplateRun& run, const std::string& text, const std::string& 
     const std::string& part = text_of(arguments({"suffix"})[0]);
     return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
   }
-  if (name == "partition" || name == "rpartition")
-    return partitioned(text, text_of(arguments({"sep"})[0]), name == "rpartition");
-  if (name == "isupper" || name == "islower") return passes_test(run, name.substr(2), text, {});
-  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-  if (name == "isdigit" && ascii)
-    return all_characters(text, [](char c) { return c >= '0' && c <= '9'; });
-  if (name == "isalpha" && ascii)
-    return all_characters(text, [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; });
-  if (name == "isspace") {
-    const auto all = characters(text);
-    return !all.empty() && std::all_of(all.begin(), all.end(), is_python_space);
-  }
   refuse_value(fmt::format("the method '{}' is not supported", name));
 }
 
@@ -288,21 +256,6 @@ Value dict_method(TemplateRun& run, const Value& self, const std::string& name,
   if (name == "items" || name == "keys" || name == "values")
     return Value::iterable("dict_" + name, std::move(list));
   refuse_value(fmt::format("'{}' would change a mapping, which templates must not", name));
-}
-
-Value list_method(TemplateRun& run, const Value& self, const std::string& name,
-                  const TemplateArguments& given) {
-  const auto& items = self.list()->items;
-  if (name == "copy") return self;
-  if (name != "index" && name != "count")
-    refuse_value(fmt::format("'{}' would change a list, which templates must not", name));
-  run.spend(self.weight());
-  const Value wanted = bound(name, given, {"value"})[0];
-  const auto is_wanted = [&](const Value& each) { return equal(each, wanted); };
-  if (name == "count") return std::count_if(items.begin(), items.end(), is_wanted);
-  const auto found = std::find_if(items.begin(), items.end(), is_wanted);
-  if (found == items.end()) refuse_value("the value is not in the list");
-  return static_cast<int64_t>(found - items.begin());
 }
 
 Value range(TemplateRun& run, const TemplateArguments& given) {
@@ -373,7 +326,9 @@ Value called_method(TemplateRun& run, const Value& self, const std::string& name
     return made;
   }
   if (self.dict() != nullptr) return dict_method(run, self, name, given);
-  if (self.list() != nullptr) return list_method(run, self, name, given);
+  if (self.list() != nullptr && name == "copy") return self;
+  if (self.list() != nullptr)
+    refuse_value(fmt::format("'{}' would change a list, which templates must not", name));
   if (name == "cycle" && !given.positional.empty())
     return given.positional[self.loop()->at % given.positional.size()];
   refuse_value(fmt::format("loop.{} is not supported", name));

@@ -35,14 +35,8 @@ Value of_floats(const std::string& sign, double a, double b) {
   if (sign == "+") return a + b;
   if (sign == "-") return a - b;
   if (sign == "*") return a * b;
-  if (b == 0 && sign != "**") refuse_value("division by zero");
+  if (b == 0) refuse_value("division by zero");
   if (sign == "/") return a / b;
-  if (sign == "**") {
-    const double power = std::pow(a, b);
-    if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(power))
-      refuse_value("the power is too large, or no real number");
-    return power;
-  }
   const double rest = std::fmod(a, b);
   const double modulo = rest == 0 ? std::copysign(0.0, b) : (rest < 0) != (b < 0) ? rest + b : rest;
   if (sign == "%") return modulo;
@@ -66,16 +60,6 @@ Value of_integers(const std::string& sign, int64_t a, int64_t b) {
       --whole;
     }
     made = sign == "%" ? rest : whole;
-  }
-  if (sign == "**") {
-    if (b < 0) return of_floats(sign, static_cast<double>(a), static_cast<double>(b));
-    made = 1;
-    for (int64_t i = 0; i < b && !too_large && (made != 0 && (made != 1 || i == 0 || a == -1));
-         ++i) {
-      too_large = __builtin_mul_overflow(made, a, &made);
-      if (a == -1 && i > 1) break;
-    }
-    if (a == -1) made = b % 2 == 0 ? 1 : -1;
   }
   if (too_large) refuse_value("a number is too large");
   return made;
@@ -144,6 +128,7 @@ Value binary(TemplateRun& run, const std::string& sign, const Value& left, const
     run.spend(left.weight() + right.weight());
     return printed(left) + printed(right);
   }
+  if (sign == "**") refuse_value("the operator ** is not supported");
   if (left.is_number() && right.is_number()) {
     const bool fractions = sign == "/" || left.is_float() || right.is_float();
     return fractions ? of_floats(sign, left.number(), right.number())
@@ -163,11 +148,6 @@ Value binary(TemplateRun& run, const std::string& sign, const Value& left, const
     return repeated(run, left, right.integer());
   if (sign == "*" && left.is_integer() && (right.is_text() || is_list(right)))
     return repeated(run, right, left.integer());
-  if (sign == "%" && left.is_text()) {
-    const bool several = right.list() != nullptr && right.list()->tuple;
-    return percent_formatted(run, *left.text(),
-                             several ? right.list()->items : TemplateValues{right});
-  }
   refuse_operands(sign, left, right);
 }
 

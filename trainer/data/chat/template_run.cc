@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "trainer/data/chat/template_builtins.h"
 #include "trainer/runtime/error.h"

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "trainer/data/chat/template_builtins.h"
 #include "trainer/data/chat/template_run.h"
 
 namespace ddp::train {

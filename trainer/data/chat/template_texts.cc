@@ -5,7 +5,6 @@
 #include <set>
 
 #include "trainer/data/chat/template_builtins.h"
-#include "trainer/runtime/error.h"
 #include "trainer/tokenizer/letter_case.h"
 #include "trainer/tokenizer/word_splitter.h"
 
@@ -95,34 +94,6 @@ std::string replaced(TemplateRun& run, const std::string& text, const std::strin
     at = next + from.size();
   }
   add(std::string_view(text).substr(at));
-  return out;
-}
-
-std::string percent_formatted(TemplateRun& run, const std::string& format,
-                              const TemplateValues& values) {
-  std::string out;
-  std::size_t next = 0;
-  for (std::size_t at = 0; at < format.size(); ++at) {
-    if (format[at] != '%') {
-      out += format[at];
-      continue;
-    }
-    const char kind = at + 1 < format.size() ? format[++at] : '\0';
-    if (kind == '%') {
-      out += '%';
-      continue;
-    }
-    if (kind != 's' && kind != 'd' && kind != 'r')
-      refuse_value(fmt::format("the format '%{:.1}' is not supported", std::string(1, kind)));
-    if (next == values.size()) refuse_value("not enough arguments for format string");
-    const Value& value = values[next++];
-    run.spend(value.weight());
-    if (kind == 'd' && !value.is_integer()) refuse_value("%d is of whole numbers only");
-    out += kind == 's'   ? printed(value)
-           : kind == 'd' ? std::to_string(value.integer())
-                         : represented(value);
-  }
-  if (next < values.size()) refuse_value("not all arguments converted during string formatting");
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "trainer/data/data_source.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/tokenizer/letter_case.h"
 
 namespace ddp::train {
@@ -164,11 +165,7 @@ ChoiceSuite read_choice_suite(const std::string& path) {
     const std::string_view source = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (source.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    try {
-      add_row(suite, source, line);
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("--suite: {}:{}: {}", path, line, error.what()));
-    }
+    with_key(fmt::format("--suite: {}:{}", path, line), [&] { add_row(suite, source, line); });
   }
   if (suite.items.empty())
     throw UserError(fmt::format("--suite: {}: has no rows; {}", path, kLayouts));

@@ -14,6 +14,7 @@
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/files/lower_extension.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/runtime/with_key.h"
 
 namespace ddp::train {
 namespace {
@@ -281,7 +282,7 @@ bool TableReader::next_json(TableRow& row) {
 std::vector<TableRow> read_table(const char* key, const std::string& path,
                                  const TableColumns& columns, ColumnNames* all_columns) {
   require_row_file(key, path);
-  try {
+  return with_key(key, [&] {
     TableReader reader(path, columns, all_columns != nullptr);
     std::vector<TableRow> rows;
     for (TableRow row; reader.next(row);) rows.push_back(std::move(row));
@@ -289,9 +290,7 @@ std::vector<TableRow> read_table(const char* key, const std::string& path,
     *all_columns = reader.names();
     for (TableRow& row : rows) row.cells.resize(all_columns->size(), {"null", /*is_json=*/true});
     return rows;
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
+  });
 }
 
 }  // namespace ddp::train

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <string>
 
 #include "trainer/data/tokens/memory_tokens.h"
 #include "trainer/data/tokens/shard_writer.h"

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "trainer/hydra/compose/defaults_list.h"
 #include "trainer/hydra/compose/hydra_block.h"
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/hydra/override/override_apply.h"
-#include "trainer/hydra/yaml/node_text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 

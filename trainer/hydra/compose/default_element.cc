@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "trainer/runtime/log/message.h"
-
 namespace ddp::train {
 namespace {
 

@@ -1,14 +1,11 @@
 #include "trainer/hydra/interpolation/interpolation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 
 #include "trainer/hydra/interpolation/resolver.h"
 #include "trainer/hydra/interpolation/value_parser.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -1,7 +1,5 @@
 #include "trainer/hydra/override/override_apply.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "trainer/hydra/interpolation/interpolation.h"

@@ -1,9 +1,6 @@
 #include "trainer/hydra/override/overrides.h"
 
-#include <memory>
 #include <regex>
-
-#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -79,7 +76,7 @@ Override parse_override(const std::string& text) {
 void refuse_sweeps(const std::vector<Override>& overrides) {
   for (const Override& change : overrides) {
     if (!change.sweep) continue;
-    if (change.sweep->kind != SweepKind::kSimpleChoice)
+    if (change.sweep->is_called)
       fail_at(change.value.place, "'{}' is a sweep; add --multirun", change.text);
     fail_at(change.value.place,
             "several values for '{}'; write [a,b] for a list, quote the text (\\'a,b\\'), or add "

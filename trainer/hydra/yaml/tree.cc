@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <utility>
 
 #include "trainer/hydra/yaml/python_number.h"
 #include "trainer/runtime/error.h"

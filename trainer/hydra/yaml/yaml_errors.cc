@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/runtime/log/message.h"
 #include "trainer/runtime/utf8.h"
 
 namespace ddp::train {

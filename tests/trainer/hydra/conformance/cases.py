@@ -57,8 +57,7 @@ ${oc.env:CONF_NONE,[1]} ${oc.env:CONF_NONE,{a:1}} ${oc.env:CONF_NONE,} ${oc.env:
 ${oc.env:${t}} ${oc.env:5} ${oc.env:} ${oc.env:a,b,c} ${oc.env:'CONF_A'} ${oc.env:"CONF_A"} ${oc.env:CONF_${u}} ${oc.decode:${oc.env:CONF_A}} ${oc.decode:${oc.env:CONF_LIST}}
 ${oc.decode:null} ${oc.decode:'1.0'} ${oc.decode:'{a:1,b:[x,2]}'} ${oc.decode:'[1'} ${oc.decode:5} ${oc.decode:"'x'"} ${oc.decode:'x y'} ${oc.decode:'true'} ${oc.decode:'${b}'} ${oc.decode:''}
 ${oc.decode:'[${b},${c.d}]'} ${oc.decode:${t}} ${oc.select:b} ${oc.select:missing} ${oc.select:missing,5} ${oc.select:c.d,5} ${oc.select:m,5} ${oc.select:n,5} ${oc.select:c} ${oc.select:.b}
-${oc.select:missing,${b}} ${oc.select:b.x,7} ${oc.select:missing,[1,2]} ${oc.select:'c.e.0'} ${oc.select:"c.e[1]"} ${oc.select:c.e.0} ${oc.select:5} ${oc.select:} ${oc.dict.keys:c} ${oc.dict.values:c}
-${oc.dict.keys:b} ${oc.dict.values:missing} ${oc.dict.keys:.c} ${oc.dict.values:.c} ${oc.dict.keys:c.e} ${oc.dict.values:n} ${oc.create:{x:1,y:[2]}} ${oc.create:[1,${b}]} ${oc.create:5}
+${oc.select:missing,${b}} ${oc.select:b.x,7} ${oc.select:missing,[1,2]} ${oc.select:'c.e.0'} ${oc.select:"c.e[1]"} ${oc.select:c.e.0} ${oc.select:5} ${oc.select:}
 ${foo:1} ${oc.foo:1} ${oc.env} ${foo:bar ${x:y${} ${b.} ${.} ${..} ${...b} ${....b} ${b..c} ${c.e[0} ${c.e]0} ${c[e]0} ${c.e[0].x} ${c.g[0].h} ${c.g.0.h} ${c["d"]} ${c['d']} ${c d} ${c,d} ${c=d} ${c-d}
 ${now:%Y} x_${now:%Y}_y ${z} ${z2} ${s1} ${s2} ${r1} ${p.q} ${p.r} ${p} ${deep.l.0} ${deep} ${'b'} ${"b"} ${1} ${i.1} ${i} ${true} ${null} ${oc.env:CONF_NONE,\\,} ${oc.env:CONF_NONE,\\}}
 ${oc.env:CONF_NONE,a:b} ${oc.env:CONF_NONE,a|b?c@d*e} ${oc.env:CONF_NONE,'it\\'s'} ${oc.env:CONF_NONE,"a\\"b"} ${oc.env:CONF_NONE,'a\\\\'} ${oc.env:CONF_NONE,a'b'} ${oc.env:CONF_NONE,=} ${oc.env:CONF_NONE,(a)}
@@ -93,8 +92,7 @@ INTERPOLATION_DOCUMENTS = [
     "a: '${b}'\nb: ???", "a: '${b.c}'\nb: ???", "a: '${b.c}'\nb: {c: ???}", "a: 'x${b}'\nb: ???", "a: ???\nb: [???, {c: ???}]", "a: '${oc.select:b}'\nb: ???", "a: ${b}\nb: 1",
     "a: ${b.c}\nb: {c: [1]}", "a: {b: ${c}, c: 1}\nc: 2", "a: [${c}]\nc: 2", "a: ${oc.env:CONF_A}", "a: {b: ${oc.env:CONF_A}}", "a: ${oc.env:CONF_NONE,x}", "a: ${oc.env:CONF_A, x}",
     "a: ${b}${b}\nb: 1", "a: ${b} ${b}\nb: yes", "a: -${b}\nb: 1", "a: '${b}'\n'b': {<<: {c: 1}}", "${b}: 1\nb: 2", "a: '${b}'\nb: |\n  x\n  y\n", "a: \"${b}\\n\"\nb: 1.0",
-    "a: ${oc.dict.values:b}\nb: {x: '${.y}', y: 1}", "a: {q: '${oc.dict.values:..b}'}\nb: {x: '${.y}', y: 1}", "a: ${oc.dict.keys:b}\nb: {1: x, y: z}", "a: '${oc.dict.values:b}'\nb: {c d: 1}",
-    "a: x${oc.dict.keys:b}\nb: {x: 1}", "a: x${oc.dict.values:b}\nb: {x: 1}", "a: x${oc.decode:'[1, a]'}", "a: x${b}\nb: {c: '${d}', e: [null, 1.0, 'q']}\nd: 1", "a: '${oc.select:b.c,9}'\nb: '${d}'\nd: {c: 4}",
+    "a: x${oc.decode:'[1, a]'}", "a: x${b}\nb: {c: '${d}', e: [null, 1.0, 'q']}\nd: 1", "a: '${oc.select:b.c,9}'\nb: '${d}'\nd: {c: 4}",
     "a: '${b[c]}'\nb: {c: 1}", "a: '${b[c.d]}'\nb: {c: {d: 1}}", "a: '${b.c d}'\nb: {c d: 1}", "a: '${b.c-d}'\nb: {c-d: 1}", "a: '${b/c}'\nb/c: 1", "a: '${é}'\né: 1", "a: '${b}'\nb: \"\\\\${c}\"", "a: \"\\\\${b}\"",
 ]
 
@@ -105,9 +103,7 @@ a=${b.c}|a=${b}|a=x${b.c}|a=${oc.env:CONF_A}|a='${b.c}'|a="x${b.c}y"|a=\\${b.c}|
 a=007|a=0|a=-0|a=+1|a=-1|a=1_000|a=1__0|a=_1|a=1e3|a=1E-3|a=.5|a=5.|a=-.5|a=inf|a=-inf|a=INF|a=nan|a=infx|a=0x10|a=1.2.3|a=1-2|a=1:2|a=yes|a=on|a=TRUE|a=True|a=tRuE|a=NULL|a=Null|a=nulls|a=None|a=~|a=~/x|a=a~|a=@x|a=a@b
 a=/x/y|a=./x|a=../x|a=x.y|a=x-y|a=x+y|a=x%y|a=x*y|a=x?y|a=x!y|a=x&y|a=x#y|a=#x|a=x;y|a=x<y|a=x>y|a=x^y|a=x`y|a=é|a='é'|a=x|a=$x|a=x$|a=(x)|a=x(y|a=[|a=]|a={|a=}|a={x}|a={x:}|a=[1,]|a=[,1]|a={a:1,}|a={a:1,a:2}|a={1:2}
 a={true:1}|a={null:1}|a={1.5:x}|a={a b:1}|a={'a':1}|a={a.b:1}|a={a-b:1}|a={a:b:c}|a='|a="|a=''|a=""|a='it\\'s'|a="it's"|a='a"b'|a="a\\"b"|a='a\\\\'|a='a\\\\b'|a='a\\b'|a="\\\\"|a='\\''|a='a'b|a=b'a'|a='a' 'b'|a=' a '|a=a\\ |a=\\ a|a=a\\\\|a=\\\\|a=\\a|a=\\[|a=\\{x\\}|a=\\(x\\)
-a=int(1.9)|a=int('3')|a=int(x)|a=int(true)|a=int([1.5,'2'])|a=int({x:1.5})|a=float(1)|a=float('1e3')|a=float(true)|a=float(inf)|a=str(1)|a=str(1.0)|a=str(true)|a=str(null)|a=str([1,true])|a=str('x y')|a=str({x:1})|a=bool(1)|a=bool(0)|a=bool(true)
-a=bool('false')|a=bool(FALSE)|a=bool(x)|a=bool(0.0)|a=bool([1,0])|a=int()|a=int(1,2)|a=int(value=3.5)|a=int(x=3)|a=float(1_0)|a=str(1_0)|a=str(1e3)|a=int(1e3)|a=int( 5 )|a=int (5)|a=foo(1)|a=foo()|a=int(int(1.5))|a=str(int(1.5))|a=[int(1.5),str(2)]|a={x:int(1.5)}|a=int(null)
-a=sort([3,1,2])|a=sort([b,a],reverse=true)|a=sort(3,1)|a=choice(1,2)|a=range(1,3)|a=interval(0,1)|a=glob(*)|a=shuffle([1])|a=tag(x,choice(1,2))|a=sort([])|a=sort(1)|a=sort([1,a])|a=x(|a=int(1|a=int(1))|a=int(-1)|a=float(-.5)|a=str(-1)|a=str('')|a=int('')|a=int(' 5 ')|a=int('1_0')|a=int('0x1')
+a=choice(1,2)|a=range(1,3)|a=interval(0,1)|a=glob(*)|a=foo(1)|a=foo()|a=x(|a=range(1|a=range(1))
 b.c=5|b.d.e=6|b.d={e:7}|b.d={f:7}|b.d=5|b.d=null|b.d=[1]|b={c:9}|b={x:1}|b=5|b.x=1|b.d.x=1|b.c.x=1|x=1|x.y=1|b.l=[9]|b.l.0=9|b.l.5=9|b.l.x=9|b.l={x:1}|b.l=5|b.l=null|b.l[0]=9|a.0=1|n=5|n={x:1}|n.x=5|m=5|m.x=5|m={x:1}|s={x:1}|s=[1]|f=2|y=1|i=5|i.x=5|z={x:1}|z.x=1|q=[1]|1=x|1=2
 +x=1|+x.y=1|+x.y.z={a:1}|+a=2|+b.x=1|+b.c=5|+b={x:1}|+b={c:5}|+b.d={f:1}|+b.d.f=1|+n=5|+m=5|+b.l=[4]|+b.l=5|+b.l.3=4|+b.c.x=1|+s.x=1|+n.x=1|+m.x=1|+z.x=1|+q.0=1|+i=5|+i.x=1|+x=|+x=null|+x=[1]|+x={}|+x={a:{b:1}}|+x=${a}|+b.d={}|+a={}|+a=[1]|+a={x:1}|+x=1,2|+x=???|+bb.i=3
 ++x=1|++x.y=1|++a=2|++b.c=5|++b={x:1}|++b.d=5|++b.l=[7]|++n=1|++m=1|++b.c.x=1|++b.l.0=7|++b.l.9=7|++x={a:1}|++b.d={e:1,g:2}|++i=2|+++x=1
@@ -129,7 +125,7 @@ def quoted(text):
 def interpolation_texts():
     return [t for line in INTERPOLATIONS.split("\n") for t in line.split(" ")] + [
         "${ b }", "${b }", "${ b}", "${oc.env: CONF_A }", "${oc.env:CONF_NONE, 8 }", "${oc.env:CONF_NONE, a b }", "x ${b} y", "${oc.env :CONF_A}", "${oc.select: c.d , 5}", "${oc.decode: ' 5 ' }", "${now:%Y }", "${oc.env:CONF_NONE,a  b}",
-        "${oc.create:{ x : 1 , y : [ 2 , 3 ] }}", "${oc.decode:'{ a : 1 }'}", "${oc.decode:'[ 1 , 2 ]'}", "${c. d}", "${c .d}", "${oc. env:CONF_A}", "${oc.decode:'x: y'}", "${oc.env:CONF_NONE,\t}", "${\tb}",
+        "${oc.decode:'{ a : 1 }'}", "${oc.decode:'[ 1 , 2 ]'}", "${c. d}", "${c .d}", "${oc. env:CONF_A}", "${oc.decode:'x: y'}", "${oc.env:CONF_NONE,\t}", "${\tb}",
     ]
 
 
