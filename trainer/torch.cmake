@@ -33,7 +33,6 @@ ddp_torch_room(ddp_data
     data/text/bert_batch.cc
     data/text/length_buckets.cc
     data/text/masked_lines.cc
-    data/text/stratified_split.cc
     data/text/text_dataset.cc
     data/text/text_mixture.cc
     data/text/text_samples.cc
@@ -142,27 +141,27 @@ ddp_torch_room(ddp_task
     task/causal_cost.cc
     task/causal_lm.cc
     task/chat_data.cc
-    task/preference.cc
-    task/preference_data.cc
-    task/choice_scores.cc
     task/class_labels.cc
-    task/decoder.cc
     task/evaluator.cc
-    task/fill_masks.cc
-    task/generate.cc
     task/image_classification.cc
-    task/image_predictor.cc
     task/label_kind.cc
     task/masked_lm.cc
-    task/masked_predictor.cc
     task/model_bundle.cc
+    task/preference.cc
+    task/preference_data.cc
     task/tasks.cc
     task/tensor_ranks.cc
     task/text_classification.cc
     task/text_classification_data.cc
     task/text_data.cc
-    task/text_predictor.cc
-    task/text_sample.cc)
+    task/generate/choice_scores.cc
+    task/generate/decoder.cc
+    task/generate/generate.cc
+    task/generate/text_sample.cc
+    task/predict/image_predictor.cc
+    task/predict/masked_predictor.cc
+    task/predict/predictor.cc
+    task/predict/text_predictor.cc)
 
 ddp_torch_room(ddp_snapshot
   PUBLIC ddp_task ddp_storage ddp_tensorfile ddp_health
@@ -232,11 +231,11 @@ ddp_torch_room(ddp_trainer_app
     app/modes/export.cc
     app/modes/generate.cc
     app/modes/inspect.cc
+    app/modes/multirun.cc
     app/modes/plan.cc
     app/modes/predict.cc
     app/modes/run_mode.cc
     app/modes/train.cc
-    app/multirun.cc
     app/out_of_memory.cc
     app/standard_output.cc
     app/resume_point.cc

@@ -28,6 +28,7 @@ INNER_ROOMS = {
     "trainer/tokenizer": {"bpe": 0, "wordpiece": 1},
     "trainer/model": {"ops": 0, "blocks": 1, "load": 1, "cost": 2, "bert": 3, "gpt": 3, "llama": 3},
     "trainer/parallel": {"environment": 0, "device": 1, "collectives": 2, "mesh": 3, "strategy": 4},
+    "trainer/task": {"generate": 0, "predict": 0},
     "trainer/run": {"state": 0, "strategy": 1},
     "trainer/app": {"arguments": 0, "plan": 1, "modes": 2},
     "launcher/rendezvous": {"wire": 0, "round": 1, "host": 2, "follow": 2},

@@ -7,17 +7,13 @@
 
 #include "trainer/config/cpu_amp.h"
 #include "trainer/parallel/environment/dist_env.h"
-#include "trainer/runtime/error.h"
 #include "trainer/runtime/process/cpu_flags.h"
+#include "trainer/runtime/with_key.h"
 
 namespace ddp::train {
 
 torch::Device chosen_device(DeviceChoice choice) {
-  try {
-    return plan_device(choice, {}, DistEnv{}).device;
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("--device cuda: {}", error.what()));
-  }
+  return with_key("--device cuda", [&] { return plan_device(choice, {}, DistEnv{}).device; });
 }
 
 void settle_amp_here(TrainerConfig& config) {

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -18,12 +16,12 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/metrics/text.h"
 #include "trainer/parallel/collectives/collectives.h"
 #include "trainer/parallel/collectives/process_group.h"
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/device/device_share.h"
 #include "trainer/parallel/environment/dist_env.h"
-#include "trainer/runtime/error.h"
 #include "trainer/runtime/process/build_commit.h"
 #include "trainer/runtime/process/cpu_flags.h"
 #include "trainer/runtime/process/host_name.h"
@@ -89,9 +87,7 @@ class Report {
       line("All checks passed.");
       return launch::kExitDone;
     }
-    line(fmt::format("{} found:", problems_.size() == 1
-                                      ? "1 problem"
-                                      : fmt::format("{} problems", problems_.size())));
+    line(fmt::format("{} found:", counted(std::ssize(problems_), "problem")));
     for (const auto& problem : problems_) line("  - " + problem);
     return launch::kExitFailed;
   }
@@ -105,9 +101,7 @@ class Report {
 
   int print_json() {
     facts_["problems"] = problems_;
-    const std::string text =
-        facts_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    if (main_rank_) std::printf("%s\n", text.c_str());
+    if (main_rank_) print(json_output(facts_, 2));
     return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
   }
 
@@ -234,8 +228,8 @@ void report_kernels(Report& report, torch::Device device) {
 
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan,
                         const std::vector<int64_t>& sizes) {
-  report.line(fmt::format("Collectives ({}, {} rank{}, {})", group.backend_text(plan), group.size(),
-                          group.size() == 1 ? "" : "s", plan.device.str()));
+  report.line(fmt::format("Collectives ({}, {}, {})", group.backend_text(plan),
+                          counted(group.size(), "rank"), plan.device.str()));
   auto& facts = report.facts()["Collectives"];
   facts = {{"backend", plan.backend_name()},
            {"shared_memory", group.shares_memory()},

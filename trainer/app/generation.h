@@ -7,7 +7,7 @@
 
 #include "trainer/app/arguments/trainer_args.h"
 #include "trainer/model/sampling.h"
-#include "trainer/task/decoder.h"
+#include "trainer/task/generate/decoder.h"
 #include "trainer/task/model_bundle.h"
 
 namespace ddp::train {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 #include "trainer/hydra/compose/folders.h"

@@ -8,6 +8,9 @@ namespace ddp::train {
 /// `trainer --config FILE [key=value ...]`: 0 if trained to the end, 128 + signal if stopped and
 /// saved.
 int run_train(const TrainerArgs& args);
+/// `trainer --multirun ...`: 0 if every job has trained to its end, 1 if one failed, 75 if stopped
+/// (later jobs are left out). A job that fails does not end the sweep.
+int run_multirun(const TrainerArgs& args);
 /// `trainer generate`: only prompts and continuations on stdout, the speed on stderr.
 int run_generate(const TrainerArgs& args);
 /// `trainer export`: the names of the written files on stdout.

@@ -5,29 +5,24 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
-namespace {
 
-void flush_stdout() {
+void print(const std::string& text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw RunError(
       fmt::format("cannot write to standard output: {}", std::strerror(errno != 0 ? errno : EIO)));
 }
 
-}  // namespace
-
-void print(const std::string& text) {
-  errno = 0;
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  flush_stdout();
+std::string json_output(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-void finish_stdout() {
-  errno = 0;
-  flush_stdout();
-}
+void finish_stdout() { print(""); }
 
 }  // namespace ddp::train

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include "trainer/interop/base_settings.h"
 #include "trainer/metrics/text.h"
@@ -19,7 +18,6 @@
 #include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece/bert_words.h"
-#include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_trainer.h"
 
 namespace ddp::train {

@@ -60,6 +60,13 @@ std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotM
 std::unique_ptr<CausalData> open_preference_data(const Config& config,
                                                  const SnapshotMetadata* snapshot);
 
+/// How many of the conversations or pairs of a file are used, and how many of these for training.
+struct LeadingParts {
+  std::size_t used = 0, training = 0;
+};
+/// At least one each, unless train_split is 0.
+LeadingParts leading_parts(const DataConfig& data, std::size_t count);
+
 /// What conversations are encoded with.
 struct ChatTools {
   std::unique_ptr<Tokenizer> tokenizer;

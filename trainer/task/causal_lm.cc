@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,17 +12,16 @@
 #include "trainer/interop/base_settings.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/lora.h"
 #include "trainer/model/model_division.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
-#include "trainer/runtime/log/message.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/task/adapted_model.h"
 #include "trainer/task/evaluator.h"
+#include "trainer/task/generate/text_sample.h"
 #include "trainer/task/tensor_ranks.h"
-#include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/special_tokens.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -256,11 +254,8 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
 // Made before training, so that a prompt that cannot be encoded fails at once, not amid a run.
 std::vector<int32_t> CausalLm::make_sample_prompt() const {
   if (config_.trainer.sample_every_steps == 0) return {};
-  try {
-    return data_->sample_prompt(config_.trainer.sample_prompt);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("trainer_config.sample_prompt: {}", error.what()));
-  }
+  return with_key("trainer_config.sample_prompt",
+                  [this] { return data_->sample_prompt(config_.trainer.sample_prompt); });
 }
 
 std::optional<std::string> CausalLm::sample(uint64_t seed, const std::function<bool()>& go_on) {
@@ -435,11 +430,6 @@ std::vector<std::string> CausalLm::describe() const {
   if (config_.adapted())
     lines.push_back(describe_adapters(whole_shapes(), config_, model_->parameter_count()));
   return lines;
-}
-
-std::unique_ptr<Task> make_causal_lm(const Config& config,
-                                     const std::map<std::string, std::string>* metadata) {
-  return std::make_unique<CausalLm>(config, metadata);
 }
 
 }  // namespace ddp::train

@@ -20,10 +20,6 @@
 
 namespace ddp::train {
 
-/// See make_task().
-std::unique_ptr<Task> make_causal_lm(const Config& config,
-                                     const std::map<std::string, std::string>* metadata);
-
 class CausalLm : public Task, private StageModel {
  public:
   CausalLm(const Config& config, const std::map<std::string, std::string>* metadata);

@@ -19,6 +19,7 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/task/causal_data.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -101,12 +102,6 @@ ChatTemplateText require_template(const ChatOrigin& origin) {
       "{}: {}: has no chat template; put one there as chat_template.jinja, such as that of the "
       "instruction-tuned model, or name another folder as {}",
       origin.key, origin.path, kTokenizerKey));
-}
-
-/// The conversations that a leading share of the file is; at least one.
-std::size_t leading(double share, std::size_t count) {
-  const auto part = static_cast<std::size_t>(static_cast<double>(count) * share);
-  return std::clamp<std::size_t>(part, 1, count);
 }
 
 /// "; 3 truncated to data_config.block_size + 1 = 129 tokens (57 tokens cut), 1 left out ..."
@@ -209,11 +204,10 @@ ChatData::Conversations ChatData::read(const std::string& key, const std::string
 
 ChatSamples ChatData::samples_of(const std::string& key,
                                  std::span<const Conversation> chats) const {
-  try {
-    return {encode_all(chats, encoder_, config_.data.loss_on, left_out_), config_.data.block_size};
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
+  return with_key(key, [&] {
+    return ChatSamples(encode_all(chats, encoder_, config_.data.loss_on, left_out_),
+                       config_.data.block_size);
+  });
 }
 
 ChatSamples ChatData::samples_to_evaluate(const std::string& key, const std::string& path) const {
@@ -249,12 +243,10 @@ void ChatData::open() {
 ChatData::Conversations ChatData::open_source(const WeightedSource& source) {
   const DataConfig& data = config_.data;
   const Conversations all = read(source_key(), source.path);
-  const std::span used = std::span(all).first(leading(data.truncate, all.size()));
-  std::size_t split = data.eval_path.empty() ? leading(data.train_split, used.size()) : used.size();
-  if (data.train_split <= 0.0) split = 0;  // as trainer eval does
-  parts_.push_back(samples_of(source_key(), used.first(split)));
+  const auto [used, training] = leading_parts(data, all.size());
+  parts_.push_back(samples_of(source_key(), std::span(all).first(training)));
   if (!data.eval_path.empty()) return {};
-  const auto held = used.subspan(split);
+  const auto held = std::span(all).first(used).subspan(training);
   return {held.begin(), held.end()};
 }
 
@@ -349,6 +341,16 @@ std::vector<std::string> ChatData::describe() const {
 }
 
 }  // namespace
+
+LeadingParts leading_parts(const DataConfig& data, std::size_t count) {
+  const auto leading = [](double share, std::size_t of) {
+    const auto part = static_cast<std::size_t>(static_cast<double>(of) * share);
+    return std::clamp<std::size_t>(part, 1, of);
+  };
+  const std::size_t used = leading(data.truncate, count);
+  if (data.train_split <= 0.0) return {used, 0};  // as trainer eval does
+  return {used, data.eval_path.empty() ? leading(data.train_split, used) : used};
+}
 
 std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot) {
   return std::make_unique<ChatData>(config, chat_origin(config, snapshot), chat_time(snapshot));

@@ -83,15 +83,4 @@ torch::Tensor confusions(const torch::Tensor& truth_B, const torch::Tensor& answ
   return (truth_B * classes + answers_B).bincount({}, classes * classes).view({classes, classes});
 }
 
-void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities) {
-  const auto values = probabilities.accessor<double, 1>();
-  for (std::size_t k = 0; k < labels.size(); ++k)
-    prediction.answers.emplace_back(labels[k], values[static_cast<int64_t>(k)]);
-  const auto best =
-      std::max_element(prediction.answers.begin(), prediction.answers.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  prediction.label = best->first;
-  prediction.probability = best->second;
-}
-
 }  // namespace ddp::train

@@ -8,8 +8,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainer/task/predictor.h"
-
 namespace ddp::train {
 
 using Labels = std::vector<std::string>;
@@ -39,8 +37,5 @@ Labels confusable(const Labels& labels);
 /// `truth_B`, `answers_B`: int64 [B], from 0 to K - 1.
 torch::Tensor confusions(const torch::Tensor& truth_B, const torch::Tensor& answers_B,
                          const Labels& labels);
-
-/// Sets the answers of `prediction`: float64 [classes] on the CPU, which add up to 1.
-void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities);
 
 }  // namespace ddp::train

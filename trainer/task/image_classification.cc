@@ -12,7 +12,7 @@
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
-#include "trainer/task/class_labels.h"
+#include "trainer/runtime/with_key.h"
 
 namespace ddp::train {
 namespace {
@@ -25,22 +25,14 @@ std::vector<std::string> known_labels(const std::map<std::string, std::string>* 
 
 std::unique_ptr<ImageSet> open_set(const char* key, const std::string& path,
                                    const std::vector<std::string>& known) {
-  try {
-    return open_labelled_images(path, known);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
+  return with_key(key, [&] { return open_labelled_images(path, known); });
 }
 
 /// The shape of the model of `metadata`, else the one that the data have.
 ImageShape shape_for(const ImageSet& images, const Config& config,
                      const std::map<std::string, std::string>* metadata) {
   if (metadata != nullptr) return ImageModelFacts::of(*metadata).shape;
-  try {
-    return shape_of(images, config.image);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("data_config.path: {}", error.what()));
-  }
+  return with_key("data_config.path", [&] { return shape_of(images, config.image); });
 }
 
 /// All images of an idx file have one shape: a mismatch is not a broken image.
@@ -113,11 +105,6 @@ std::vector<NamedTensor> buffers_of(const ImageNetwork& network) {
     result.push_back({fmt::format("norm_{}.running_var", i), norm->running_var});
   }
   return result;
-}
-
-std::unique_ptr<Task> make_image_classification(
-    const Config& config, const std::map<std::string, std::string>* metadata) {
-  return std::make_unique<ImageClassification>(config, metadata);
 }
 
 ImageClassification::ImageClassification(const Config& config,

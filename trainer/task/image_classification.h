@@ -18,10 +18,6 @@ namespace ddp::train {
 
 struct Config;
 
-/// See make_task().
-std::unique_ptr<Task> make_image_classification(const Config& config,
-                                                const std::map<std::string, std::string>* metadata);
-
 /// What a model of images was trained on: its part of a snapshot's metadata.
 struct ImageModelFacts {
   std::vector<std::string> labels;

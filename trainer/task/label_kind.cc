@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
-#include <utility>
 
 #include "trainer/data/text/label_cells.h"
 #include "trainer/metrics/class_scores.h"

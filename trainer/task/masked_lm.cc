@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "trainer/config/config.h"
 #include "trainer/data/data_loader.h"
@@ -11,8 +10,7 @@
 #include "trainer/data/text/documents.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/runtime/error.h"
-#include "trainer/task/bert_task.h"
-#include "trainer/task/task.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
@@ -50,11 +48,7 @@ MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string
         "--input FILE --output FOLDER",
         task_name(config.task)));
   }
-  try {
-    tokens_ = masking_tokens(*tokenizer_);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
-  }
+  tokens_ = with_key("data_config.tokenizer", [this] { return masking_tokens(*tokenizer_); });
   check_padding(tokens_.pad);
   open_training();
   if (!config.data.eval_path.empty())
@@ -79,12 +73,10 @@ std::unique_ptr<TextLines> MaskedLm::read_lines(const char* key, const std::stri
     return std::make_unique<TextLines>(*tokenizer_, truncate_text(text, share), data.min_characters,
                                        most);
   }
-  try {
+  return with_key(key, [&] {
     Documents documents(files, {data.text_column, ""}, left_out_);
     return std::make_unique<TextLines>(*tokenizer_, documents, data.min_characters, most);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
+  });
 }
 
 MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) {
@@ -228,11 +220,6 @@ std::vector<std::string> MaskedLm::describe_data() const {
         share_of_most_frequent(*evaluation_.samples)));
   }
   return lines;
-}
-
-std::unique_ptr<Task> make_masked_lm(const Config& config,
-                                     const std::map<std::string, std::string>* metadata) {
-  return std::make_unique<MaskedLm>(config, metadata);
 }
 
 }  // namespace ddp::train

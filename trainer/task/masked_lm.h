@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "trainer/data/left_out.h"
@@ -20,10 +19,6 @@
 namespace ddp::train {
 
 struct Config;
-
-/// See make_task().
-std::unique_ptr<Task> make_masked_lm(const Config& config,
-                                     const std::map<std::string, std::string>* metadata);
 
 class MaskedLm : public BertTask {
  public:
@@ -90,14 +85,5 @@ class MaskedLm : public BertTask {
 
 /// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError listing what it lacks.
 MaskingTokens masking_tokens(const Tokenizer& tokenizer);
-
-/// A token and its probability.
-using TokenGuesses = std::vector<std::pair<std::string, double>>;
-
-/// For each [MASK] in `text` the `most` likeliest tokens of the vocabulary, the likeliest first.
-/// `model` is in eval mode. Throws UserError, without the text, for an empty text, one without a
-/// mask, or one longer than the model's positions.
-std::vector<TokenGuesses> fill_masks(BertForMaskedLmImpl& model, const Tokenizer& tokenizer,
-                                     std::string_view text, int64_t most);
 
 }  // namespace ddp::train

@@ -8,6 +8,7 @@
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/chat/preference_samples.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/task/causal_data.h"
 
 namespace ddp::train {
@@ -38,13 +39,11 @@ class PreferenceData : public CausalData {
     if (tools_.text) chat_.emplace(parse_chat_template(*tools_.text, tools_.now));
     const DataConfig& data = config.data;
     std::vector<EncodedPair> all = read(data.path, kPairsKey);
-    const auto used = share(data.truncate, all.size());
-    auto split = data.eval_path.empty() ? share(data.train_split, used) : used;
-    if (data.train_split <= 0.0) split = 0;  // as trainer eval does
+    const auto parts = leading_parts(data, all.size());
     const auto begin = all.begin();
     const auto at = [&](std::size_t pair) { return begin + static_cast<std::ptrdiff_t>(pair); };
-    training_ = samples({begin, at(split)});
-    evaluation_ = samples(data.eval_path.empty() ? Pairs(at(split), at(used))
+    training_ = samples({begin, at(parts.training)});
+    evaluation_ = samples(data.eval_path.empty() ? Pairs(at(parts.training), at(parts.used))
                                                  : read(data.eval_path, "data_config.eval_path"));
     check();
   }
@@ -72,20 +71,13 @@ class PreferenceData : public CausalData {
  private:
   using Pairs = std::vector<EncodedPair>;
 
-  static std::size_t share(double part, std::size_t count) {
-    const auto first = static_cast<std::size_t>(static_cast<double>(count) * part);
-    return std::clamp<std::size_t>(first, 1, count);
-  }
   bool talks() const { return conversations_ > 0; }
   ChatEncoder encoder() const { return {*chat_, tokenizer()}; }
   Pairs read(const std::string& path, const std::string& key) const {
-    try {
-      EncodedPairs there = read_pairs(path, tokenizer(), chat_ ? &*chat_ : nullptr, left_out_);
-      conversations_ += there.conversations;
-      return std::move(there.pairs);
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("{}: {}", key, error.what()));
-    }
+    EncodedPairs there = with_key(
+        key, [&] { return read_pairs(path, tokenizer(), chat_ ? &*chat_ : nullptr, left_out_); });
+    conversations_ += there.conversations;
+    return std::move(there.pairs);
   }
   std::shared_ptr<PairSamples> samples(Pairs pairs) const {
     return std::make_shared<PairSamples>(

@@ -199,9 +199,4 @@ std::vector<std::string> TextClassification::describe_data() const {
   return lines;
 }
 
-std::unique_ptr<Task> make_text_classification(const Config& config,
-                                               const std::map<std::string, std::string>* metadata) {
-  return std::make_unique<TextClassification>(config, metadata);
-}
-
 }  // namespace ddp::train

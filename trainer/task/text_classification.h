@@ -21,10 +21,6 @@ namespace ddp::train {
 
 struct Config;
 
-/// See make_task().
-std::unique_ptr<Task> make_text_classification(const Config& config,
-                                               const std::map<std::string, std::string>* metadata);
-
 /// Metadata key of the seed that divides a table's rows into training and evaluation.
 inline constexpr const char* kSplitSeed = "split_seed";
 

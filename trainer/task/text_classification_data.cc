@@ -9,10 +9,10 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/text/label_cells.h"
-#include "trainer/data/text/stratified_split.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/task/text_classification.h"
 
 namespace ddp::train {
@@ -91,11 +91,8 @@ TextClassification::TextClassification(const Config& config,
 }
 
 void TextClassification::take_tokens() {
-  try {
-    tokens_ = bert_tokens(*tokenizer_, config_.bert);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
-  }
+  tokens_ =
+      with_key("data_config.tokenizer", [this] { return bert_tokens(*tokenizer_, config_.bert); });
   check_padding(tokens_.pad);
 }
 
@@ -130,8 +127,8 @@ bool TextClassification::next_usable(TableReader& reader, const std::string& pat
 
 std::vector<TableRow> TextClassification::usable_rows(const char* key, const std::string& path) {
   require_row_file(key, path);
-  std::vector<TableRow> usable;
-  try {
+  return with_key(key, [&] {
+    std::vector<TableRow> usable;
     TableColumns columns{config_.data.text_column, config_.data.label_column};
     columns.text_pair = config_.data.text_pair_column;
     columns.label_lists = config_.bert.problem_type == ProblemType::kMultiLabel;
@@ -141,10 +138,8 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
       throw UserError(fmt::format("{}: has no row to use{}", path,
                                   left_out_.count() == 0 ? "" : "; " + left_out_.text()));
     }
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
-  return usable;
+    return usable;
+  });
 }
 
 /// None for a number.

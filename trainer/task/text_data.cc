@@ -10,7 +10,7 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_data.h"
-#include "trainer/task/text_sample.h"
+#include "trainer/task/generate/text_sample.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/with_added_tokens.h"
 

@@ -9,7 +9,6 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/data/chat/chat_packing.h"
 #include "trainer/data/chat/chat_samples.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/mixed_samples.h"

@@ -10,7 +10,6 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/rows.h"
 #include "trainer/data/text/length_buckets.h"
-#include "trainer/data/text/stratified_split.h"
 
 namespace ddp::train {
 namespace {

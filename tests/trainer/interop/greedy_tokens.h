@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainer/model/causal_model.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 
 namespace ddp::train::test {
 

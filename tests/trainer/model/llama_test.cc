@@ -10,7 +10,7 @@
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/llama/llama_cost.h"
 #include "trainer/optim/amp.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 
 namespace ddp::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 
 namespace ddp::train::tensor_parallel_test {
 namespace {

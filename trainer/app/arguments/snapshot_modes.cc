@@ -138,7 +138,6 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
 TrainerArgs parse_generate(const Parsed& parsed) {
   parsed.refuse_rest();
   TrainerArgs args;
-  args.mode = Mode::kGenerate;
   parsed.require({"snapshot"});
   GenerateArgs& options = args.generate;
   options.snapshot = parsed.text("snapshot");
@@ -195,7 +194,6 @@ TrainerArgs parse_eval(const Parsed& parsed) {
   parsed.refuse_rest();
   parsed.require({"snapshot"});
   TrainerArgs args;
-  args.mode = Mode::kEval;
   EvalArgs& options = args.eval;
   options.snapshot = parsed.text("snapshot");
   options.base = base_of(parsed);
@@ -258,7 +256,6 @@ TrainerArgs parse_predict(const Parsed& parsed) {
   if (parsed.has("output") && parsed.has("json"))
     throw UserError("--output: conflicts with --json, which prints to stdout; keep one");
   TrainerArgs args;
-  args.mode = Mode::kPredict;
   PredictArgs& options = args.predict;
   options.snapshot = parsed.text("snapshot");
   if (parsed.has("text")) options.text = parsed.text("text");
@@ -313,7 +310,6 @@ TrainerArgs parse_export(const Parsed& parsed) {
   parsed.refuse_rest();
   parsed.require({"snapshot", "output"});
   TrainerArgs args;
-  args.mode = Mode::kExport;
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");
   args.exporting.base = base_of(parsed);

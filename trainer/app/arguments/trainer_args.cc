@@ -28,7 +28,6 @@ TrainerArgs parse_inspect(const Parsed& parsed) {
     throw UserError("inspect: no snapshot given; write trainer inspect SNAPSHOT");
   parsed.refuse_rest(1);
   TrainerArgs args;
-  args.mode = Mode::kInspect;
   args.inspect_snapshot = parsed.rest().front();
   args.inspect_json = parsed.has("json");
   return args;
@@ -37,7 +36,6 @@ TrainerArgs parse_inspect(const Parsed& parsed) {
 TrainerArgs parse_doctor(const Parsed& parsed) {
   parsed.refuse_rest();
   TrainerArgs args;
-  args.mode = Mode::kDoctor;
   args.doctor_json = parsed.has("json");
   args.doctor_quick = parsed.has("quick");
   if (parsed.has("ranks_per_device"))
@@ -85,7 +83,6 @@ std::string take_tokenizer(const Parsed& parsed, Words& inputs) {
 
 TrainerArgs parse_tokenize(const Parsed& parsed) {
   TrainerArgs args;
-  args.mode = Mode::kTokenize;
   Words inputs = parsed.rest();
   TokenizeArgs& options = args.tokenize;
   options.tokenizer = take_tokenizer(parsed, inputs);
@@ -118,7 +115,6 @@ TrainerArgs parse_report(const Parsed& parsed) {
         "report: needs the folder of a run; write trainer report RUN_DIR --output FILE.html");
   }
   TrainerArgs args;
-  args.mode = Mode::kReport;
   args.report_folders = parsed.rest();
   if (parsed.has("output")) args.report_output = parsed.text("output");
   if (args.report_output.empty())
@@ -205,12 +201,17 @@ void take_vocab_size(const Parsed& parsed, TrainerArgs& args) {
         fmt::format("--vocab_size: {} is more than {}; give fewer", *args.vocab_size, kMost));
 }
 
-TrainerArgs parse_estimate(const Parsed& parsed) {
-  check_overrides(parsed.rest());
+/// What every mode with a configuration takes.
+TrainerArgs args_with_config(const Parsed& parsed, Words overrides) {
+  check_overrides(overrides);
   TrainerArgs args;
-  args.mode = Mode::kEstimate;
   args.config = config_source(parsed);
-  args.overrides = parsed.rest();
+  args.overrides = std::move(overrides);
+  return args;
+}
+
+TrainerArgs parse_estimate(const Parsed& parsed) {
+  TrainerArgs args = args_with_config(parsed, parsed.rest());
   args.estimate.json = parsed.has("json");
   if (parsed.has("world_size")) args.estimate.world_size = parsed.whole_number("world_size", 1);
   take_vocab_size(parsed, args);
@@ -222,11 +223,7 @@ TrainerArgs parse_data(const Parsed& parsed) {
   if (overrides.empty() || overrides.front() != "show")
     throw UserError("data: write trainer data show --config FILE [--rows N]");
   overrides.erase(overrides.begin());
-  check_overrides(overrides);
-  TrainerArgs args;
-  args.mode = Mode::kDataShow;
-  args.config = config_source(parsed);
-  args.overrides = std::move(overrides);
+  TrainerArgs args = args_with_config(parsed, std::move(overrides));
   if (parsed.has("rows")) args.data_rows = parsed.whole_number("rows", 0);
   return args;
 }
@@ -256,38 +253,28 @@ PlanArgs plan_options(const Parsed& parsed) {
 }
 
 TrainerArgs parse_plan(const Parsed& parsed) {
-  check_overrides(parsed.rest());
-  TrainerArgs args;
-  args.mode = Mode::kPlan;
-  args.config = config_source(parsed);
-  args.overrides = parsed.rest();
+  TrainerArgs args = args_with_config(parsed, parsed.rest());
   args.plan = plan_options(parsed);
   take_vocab_size(parsed, args);
   return args;
 }
 
 TrainerArgs help_config(const Parsed& parsed) {
-  if (!parsed.has("format")) return help_args(config_reference_text());
-  switch (parsed.choice("format", {"text", "json", "markdown"})) {
-    case 1:
-      return help_args(config_schema_json());
-    case 2:
-      return help_args(config_reference_markdown());
-    default:
-      return help_args(config_reference_text());
-  }
+  constexpr std::string (*kPages[])() = {config_reference_text, config_schema_json,
+                                         config_reference_markdown};
+  const std::size_t page =
+      parsed.has("format") ? parsed.choice("format", {"text", "json", "markdown"}) : 0;
+  return help_args(kPages[page]());
 }
 
 TrainerArgs parse_train(const Parsed& parsed) {
   if (parsed.has("help_config")) return help_config(parsed);
-  TrainerArgs args;
   if (parsed.has("version")) {
+    TrainerArgs args;
     args.mode = Mode::kVersion;
     return args;
   }
-  check_overrides(parsed.rest());
-  args.config = config_source(parsed);
-  args.overrides = parsed.rest();
+  TrainerArgs args = args_with_config(parsed, parsed.rest());
   args.multirun = parsed.has("multirun");
   take_show_options(parsed, args);
   return args;
@@ -295,21 +282,22 @@ TrainerArgs parse_train(const Parsed& parsed) {
 
 struct Subcommand {
   const char* name;
+  Mode mode;
   TrainerArgs (*parse)(const Parsed& parsed);
   std::string (*help)();
 };
-constexpr Subcommand kModes[] = {{"generate", parse_generate, help_generate},
-                                 {"eval", parse_eval, help_eval},
-                                 {"predict", parse_predict, help_predict},
-                                 {"export", parse_export, help_export},
-                                 {"estimate", parse_estimate, help_estimate},
-                                 {"plan", parse_plan, help_plan},
-                                 {"inspect", parse_inspect, help_inspect},
-                                 {"doctor", parse_doctor, help_doctor},
-                                 {"tokenize", parse_tokenize, help_tokenize},
-                                 {"report", parse_report, help_report},
-                                 {"data", parse_data, help_data}};
-constexpr Subcommand kTraining = {"", parse_train, help_overall};
+constexpr Subcommand kModes[] = {{"generate", Mode::kGenerate, parse_generate, help_generate},
+                                 {"eval", Mode::kEval, parse_eval, help_eval},
+                                 {"predict", Mode::kPredict, parse_predict, help_predict},
+                                 {"export", Mode::kExport, parse_export, help_export},
+                                 {"estimate", Mode::kEstimate, parse_estimate, help_estimate},
+                                 {"plan", Mode::kPlan, parse_plan, help_plan},
+                                 {"inspect", Mode::kInspect, parse_inspect, help_inspect},
+                                 {"doctor", Mode::kDoctor, parse_doctor, help_doctor},
+                                 {"tokenize", Mode::kTokenize, parse_tokenize, help_tokenize},
+                                 {"report", Mode::kReport, parse_report, help_report},
+                                 {"data", Mode::kDataShow, parse_data, help_data}};
+constexpr Subcommand kTraining = {"", Mode::kTrain, parse_train, help_overall};
 
 Words mode_names() {
   Words names;
@@ -330,7 +318,10 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
   try {
     const Parsed parsed(words, mode->help(),
                         fmt::format("trainer {}{}--help", mode->name, trains ? "" : " "));
-    return parsed.has("help") ? help_args(mode->help()) : mode->parse(parsed);
+    if (parsed.has("help")) return help_args(mode->help());
+    TrainerArgs args = mode->parse(parsed);
+    if (!trains) args.mode = mode->mode;
+    return args;
   } catch (const cxxopts::exceptions::exception& e) {
     throw UserError(fmt::format("{}; see trainer --help", e.what()));
   }

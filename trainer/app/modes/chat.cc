@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "trainer/app/generation.h"
 #include "trainer/app/standard_output.h"
@@ -20,8 +19,9 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/utf8.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/task/causal_data.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
@@ -72,11 +72,7 @@ ChatTemplate template_of(const ModelBundle& model) {
 }
 
 ChatEncoder encoder_of(const ChatTemplate& chat, const ModelBundle& model) {
-  try {
-    return {chat, *model.tokenizer};
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("--chat: {}: {}", model.path, error.what()));
-  }
+  return with_key("--chat: " + model.path, [&] { return ChatEncoder(chat, *model.tokenizer); });
 }
 
 enum class AnswerEnd { kTurn, kLength, kContext, kInterrupt };
@@ -265,10 +261,7 @@ class Dialogue {
       note(error.what());
       if (typed_) return;
       ++unanswered_;  // later ones still get a reply
-      if (options_.json)
-        print(nlohmann::ordered_json{{"role", kAssistantRole}, {"error", error.what()}}.dump(
-                  -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-              "\n");
+      if (options_.json) print(json_output({{"role", kAssistantRole}, {"error", error.what()}}));
     }
   }
 
@@ -286,12 +279,10 @@ class Dialogue {
 
   static std::string as_json(const Answer& answer) {
     const bool whole = answer.end == AnswerEnd::kTurn;
-    return nlohmann::ordered_json{{"role", kAssistantRole},
-                                  {"content", answer.text},
-                                  {"tokens", answer.tokens},
-                                  {"finish_reason", whole ? "stop" : "length"}}
-               .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-           "\n";
+    return json_output({{"role", kAssistantRole},
+                        {"content", answer.text},
+                        {"tokens", answer.tokens},
+                        {"finish_reason", whole ? "stop" : "length"}});
   }
 
   void explain(AnswerEnd end) const {

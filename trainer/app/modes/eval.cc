@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/chosen_device.h"

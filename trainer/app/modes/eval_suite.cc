@@ -13,7 +13,7 @@
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/snapshot/open_model.h"
-#include "trainer/task/choice_scores.h"
+#include "trainer/task/generate/choice_scores.h"
 
 namespace ddp::train {
 namespace {

@@ -25,8 +25,9 @@
 #include "trainer/runtime/files/small_file.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/runtime/utf8.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/snapshot/open_model.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
@@ -122,16 +123,11 @@ std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer&
 
 void check_stops(const GenerateArgs& options, const Tokenizer& tokenizer, int64_t block_size) {
   for (const std::string& stop : options.stops) {
-    try {
-      const auto length = static_cast<int64_t>(tokenizer.encode(stop).size());
-      if (length <= block_size) continue;
-      throw UserError(
-          fmt::format("{} tokens are longer than the model's context of {}; give a "
-                      "shorter one",
-                      length, block_size));
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("--stop: {}", error.what()));
-    }
+    const auto tokens = with_key("--stop", [&] { return tokenizer.encode(stop); });
+    if (std::ssize(tokens) <= block_size) continue;
+    throw UserError(fmt::format(
+        "--stop: {} tokens are longer than the model's context of {}; give a shorter one",
+        tokens.size(), block_size));
   }
 }
 
@@ -156,7 +152,7 @@ class Output {
     for (; current_ < samples.size(); next_sample()) {
       const Sample& sample = samples[current_];
       if (options_.json) {
-        if (sample.done) print(as_json(sample) + "\n");
+        if (sample.done) print(as_json(sample));
       } else {
         print_further(sample);
       }
@@ -181,13 +177,12 @@ class Output {
     begun_ = false;
   }
   static std::string as_json(const Sample& sample) {
-    return nlohmann::ordered_json{{"prompt_index", sample.prompt_number},
-                                  {"sample", sample.number},
-                                  {"prompt", sample.prompt->text},
-                                  {"text", sample.text},
-                                  {"tokens", sample.tokens},
-                                  {"finish_reason", sample.stopped ? "stop" : "length"}}
-        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return json_output({{"prompt_index", sample.prompt_number},
+                        {"sample", sample.number},
+                        {"prompt", sample.prompt->text},
+                        {"text", sample.text},
+                        {"tokens", sample.tokens},
+                        {"finish_reason", sample.stopped ? "stop" : "length"}});
   }
 
   const GenerateArgs& options_;

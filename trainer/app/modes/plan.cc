@@ -1,7 +1,6 @@
 // trainer plan: how to divide a training among GPUs that need not exist here.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "launcher/worker_contract.h"

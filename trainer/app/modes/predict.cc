@@ -16,7 +16,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/snapshot/open_model.h"
-#include "trainer/task/predictor.h"
+#include "trainer/task/predict/predictor.h"
 
 namespace ddp::train {
 namespace {
@@ -66,11 +66,6 @@ nlohmann::ordered_json prediction_json(const Prediction& prediction, ProblemType
           {"label", prediction.label},
           {"probability", prediction.probability},
           {"answers", std::move(answers)}};
-}
-
-/// Paths and texts of standard input may be other than UTF-8.
-std::string as_text(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 /// The `top` most likely answers, or of a classifier the most likely one alone.
@@ -131,7 +126,7 @@ std::string json_row(const std::vector<std::string>& names, const std::vector<Ta
     row[names[i]] = cells[i].is_json ? nlohmann::ordered_json::parse(cells[i].text)
                                      : nlohmann::ordered_json(cells[i].text);
   }
-  return row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_output(row);
 }
 
 /// The input's, and those of its answers.
@@ -238,7 +233,7 @@ class PredictionWriter {
       fmt::print(stderr, "warning: {}: no prediction: {}\n", place_of(prediction),
                  prediction.problem);
     }
-    if (json_lines()) return print(as_text(prediction_json(prediction, type_), -1));
+    if (json_lines()) return print(json_output(prediction_json(prediction, type_)));
     if (options_.json) return report_["predictions"].push_back(prediction_json(prediction, type_));
     if (file_) return file_->write(prediction);
     if (prediction.problem.empty()) print(prediction_table(prediction, classes_, type_));
@@ -246,7 +241,7 @@ class PredictionWriter {
 
   /// Returns how many inputs had no answer.
   int64_t finish() {
-    if (options_.json && !json_lines()) print(as_text(report_, 2));
+    if (options_.json && !json_lines()) print(json_output(report_, 2));
     if (file_) file_->commit();
     return problems_;
   }

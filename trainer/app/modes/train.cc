@@ -3,7 +3,6 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/load_run.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/multirun.h"
 #include "trainer/app/train_job.h"
 #include "trainer/app/warm_up.h"
 #include "trainer/config/keys/trainer_keys.h"

@@ -1,7 +1,6 @@
 #include "trainer/data/text/length_buckets.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "trainer/runtime/seed.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "trainer/data/rows.h"
 #include "trainer/runtime/files/sha256.h"

@@ -11,6 +11,12 @@
 
 namespace ddp::train {
 
+/// Splits samples by class: of each label the share, rounded, is for training, with at least one
+/// sample in either part where there are two; which ones depends on the seed. A share of 1 or 0
+/// puts all in one part. `labels` are in [0, classes).
+SampleSplit split_by_label(const std::vector<int64_t>& labels, int64_t classes,
+                           double training_share, uint64_t seed);
+
 /// What a model is to answer to each of some texts.
 struct TextTargets {
   std::vector<int64_t> classes = {};  ///< The class of each; empty: there are values.

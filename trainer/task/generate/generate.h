@@ -7,7 +7,7 @@
 
 #include "trainer/model/causal_model.h"
 #include "trainer/model/sampling.h"
-#include "trainer/task/decoder.h"
+#include "trainer/task/generate/decoder.h"
 
 namespace ddp::train {
 

@@ -1,4 +1,4 @@
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 
 #include <algorithm>
 #include <utility>

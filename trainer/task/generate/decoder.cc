@@ -1,4 +1,4 @@
-#include "trainer/task/decoder.h"
+#include "trainer/task/generate/decoder.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 

@@ -63,6 +63,10 @@ struct PredictRequest {
 /// predictions, or an input that cannot be opened.
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
 
+/// Sets the answers of `prediction`: float64 [classes] on the CPU, which add up to 1.
+void answer_with(Prediction& prediction, const std::vector<std::string>& labels,
+                 const torch::Tensor& probabilities);
+
 /// One for each task that has predictions.
 std::unique_ptr<Predictor> make_masked_predictor(const PredictRequest& request);
 std::unique_ptr<Predictor> make_image_predictor(const PredictRequest& request);

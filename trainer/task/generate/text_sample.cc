@@ -1,10 +1,10 @@
-#include "trainer/task/text_sample.h"
+#include "trainer/task/generate/text_sample.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "trainer/data/data_loader.h"
-#include "trainer/task/generate.h"
+#include "trainer/task/generate/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {

@@ -1,4 +1,4 @@
-#include "trainer/app/multirun.h"
+// A sweep: one job for each combination of values, in turn, every rank in step with the others.
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/load_run.h"
+#include "trainer/app/modes.h"
 #include "trainer/app/train_job.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/trainer_keys.h"

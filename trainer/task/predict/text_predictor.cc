@@ -11,7 +11,7 @@
 #include "trainer/task/class_labels.h"
 #include "trainer/task/label_kind.h"
 #include "trainer/task/model_bundle.h"
-#include "trainer/task/predictor.h"
+#include "trainer/task/predict/predictor.h"
 #include "trainer/task/text_classification.h"
 
 namespace ddp::train {

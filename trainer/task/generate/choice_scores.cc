@@ -1,4 +1,4 @@
-#include "trainer/task/choice_scores.h"
+#include "trainer/task/generate/choice_scores.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/with_key.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
@@ -45,12 +46,10 @@ std::vector<ChoiceRow> encode_suite(const Tokenizer& tokenizer, const ChoiceSuit
                                     int64_t block_size) {
   std::vector<ChoiceRow> rows;
   for (const ChoiceItem& item : suite.items) {
-    try {
+    with_key(fmt::format("--suite: {}:{}", suite.path, item.line), [&] {
       for (const std::string& choice : item.choices)
         rows.push_back(encode_choice(tokenizer, item.context, choice, block_size));
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("--suite: {}:{}: {}", suite.path, item.line, error.what()));
-    }
+    });
   }
   return rows;
 }

@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "trainer/data/images/image_samples.h"
 #include "trainer/runtime/error.h"
-#include "trainer/task/class_labels.h"
 #include "trainer/task/image_classification.h"
 #include "trainer/task/model_bundle.h"
-#include "trainer/task/predictor.h"
+#include "trainer/task/predict/predictor.h"
 
 namespace ddp::train {
 namespace {
