@@ -78,7 +78,8 @@ std::string readable(const std::string& text) {
 
 // Memory is lacking wherever no one has said more about it.
 std::string readable(const std::exception& error) {
-  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+      file != nullptr && !file->path1().empty())
     return file->path1().string() + ": cannot be accessed: " + file->code().message();
   if (!is_out_of_memory(error)) return readable(std::string(error.what()));
   const std::string asked = memory_asked_for(error.what());

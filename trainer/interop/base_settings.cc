@@ -39,18 +39,22 @@ void take_text(const fs::path& folder, const char* name, SettingsJson& files) {
   files[name] = *text;
 }
 
-/// Whether `folder` has it, or has it without tokens that were appended.
-bool has_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
+/// How many tokens were appended to the tokenizer of `folder` to make this one; nullopt: it was not
+/// made of that one.
+std::optional<std::size_t> appended_to(const std::string& folder, const Tokenizer& tokenizer) {
   try {
-    if (!holds_tokenizer(folder)) return false;
+    if (!holds_tokenizer(folder)) return std::nullopt;
     auto there = load_tokenizer(folder);
     std::vector<std::string> appended;
-    for (int64_t id = there->size(); id < tokenizer.size(); ++id)
-      appended.push_back(tokenizer.decode(static_cast<int32_t>(id)));
+    for (auto id = static_cast<int32_t>(there->size()); id < tokenizer.size(); ++id) {
+      appended.push_back(tokenizer.decode(id));
+      if (tokenizer.token_of(appended.back()) != id) return std::nullopt;
+    }
     there = with_added_tokens(std::move(there), appended);
-    return without_end_mark(there->state()) == without_end_mark(tokenizer.state());
+    const bool same = without_end_mark(there->state()) == without_end_mark(tokenizer.state());
+    return same ? std::optional(appended.size()) : std::nullopt;
   } catch (const UserError&) {
-    return false;  // of a kind that cannot be read, so that another one was named
+    return std::nullopt;  // of a kind that cannot be read, so that another one was named
   }
 }
 
@@ -108,7 +112,7 @@ std::vector<int32_t> end_ids(const BaseSettings& base, const char* file) {
 std::string base_settings_state(const std::string& path, const Tokenizer* tokenizer) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored))
-    return state_of_folder(path, tokenizer == nullptr || has_tokenizer(path, *tokenizer));
+    return state_of_folder(path, tokenizer == nullptr || appended_to(path, *tokenizer));
   std::string state;
   if (!fs::is_regular_file(path, ignored)) return state;
   with_pretrained_snapshot(
@@ -144,10 +148,11 @@ std::optional<BaseSettings> base_settings_of(const std::map<std::string, std::st
 std::vector<std::string> take_large_files(BaseSettings& base, const std::string& folder,
                                           const Tokenizer& tokenizer) {
   constexpr uint64_t kMostBytes = uint64_t{128} << 20U;
-  const bool there = !base.large.empty() && has_tokenizer(folder, tokenizer);
+  const auto appended = base.large.empty() ? std::nullopt : appended_to(folder, tokenizer);
   std::vector<std::string> missing;
   for (const std::string& name : base.large) {
-    auto text = there ? read_small_file(folder + "/" + name, kMostBytes) : std::nullopt;
+    const bool same = appended && (*appended == 0 || name != "tokenizer.json");
+    auto text = same ? read_small_file(folder + "/" + name, kMostBytes) : std::nullopt;
     if (text) {
       base.texts[name] = *std::move(text);
     } else {

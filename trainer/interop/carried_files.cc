@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "trainer/config/add_tokens.h"
 #include "trainer/data/chat/chat_template_file.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
@@ -149,8 +148,7 @@ TextFiles with_base_tokenizer(TextFiles own, const ExportedModel& model) {
   const bool same_template = !model.chat || (theirs && theirs->source == model.chat->source);
   if (same_template) own.erase("chat_template.jinja");
   for (const auto& [name, text] : model.base->texts) {
-    const bool lacks_tokens = name == "tokenizer.json" && !add_tokens(model.config).empty();
-    if (name != kModelFile && name != kGenerationFile && !lacks_tokens) own[name] = text;
+    if (name != kModelFile && name != kGenerationFile) own[name] = text;
   }
   if (!same_template) put_template(own, *model.chat);
   if (has_position_table(model.config)) limit_length(own, model.config.data.block_size);

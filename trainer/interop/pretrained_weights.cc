@@ -222,7 +222,7 @@ std::optional<std::size_t> dimension_of_tokens(const PretrainedLayout& layout,
 }
 
 std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
-                       const TensorBytes* there, bool in_codes, bool may_grow) {
+                       const TensorBytes* there, bool in_codes, int64_t new_rows) {
   if (there == nullptr) return parameter.name + " is missing";
   if (in_codes)
     layout.is_transposed = is_never_transposed;
@@ -233,7 +233,8 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
   const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
   if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
   const auto tokens = dimension_of_tokens(layout, parameter.name);
-  const bool grows = may_grow && !there->shape.empty() && there->shape[0] < wanted[0];
+  const bool grows = !there->shape.empty() && there->shape[0] < wanted[0] &&
+                     wanted[0] - there->shape[0] <= new_rows;
   if (tokens && there->shape.size() == 2 &&
       (grows || is_padded_table(there->shape[*tokens], wanted[*tokens])))
     wanted[*tokens] = there->shape[*tokens];
@@ -249,7 +250,7 @@ std::string difference(PretrainedLayout layout, const ParameterShape& parameter,
 std::vector<std::string> all_differences(const PretrainedTensors& there,
                                          const PretrainedLayout& layout,
                                          const std::vector<ParameterShape>& parameters,
-                                         bool may_grow) {
+                                         int64_t new_rows) {
   std::vector<std::string> result;
   std::set<std::string> known;
   for (const ParameterShape& parameter : parameters) {
@@ -257,7 +258,7 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
     if (parameter.name.ends_with(layout.words)) known.insert(kHead);  // it may be tied
     if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
     const std::string text = difference(layout, parameter, there.find(parameter.name),
-                                        there.codes_of(parameter.name) != nullptr, may_grow);
+                                        there.codes_of(parameter.name) != nullptr, new_rows);
     if (!text.empty()) result.push_back(text);
   }
   for (const auto& [name, tensor] : there.all()) {
@@ -301,11 +302,11 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
 /// Returns the tensors in `folder`, if they fit.
 PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLayout& layout,
                                   const std::vector<ParameterShape>& parameters,
-                                  bool may_grow = false) {
+                                  int64_t new_rows = 0) {
   PretrainedTensors there(folder, layout);
   there.split(layout, parameters);
   join_tied_head(there, layout, parameters);
-  auto differences = all_differences(there, layout, parameters, may_grow);
+  auto differences = all_differences(there, layout, parameters, new_rows);
   if (!differences.empty()) refuse(layout, there.place(), std::move(differences));
   return there;
 }
@@ -347,14 +348,14 @@ const PretrainedLayout kPeftLayout = {"lora.init_from",
                                       "adapter_model.safetensors"};
 
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                      const std::vector<ParameterShape>& shapes, bool may_grow) {
-  if (!fs::is_regular_file(folder)) fitting_tensors(folder, layout, shapes, may_grow);
+                      const std::vector<ParameterShape>& shapes, int64_t new_rows) {
+  if (!fs::is_regular_file(folder)) fitting_tensors(folder, layout, shapes, new_rows);
 }
 
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
-                      const Config& config, int64_t vocab_size, bool may_grow) {
+                      const Config& config, int64_t vocab_size, int64_t new_rows) {
   check_pretrained(folder, *architecture.huggingface_layout(),
-                   shapes_of(architecture.layout(config, vocab_size)), may_grow);
+                   shapes_of(architecture.layout(config, vocab_size)), new_rows);
 }
 
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
@@ -367,13 +368,14 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
-    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes, bool may_grow) {
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes,
+    int64_t new_rows) {
   std::vector<ParameterShape> shapes;
   for (const NamedTensor& each : parameters)
     shapes.push_back({each.name, each.tensor.sizes().vec()});
   // Snapshots hold each tensor as the model has it.
   if (fs::is_regular_file(folder)) layout.is_transposed = is_never_transposed;
-  const PretrainedTensors there = fitting_tensors(folder, layout, shapes, may_grow);
+  const PretrainedTensors there = fitting_tensors(folder, layout, shapes, new_rows);
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

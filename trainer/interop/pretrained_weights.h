@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,13 +24,13 @@ extern const PretrainedLayout kBertClassifierLayout;
 extern const PretrainedLayout kPeftLayout;
 
 /// Throws as load_pretrained() would, using only the headers of the folder's files, before a model
-/// of these shapes takes memory. Snapshots describe themselves and are not read. `may_grow`: the
-/// tables of tokens may have fewer rows there.
+/// of these shapes takes memory. Snapshots describe themselves and are not read. `new_rows`: the
+/// tables of tokens may have so many rows fewer there.
 void check_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                      const std::vector<ParameterShape>& shapes, bool may_grow = false);
+                      const std::vector<ParameterShape>& shapes, int64_t new_rows = 0);
 /// The same for the model that `config` describes.
 void check_pretrained(const std::string& folder, const CausalArchitecture& architecture,
-                      const Config& config, int64_t vocab_size, bool may_grow = false);
+                      const Config& config, int64_t vocab_size, int64_t new_rows = 0);
 
 /// Copies the folder's weights into `parameters`, by name; position embeddings beyond theirs are
 /// left out. A tied head may be present under its own name as well, or only so. float32, float16
@@ -40,13 +41,13 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
                                          const std::vector<NamedTensor>& parameters);
 /// The same without memory for `parameters`, of which only names and shapes are needed before the
 /// first value: `take` receives the values of parameters[i], one after the other, and `take_codes`
-/// weights that the folder has in codes; without it these are dequantized. `may_grow`: further rows
-/// of the tables of tokens are the mean of those there.
+/// weights that the folder has in codes; without it these are dequantized. `new_rows`: so many
+/// further rows of the tables of tokens, at most, are the mean of those there.
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
     const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {},
-    bool may_grow = false);
+    int64_t new_rows = 0);
 
 /// Whether a table with `there` rows holds one for each of `here` tokens and was padded, as Qwen's
 /// to a multiple of 128; the further rows are of no token.

@@ -48,9 +48,10 @@ class CausalData {
   virtual std::string prompt_options() const = 0;
 };
 
-/// Texts and tokens. Throws UserError, as TextMixture's constructor.
+/// Texts and tokens. `resumes`: `of_snapshot` has the tokens of data_config.add_tokens. Throws
+/// UserError, as TextMixture's constructor.
 std::unique_ptr<CausalData> open_text_data(const Config& config,
-                                           std::unique_ptr<Tokenizer> of_snapshot);
+                                           std::unique_ptr<Tokenizer> of_snapshot, bool resumes);
 /// Conversations; the tokenizer and the chat template are those of data_config.tokenizer, else of
 /// `snapshot`, else of the folder of init_from. Throws UserError.
 std::unique_ptr<CausalData> open_chat_data(const Config& config, const SnapshotMetadata* snapshot);

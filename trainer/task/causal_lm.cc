@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -89,8 +90,9 @@ std::unique_ptr<CausalData> open_causal_data(const Config& config,
   if (config.task == TaskKind::kPreference) return open_preference_data(config, metadata);
   if (metadata == nullptr) check_row_keys(config.data);
   if (config.data.format == DataFormat::kChat) return open_chat_data(config, metadata);
-  return open_text_data(config,
-                        metadata == nullptr ? default_tokenizer(config) : tokenizer_of(*metadata));
+  const bool resumes = metadata != nullptr;
+  return open_text_data(config, resumes ? tokenizer_of(*metadata) : default_tokenizer(config),
+                        resumes);
 }
 
 /// How many characters begin in each token: one may be spread over several.
@@ -100,6 +102,13 @@ torch::Tensor characters_of_tokens(const Tokenizer& tokenizer) {
   for (int64_t i = 0; i < tokenizer.size(); ++i)
     values[i] = static_cast<float>(count_characters(tokenizer.decode(static_cast<int32_t>(i))));
   return counts;
+}
+
+/// Sets `count` rows of `table`, which may be padding of the pretrained one, to the mean of those
+/// before them.
+void begin_as_mean(const torch::Tensor& table, int64_t first, int64_t count) {
+  if (count == 0) return;
+  table.narrow(0, first, count).copy_(table.narrow(0, 0, first).to(torch::kFloat64).mean(0));
 }
 
 }  // namespace
@@ -218,11 +227,12 @@ void CausalLm::add_to_base(std::optional<uint64_t> seed) {
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
-  const bool may_grow = new_tokens_ > 0 || !add_tokens(config_).empty();
+  const auto added = static_cast<int64_t>(add_tokens(config_).size());
+  const int64_t new_rows = std::max(new_tokens_, added);
   if (config_.adapted()) {
     check_base(config_, data_->tokenizer().size());
   } else if (!resumed_ && !pretrained.empty()) {
-    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(), may_grow);
+    check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(), new_rows);
   }
   const bool drawn =
       !part_ && !config_.quantize.enabled() && (!tensor_ranks_ || pretrained.empty());
@@ -234,13 +244,16 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
     auto held = model_->named_parameters();
+    const PretrainedLayout& theirs = *architecture_.huggingface_layout();
     load_pretrained(
-        pretrained, *architecture_.huggingface_layout(), whole,
+        pretrained, theirs, whole,
         [&](std::size_t i, const torch::Tensor& values) {
           const std::string& name = whole[i].name;
+          if (added > 0 && (name.ends_with(theirs.words) || name == "lm_head.weight"))
+            begin_as_mean(values, data_->tokenizer().size() - new_tokens_, new_tokens_);
           if (auto* const weight = held.find(name)) model_->set_weight(name, *weight, values);
         },
-        /*take_codes=*/{}, may_grow);
+        /*take_codes=*/{}, new_rows);
   }
   model_->keep_own_parts();
   model_->to(device);
@@ -426,6 +439,10 @@ std::vector<std::string> CausalLm::describe() const {
         "Vocabulary: {} more than the pretrained model's; rows that its tables lack begin as the "
         "mean of the others",
         counted(new_tokens_, "token")));
+  } else if (!add_tokens(config_).empty() && !resumed_) {
+    lines.emplace_back(
+        "Vocabulary: rows of data_config.add_tokens that the pretrained model's tables lack begin "
+        "as the mean of the others");
   }
   if (config_.adapted())
     lines.push_back(describe_adapters(whole_shapes(), config_, model_->parameter_count()));

@@ -41,6 +41,7 @@ struct ChatOrigin {
   std::string path;  ///< As load_tokenizer() takes it; empty: the snapshot's.
   std::string key;   ///< That names the path.
   std::optional<SnapshotMetadata> snapshot{};
+  bool resumes = false;  ///< So that its tokenizer has the tokens of data_config.add_tokens.
 
   bool is_folder() const { return !path.empty(); }
 };
@@ -54,7 +55,7 @@ ChatOrigin chat_origin(const Config& config, const SnapshotMetadata* resumed) {
   const bool names_snapshot = !named.empty() && !pretrained.empty() && !from_folder &&
                               fs::absolute(named).lexically_normal() == pretrained;
   if (!named.empty() && !names_snapshot) return {named, kTokenizerKey};
-  if (resumed != nullptr) return {"", "", *resumed};
+  if (resumed != nullptr) return {"", "", *resumed, true};
   if (pretrained.empty()) return {};
   if (from_folder) return {pretrained, architecture.huggingface_layout()->key};
   return {"", "", causal_snapshot_metadata(pretrained)};
@@ -80,6 +81,7 @@ std::unique_ptr<Tokenizer> tokenizer_at(const ChatOrigin& origin, const Config& 
         fmt::format("{}: {}, and conversations need a folder with a tokenizer and a chat template",
                     kTokenizerKey, origin.path.empty() ? "is not given" : "is " + origin.path));
   }
+  if (origin.resumes) return tokenizer_of(*origin.snapshot);
   return with_added_tokens(
       origin.snapshot ? tokenizer_of(*origin.snapshot) : load_tokenizer(origin.key, origin.path),
       add_tokens(config));

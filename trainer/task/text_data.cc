@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trainer/config/add_tokens.h"
+#include "trainer/data/data_source.h"
 #include "trainer/data/text/text_dataset.h"
 #include "trainer/data/text/text_mixture.h"
 #include "trainer/model/causal_architecture.h"
@@ -156,9 +157,19 @@ DataConfig without_snapshot_as_tokenizer(const Config& config) {
 }  // namespace
 
 std::unique_ptr<CausalData> open_text_data(const Config& config,
-                                           std::unique_ptr<Tokenizer> of_snapshot) {
+                                           std::unique_ptr<Tokenizer> of_snapshot, bool resumes) {
   DataConfig data = without_snapshot_as_tokenizer(config);
-  if (!add_tokens(config).empty()) {
+  const bool has_them = resumes && data.tokenizer.empty();
+  if (!add_tokens(config).empty() && !has_them) {
+    DataConfig first = data;
+    if (!first.sources.empty()) first.path = first.sources.front().path;
+    if (holds_tokens(first)) {
+      throw UserError(fmt::format(
+          "data_config.add_tokens: {} holds tokens already, of the tokenizer that made them; name "
+          "the text instead, or remove the key and make them with a tokenizer that has the new "
+          "ones, named as data_config.tokenizer (docs/fine-tune.md)",
+          first.path));
+    }
     std::error_code ignored;
     if (std::filesystem::exists(data.tokenizer, ignored)) {
       of_snapshot = load_tokenizer("data_config.tokenizer", data.tokenizer);

@@ -107,7 +107,7 @@ std::unique_ptr<Tokenizer> with_added_tokens(std::unique_ptr<Tokenizer> tokenize
         "folder of another tokenizer as data_config.tokenizer",
         kKey, tokenizer->kind()));
   }
-  auto file = nlohmann::ordered_json::parse(tokenizer->state());
+  Json file = Json::parse(tokenizer->state());
   std::set<std::string> known;
   id = size;
   for (const auto& each : file.at("added_tokens")) known.insert(each.at("content"));

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "trainer/app/load_run.h"
+#include "trainer/config/add_tokens.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_cost.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/with_added_tokens.h"
 
 namespace ddp::train {
 namespace {
@@ -25,7 +27,8 @@ Vocabulary vocabulary_of(const Config& config, std::optional<int64_t> given) {
   const CausalArchitecture& architecture = causal_architecture(config);
   if (config.data.tokenizer == "byte") return {ByteTokenizer().size(), "data_config.tokenizer"};
   for (const auto& folder : {config.data.tokenizer, architecture.pretrained(config)})
-    if (holds_tokenizer(folder)) return {load_tokenizer(folder)->size(), folder};
+    if (holds_tokenizer(folder))
+      return {with_added_tokens(load_tokenizer(folder), add_tokens(config))->size(), folder};
   if (!config.data.tokenizer.empty() || !architecture.pretrained(config).empty()) return {};
   return {architecture.published_vocabulary(config), "published with the model"};
 }

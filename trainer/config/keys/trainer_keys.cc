@@ -110,7 +110,8 @@ constexpr std::pair<const char*, const char*> kNames[] = {
      "test_size val_set_size val_size validation_split"},
     {"trainer_config.tf32", "tf32_mode"},
     {"data_config.tokenizer (a folder with that template: docs/chat.md)", "chat_template"},
-    {"data_config.add_tokens", "new_special_tokens resize_vocab tokens"},
+    {"data_config.add_tokens", "resize_vocab tokens"},
+    {"data_config.tokenizer (a folder with them: docs/fine-tune.md)", "new_special_tokens"},
     {"trainer_config.global_batch_size", "total_batch_size"},
     {"data_config.loss_on=all", "train_on_inputs"},
 };

@@ -118,7 +118,8 @@ TemplateRun::Flow TemplateRun::loop(const TemplateNode& node) {
     const Flow flow = execute(*node.children[3]);
     scopes_.pop_back();
     if (flow != Flow::kBreak) continue;
-    if (list.list() != nullptr && list.list()->is_generator() && i + 1 < shared->size())
+    if (list.list() != nullptr && list.list()->is_generator() &&
+        (node.children[2] || i + 1 < shared->size()))
       list.list()->taken = Value::List::kUnknown;
     break;
   }

@@ -89,7 +89,10 @@ void Decoder::draw_after(const torch::Tensor& idx_BT) {
   if (device_.is_cpu() && scores_BV.isnan().any().item<bool>()) refuse_numbers();
   const auto tokens_B1 =
       (options_.greedy ? scores_BV.argmax(-1) : draw_tokens(scores_BV, draws_B_)).unsqueeze(1);
-  if (seen_BV_.defined()) seen_BV_.scatter_(1, tokens_B1, true);
+  // A GPU is not waited for: a token beyond the vocabulary, as draw_tokens() has it, means NaN.
+  if (options_.greedy && !device_.is_cpu())
+    tokens_B1.masked_fill_(scores_BV.gather(1, tokens_B1).isnan(), model_.vocab_size());
+  if (seen_BV_.defined()) seen_BV_.scatter_(1, tokens_B1.clamp_max(model_.vocab_size() - 1), true);
   drawn_B1_.copy_(tokens_B1);
 }
 
