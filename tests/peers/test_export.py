@@ -333,7 +333,36 @@ class Export(Place):
                 self.assertTrue(torch.allclose(self.logits(ours, ids), self.logits(peer, ids), atol=1e-6))
                 self.assertIn("tokens/s", self.trainer("generate", "--snapshot", out, "--prompt", "A <tool>", "--max_new_tokens", "2").stderr)
                 self.check_resume(ADD, "optimizer_config.learning_rate=0.01", model=model)
+                tokenizer.save_pretrained(self.folder / "plain")
+                for further in (f"{model}_config.init_from=still.pt", "data_config.tokenizer=plain"):  # without the key
+                    self.train(further, "trainer_config.snapshot_path=further.pt", model=model)
+                    for options in ([], ["--base", "base"]):
+                        out, _ = self.export(*options, snapshot="further.pt")
+                        self.assertEqual((AutoTokenizer.from_pretrained(out)("Is <tool> naïve<tool>? ")["input_ids"], AutoConfig.from_pretrained(out).vocab_size),
+                                         (ids, len(tokenizer)), (further, options))
+                    (self.folder / "further.pt").unlink()
                 (self.folder / "still.pt").unlink()
+
+    def test_added_tokens_whose_rows_are_padding_begin_as_the_mean(self):
+        tokens = made.llama3().get_vocab_size()
+        llama(self.base, vocab_size=(tokens // 64 + 1) * 64)
+        self.train(ADD, "optimizer_config.weight_decay=0", "optimizer_config.learning_rate=1e-30")
+        theirs, ours = load_file(self.base / "model.safetensors"), load_file(self.export("--dtype", "fp32")[0] / "model.safetensors")
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            table = theirs[name][:tokens].float()
+            mean = table.double().mean(0, keepdim=True).float().expand(len(ADDED), -1)
+            self.assertTrue(torch.allclose(ours[name], torch.cat([table, mean]), rtol=0, atol=1e-8), name)
+
+    def test_a_tokenizer_with_a_further_token_of_incomplete_characters_is_exported(self):
+        llama(self.base)
+        shutil.copytree(self.base, self.folder / "grown")
+        path = self.folder / "grown/tokenizer.json"
+        tokens, size = json.loads(path.read_text()), len(AutoTokenizer.from_pretrained(self.base))
+        tokens["model"]["vocab"]["ÃÃ"] = size
+        write(path, tokens)
+        self.train("data_config.tokenizer=grown")
+        exported = json.loads((self.export()[0] / "tokenizer.json").read_text())
+        self.assertEqual(exported["model"]["vocab"]["ÃÃ"], size)
 
     def test_tokens_that_cannot_be_added_are_refused(self):
         llama(self.base)
@@ -343,10 +372,13 @@ class Export(Place):
             self.assertIn(f"data_config.add_tokens: '{token}' is a token already", self.refused(*command, f"data_config.add_tokens=['{token}']"))
         self.assertIn("data_config.add_tokens: 'a b' is a token already", self.refused(*command, "data_config.add_tokens=['a b', 'a b']"))
         self.assertIn("data_config.add_tokens: needs a tokenizer to add them to", self.refused(*command, ADD, "data_config.tokenizer=byte"))
+        self.trainer("tokenize", "--tokenizer", "base", "--output", "tokens", "--input", "text.txt")
+        self.assertIn("holds tokens already", self.refused(*command, ADD, "data_config.path=tokens"))
         self.assertIn("lora.rank trains no rows of new tokens", self.refused(*command, ADD, "lora.rank=2"))
         self.assertIn("prompt_tuning trains no rows of new tokens", self.refused(*command, ADD, "prompt_tuning.tokens=2"))
         self.train(ADD)
-        self.assertIn("data_config.add_tokens is", self.refused("--config", "config.yaml", "model=llama", "llama_config.init_from=base", "data_config.add_tokens=['<other>']"))
+        for tokens in ("'<other>'", "'<tool>', 'naïve', '<other>'"):
+            self.assertIn("data_config.add_tokens is", self.refused("--config", "config.yaml", "model=llama", "llama_config.init_from=base", f"data_config.add_tokens=[{tokens}]"))
 
     def test_positions_that_were_cut_limit_the_tokenizer(self):
         tokenizer_of(made.smollm2(), {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}, 128, templates.LLAMA2).save_pretrained(self.base)

@@ -105,6 +105,8 @@ TEST_CASE("a key of another training program is answered with the key here") {
             .ends_with("use gpt_config.activation_checkpointing or "
                        "llama_config.activation_checkpointing"));
   CHECK(loading.error("tokens: ['<tool>']").ends_with("use data_config.add_tokens"));
+  CHECK(loading.error("new_special_tokens: ['<tool>']")
+            .ends_with("use data_config.tokenizer (a folder with them: docs/fine-tune.md)"));
   for (const char* change :
        {"report_to=wandb", "wandb_project=x", "mlflow_run_name=x", "metrics_config.wandb=true"}) {
     CAPTURE(change);
