@@ -65,6 +65,14 @@ TEST_CASE("nodes meet at an IPv6 address", "[nodes]") {
   CHECK_THAT(fixed.nodes[1]->out(), Contains("MASTER_ADDR=::1\n"));
 }
 
+TEST_CASE("nodes that meet at a name give it to their workers", "[nodes]") {
+  Cluster job;
+  job.host = "localhost";
+  for (int i = 0; i < 2; ++i) job.fixed(i, 2, {}, {"env=MASTER_ADDR"});
+  CHECK(job.exit_codes() == Codes{0, 0});
+  for (const auto& node : job.nodes) CHECK(node->out() == "MASTER_ADDR=localhost\n");
+}
+
 TEST_CASE("nodes of different sizes and roles", "[nodes]") {
   Cluster job;
   const Lines seen{"@2env=ROLE_RANK", "@2env=ROLE_WORLD_SIZE", "@2env=LOCAL_RANK",
@@ -85,6 +93,15 @@ TEST_CASE("a rendezvous in which --local-addr names the address of the first nod
   CHECK(job.exit_codes() == Codes{0, 0});
   CHECK(job.nodes[0]->out() == "MASTER_ADDR=127.0.0.3\n");
   CHECK(job.nodes[1]->out() == "MASTER_ADDR=127.0.0.3\n");
+}
+
+TEST_CASE("elastic nodes find the agents' store where the first of them says", "[nodes]") {
+  Cluster job;
+  const Lines seen{"env=MASTER_PORT", "env=TORCHELASTIC_USE_AGENT_STORE"};
+  for (int i = 0; i < 2; ++i) job.elastic("2", {}, seen);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK(job.nodes[0]->out() == job.nodes[1]->out());
+  CHECK_THAT(job.nodes[0]->out(), Contains("TORCHELASTIC_USE_AGENT_STORE=True"));
 }
 
 // Each round's clients are counted from one.
@@ -299,6 +316,16 @@ TEST_CASE("a name that nobody knows is named", "[nodes]") {
   ChildProgram& a = job.elastic("2", {"--rdzv-conf=read_timeout=1"}, {});
   CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains("the name 'no-such-host.invalid' is not known"));
+}
+
+TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
+  Cluster job;
+  ChildProgram& a = job.elastic("2", {"--rdzv-conf=join_timeout=1"}, {});
+  CHECK(finish(a) == 1);
+  CHECK(a.err() == "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout)\n");
+  ChildProgram& b = job.fixed(0, 2, {"--rdzv-conf=timeout=1"}, {});
+  CHECK(finish(b) == 1);
+  CHECK_THAT(b.err(), Contains("missing: --node-rank=1"));
 }
 
 TEST_CASE("a port that another program has is named", "[nodes]") {

@@ -183,6 +183,17 @@ class Networks(Families):
                 out = self.train(f"bert_config.init_from={family}", *UNCHANGED)
                 self.assertIn("initialized at random: pooler and classifier", out)
 
+    def test_a_masked_language_model_with_word_pieces_of_trainer_is_read_by_transformers(self):
+        (self.folder / "text.txt").write_text("".join(line + "\n" for line, _ in texts(48)))
+        self.trainer("tokenize", "--train", "wordpiece", "--vocab_size", 300, "--input", "text.txt", "--output", "vocabulary")
+        self.train("task=masked_lm", "data_config.path=text.txt", "data_config.tokenizer=vocabulary", "bert_config.model_type=bert-tiny",
+                   "data_config.train_split=0.9", "data_config.min_characters=5", "trainer_config.max_steps=3")
+        self.trainer("export", "--snapshot", "snapshot.pt", "--format", "huggingface", "--output", "exported")
+        self.check_masks("snapshot.pt", self.theirs("exported", AutoModelForMaskedLM),
+                         AutoTokenizer.from_pretrained(self.folder / "exported"), "we [MASK] long, unbelievable [MASK]")
+        self.assertEqual(sorted(path.name for path in (self.folder / "exported").iterdir()),
+                         ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"])
+
     def test_a_smoothed_loss_is_that_of_torch(self):
         model = self.make("bert")
         self.train("bert_config.init_from=bert", "trainer_config.label_smoothing=0.1")

@@ -55,6 +55,20 @@ class ScriptsUnderDdpRun(JobTest):
         for pid in job.out.split():
             self.assertEqual(list(Path("/dev/shm").glob(f"torch_{pid}_*")), [])
 
+    def test_a_gloo_group_forms_again_after_a_rank_was_killed(self):
+        job = self.succeed("--nproc-per-node=2", "--max-restarts=1", "-m", "train", MODE="die")
+        self.assertIn("rank 1 of 2 in attempt 0 trained", job.out)
+        self.assertRegex(job.err, "killed by SIGKILL.*restart 1 of 1")
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank} of 2 in attempt 1 trained", job.out)
+
+    def test_the_line_of_a_script_that_failed_is_named_afterwards(self):
+        script = self.folder / "train.py"
+        script.write_text("def step():\n    raise ValueError('bad batch')\n\nstep()\n")
+        self.assertEqual(self.run_job("--log-dir", self.logs, script).code, 1)
+        self.assertIn(f"  look at {script}, line 2, which led to ValueError: bad batch\n",
+                      self.succeed("--explain", self.logs).out)
+
     def test_the_store_outlives_rank_0(self):
         job = self.succeed("--nproc-per-node=2", "train.py", MODE="rank 0 leaves")
         self.assertIn("the store said: served after rank 0\n", job.out)

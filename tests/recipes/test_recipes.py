@@ -60,12 +60,14 @@ class Recipes(RecipeTest):
         self.train("wikitext2_bpe.yaml")
         self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
 
-    def test_each_recipe_is_planned_and_takes_two_steps(self):
+    def test_each_recipe_is_estimated_and_planned_and_takes_two_steps(self):
         self.assertEqual(sorted(STAND_INS), RECIPES, "each recipe needs a stand-in for its data here")
         self.prepare()
         self.pretrain()
         for recipe in RECIPES:
             with self.subTest(recipe=recipe):
+                estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
+                self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
                 plan = self.trainer("plan", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--gpus", "2", "--memory", "80",
                                     "--json")
                 self.assertTrue(json.loads(plan)["choice"]["fits"])
