@@ -119,9 +119,9 @@ QWEN3 = """{%- if messages[0].role == 'system' %}
 {%- endif %}"""
 LEAVING = "{%% for m in messages %%}{%% %s %%}{%% if true %%}{%% continue %%}{%% endif %%}{%% %s %%}{%% endfor %%}"
 BLOCKS = [("set x", "endset"), ("filter upper", "endfilter"), ("generation", "endgeneration"), ("call f()", "endcall"), ("macro f()", "endmacro")]
-GENERATORS = ("messages | map(attribute='role')", "['user', 'b', 'user'] | reverse", "{'a': 1, 'user': 2} | items | map('first')", "['b', 'user', 'b'] | unique", "['b', 'user', 'c'] | select")
+GENERATORS = ("messages | map(attribute='role')", "['user', 'b', 'user'] | reverse", "{'a': 1, 'user': 2} | items | map('first')", "['b', 'user', 'c'] | select")
 USES = ("{{ g | list }}{{ g | list }}", "{{ g | first }}{{ g | first }}{{ g | first }}{{ g | list }}", "{{ 'user' in g }}{{ g | list }}{{ 'user' in g }}", "{{ 'x' in g }}{{ g | join }}",
-        "{% for x in g %}{{ x }}{{ loop.last }}{% endfor %}{% for x in g %}{{ x }}{% else %}none{% endfor %}", "{% if g %}{{ g | max }}{% endif %}{{ g | list }}")
+        "{% for x in g %}{{ x }}{{ loop.last }}{% endfor %}{% for x in g %}{{ x }}{% else %}none{% endfor %}", "{% if g %}{{ g | join }}{% endif %}{{ g | list }}")
 TEMPLATES = {"chatml": CHATML, "smollm2": SMOLLM2, "zephyr": ZEPHYR, "llama2": LLAMA2, "llama3": LLAMA3, "llama31": LLAMA31, "qwen3": QWEN3}
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 USER, ANSWER = {"role": "user", "content": " What is 2 + 2?\n"}, {"role": "assistant", "content": "4, \u65e5\u672c \U0001f600.\n"}
@@ -166,7 +166,8 @@ class Rendering(unittest.TestCase):
                        "{{ 'a,b'.split(',')[-1] }}{{ 'xxaxx'.strip('x') }}{{ '\u3000a\x1c'.strip() }}|", "{{ 'b' in 'abc' }}{{ 'x' not in ['x'] }}{{ 1 < 2 < 3 }}{{ not 1 == 2 }}",
                        "{{ y | default('d') }}{{ none is none }}{{ y is not defined }}{{ 'a' is string }}{{ messages is iterable }}", "{% set n = namespace(a=1) %}{% for m in messages %}{% set n.a = n.a + 1 %}{% set q = 5 %}{% endfor %}{{ n.a }}{{ q }}",
                        "{%- if true -%}\n x \n{%- endif %}\ny", "{% generation %}a{% endgeneration %}", "{{ ['a', 'b'] | join('-') }}{{ 'aXb' | upper | lower | replace('x', 'y') }}", "\n\n  {% if true %}\r\nz{% endif %}",
-                       *("{% set g = " + made + " %}" + used for made in GENERATORS for used in USES), "{{ '\u01c6 \u00dfa' | title }}{{ cycler is defined }}{{ undefined_name is callable }}"):
+                       *("{% set g = " + made + " %}" + used for made in GENERATORS for used in USES), "{{ '\u01c6 \u00dfa' | title }}{{ cycler is defined }}{{ undefined_name is callable }}",
+                       "{{ \"it's 2nd\u00c9t\u00e9 ab-CD \u01c6x\".title() }}"):
             if "generation %}" in source:
                 self.assertEqual(rendered(source, [USER], False).stdout, b"a")
                 continue
@@ -190,7 +191,7 @@ class Rendering(unittest.TestCase):
         for source, says in (("\n{% include 'x' %}", "line 2: 'include' is not supported"), ("{% if a %}", "'endif' is missing"), ("{{ 1 + 'a' }}", "unsupported operand type(s) for +: 'int' and 'str'"),
                              ("{{ 'a' | wordwrap }}", "the filter 'wordwrap' is not supported"), ("{{", "a tag has no end"), ("{{ 'a }}", "a string has no end"),
                              ("{{ a.b.c }}", "line 1: 'a' is undefined"), ("{{ raise_exception('no') }}", "the chat template refuses it: no"), ("{{ cycler(1) }}", "'cycler' is not supported"), ("{{ f(1) }}", "'f' is not defined or not supported"),
-                             ("{{ self }}", "'self' is not supported"), ("{{ 2 ** 3 }}", "the operator ** is not supported"), ("{{ [1] | sum }}", "the filter 'sum' is not supported"), ("{{ 'a'.zfill(3) }}", "'zfill' is not defined or not supported"), ("{{ 1e19 | int }}", "a number is too large"),
+                             ("{{ self }}", "'self' is not supported"), ("{{ 2 ** 3 }}", "the operator ** is not supported"), ("{{ [1] | sum }}", "the filter 'sum' is not supported"), ("{{ '%s' % 1 }}", "formatting by % is not supported"), ("{{ 'a'.zfill(3) }}", "'zfill' is not defined or not supported"), ("{{ 1e19 | int }}", "a number is too large"),
                              ("{{ messages | map(attribute='role') }}", "printing a generator is not supported; write | list after it"), ("{{ messages | selectattr('role') | length }}", "object of type 'generator' has no len()"),
                              ("{{ messages | reverse | last }}", "'generator' object is not reversible"), ("{{ {}.items() | tojson }}", "Object of type dict_items is not JSON serializable"), ("{{ range(2) + [1] }}", "unsupported operand type(s) for +: 'range' and 'list'"),
                              ("{{ [1].append(2) }}", "'append' would change a list, which templates must not"), ("{% macro f() %}", "'endmacro' is missing"), *((LEAVING % tags, "line 1: 'continue' outside a loop, or in a block within it") for tags in BLOCKS), ("{{ {}|tojson(x=1) }}", "tojson has no argument 'x'"),

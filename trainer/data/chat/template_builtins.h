@@ -27,6 +27,8 @@ TemplateValue binary(TemplateRun& run, const std::string& sign, const TemplateVa
 
 // Methods of texts, as Python's str has them.
 std::string capitalized_text(const std::string& text);
+/// As Python's str.title(): titled_text() is Jinja's filter.
+std::string words_capitalized(const std::string& text);
 /// As Jinja's title, not as str.title().
 std::string titled_text(const std::string& text);
 std::string stripped(const std::string& text, const TemplateValue& characters, bool left,

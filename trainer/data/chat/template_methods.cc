@@ -15,9 +15,9 @@ namespace {
 using Value = TemplateValue;
 
 constexpr std::string_view kTextMethods[] = {
-    "strip",      "lstrip",  "rstrip", "startswith",   "endswith",    "split", "rsplit",
-    "splitlines", "replace", "upper",  "lower",        "capitalize",  "find",  "rfind",
-    "count",      "join",    "format", "removeprefix", "removesuffix"};
+    "strip",      "lstrip",  "rstrip", "startswith", "endswith",     "split",       "rsplit",
+    "splitlines", "replace", "upper",  "lower",      "capitalize",   "title",       "find",
+    "rfind",      "count",   "join",   "format",     "removeprefix", "removesuffix"};
 constexpr std::string_view kDictMethods[] = {"items",      "keys",  "values",  "get",
                                              "copy",       "pop",   "popitem", "update",
                                              "setdefault", "clear", "fromkeys"};
@@ -211,6 +211,7 @@ Value text_method(TemplateRun& run, const std::string& text, const std::string& 
   }
   if (name == "upper" || name == "lower") return in_case(text, name == "upper");
   if (name == "capitalize") return capitalized_text(text);
+  if (name == "title") return words_capitalized(text);
   if (name == "find" || name == "rfind")
     return found_at(text, text_of(arguments({"sub"})[0]), name == "rfind");
   if (name == "count")

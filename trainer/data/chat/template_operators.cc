@@ -148,6 +148,7 @@ Value binary(TemplateRun& run, const std::string& sign, const Value& left, const
     return repeated(run, left, right.integer());
   if (sign == "*" && left.is_integer() && (right.is_text() || is_list(right)))
     return repeated(run, right, left.integer());
+  if (sign == "%" && left.is_text()) refuse_value("formatting by % is not supported");
   refuse_operands(sign, left, right);
 }
 

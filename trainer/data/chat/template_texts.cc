@@ -54,6 +54,18 @@ std::string titled_text(const std::string& text) {
   return out;
 }
 
+std::string words_capitalized(const std::string& text) {
+  std::string out;
+  bool in_word = false;
+  for (const std::string_view each : characters(text)) {
+    const std::string letter(each);
+    const std::string lower = in_case(letter, false);
+    out += in_word ? lower : capitalized(letter);
+    in_word = lower != letter || in_case(letter, true) != letter;
+  }
+  return out;
+}
+
 std::string stripped(const std::string& text, const Value& given, bool left, bool right) {
   if (given.is_undefined() || given.is_none())
     return std::string(stripped_of_space(text, left, right));

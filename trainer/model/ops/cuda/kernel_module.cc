@@ -173,6 +173,7 @@ KernelModule::KernelModule(const std::string& image) {
 }
 
 CUfunction KernelModule::function(const char* name) const {
+  make_context_current();
   CUfunction result = nullptr;
   check(DDP_OF_CUDA(cuModuleGetFunction)(&result, module_, name), name);
   return result;
