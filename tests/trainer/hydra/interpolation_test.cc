@@ -44,7 +44,10 @@ TEST_CASE("resolvers give what OmegaConf's give") {
   ::unsetenv("DDP_TEST_LIST");
   CHECK(resolved("a: '${oc.env:DDP_TEST_UNSET,8}'\nb: '${oc.env:DDP_TEST_UNSET,null}'") ==
         R"({"a":"8","b":null})");
-  CHECK(resolved("a: '${oc.select:x.y,5}'") == R"({"a":5})");
+  CHECK(
+      resolved(
+          "a: '${oc.select:x.y,5}'\nb: '${oc.dict.keys:c}'\nd: '${oc.dict.values:c}'\nc: {k: 1}") ==
+      R"({"a":5,"b":["k"],"d":[1],"c":{"k":1}})");
   CHECK(resolved("a: '${hydra:job.name}'") == R"({"a":"trainer"})");
 }
 

@@ -76,12 +76,18 @@ std::optional<std::string> package_header(const std::string& text, const std::st
   return package;
 }
 
+/// As OmegaConf.load, which hands a text alone to OmegaConf.create.
+Node load_yaml(const std::string& text, const std::string& file) {
+  Node root = read_yaml(text, file);
+  if (root.kind == Kind::kString) return read_yaml_container(root.text, file);
+  return root.kind == Kind::kNull ? Node::map() : root;
+}
+
 std::unique_ptr<LoadedConfig> parsed(const std::string& text, const std::string& file) {
   auto loaded = std::make_unique<LoadedConfig>();
   loaded->file = file;
   loaded->package = package_header(text, file);
-  loaded->content = read_yaml(text, file);
-  if (loaded->content.kind == Kind::kNull) loaded->content = Node::map();
+  loaded->content = load_yaml(text, file);
   if (!loaded->content.is_container()) fail_no_map(file);
   if (const Node* defaults = loaded->content.find("defaults")) {
     loaded->defaults = parse_defaults(*defaults);

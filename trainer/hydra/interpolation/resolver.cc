@@ -66,15 +66,14 @@ std::string hint_for(const std::string& path, const Node& root) {
   return "check the key, or write \\${ for a literal ${";
 }
 
-/// "a.b[0]", for messages.
+}  // namespace
+
 std::string full_key(const NodeRef& ref) {
   if (ref.parent == nullptr) return "";
   const std::string before = full_key(*ref.parent);
   if (ref.parent->node->kind == Kind::kList) return fmt::format("{}[{}]", before, ref.key);
   return before.empty() ? ref.key : before + "." + ref.key;
 }
-
-}  // namespace
 
 Node Resolver::resolve_all() {
   Node out = *root_.node;
@@ -128,11 +127,11 @@ const NodeRef& Resolver::child_entry(const NodeRef& map, std::size_t i) {
   return add_ref({&entry.value, &map, python_str(entry.key), map.final});
 }
 
-const NodeRef& Resolver::temporary(Node node, const NodeRef& at) {
+const NodeRef& Resolver::temporary(Node node, const NodeRef& at, bool final) {
   text_bytes_ += sizeof(Node) + node.text.size();
   if (text_bytes_ > kMostTextBytes) fail_large();
   temporaries_.push_back(std::move(node));
-  return add_ref({&temporaries_.back(), at.parent, "", /*final=*/true});
+  return add_ref({&temporaries_.back(), at.parent, "", final});
 }
 
 const NodeRef& Resolver::hydra_block() {

@@ -26,6 +26,9 @@ class ResolveError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// "a.b[0]", for messages.
+std::string full_key(const NodeRef& ref);
+
 /// Owns every node that it creates until it is destroyed; references to them stay valid.
 class Resolver {
  public:
@@ -42,7 +45,7 @@ class Resolver {
   // For the functions, which see `at`, the node that holds the interpolation: relative keys start
   // at its parent. All throw ResolveError.
 
-  const NodeRef& temporary(Node node, const NodeRef& at);
+  const NodeRef& temporary(Node node, const NodeRef& at, bool final = true);
   /// Returns the node at the path, dereferenced; nullptr if there is none. A ??? is an error, or a
   /// node like any other.
   const NodeRef* select(const std::string& path, const NodeRef& at, bool missing_is_error);

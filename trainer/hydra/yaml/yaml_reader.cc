@@ -298,4 +298,14 @@ Node read_yaml(const std::string& with_mark, const std::string& source) {
   return builder.take();
 }
 
+Node read_yaml_container(const std::string& text, const std::string& source) {
+  Node root = read_yaml(text, source);
+  if (root.kind == Kind::kNull) return Node::map();
+  if (root.kind != Kind::kString) return root;
+  Node map = Node::map();
+  map.place = root.place;
+  map.entries.push_back(Entry{std::move(root), Node::null()});
+  return map;
+}
+
 }  // namespace ddp::train

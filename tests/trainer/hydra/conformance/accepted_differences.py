@@ -23,8 +23,6 @@ ACCEPTED = [
     ("In brackets a word that begins with : is a text, one that begins with ? is refused, a lone ! is null, where PyYAML sees keys and tags: such "
      "words are written in quotes.",
      ["{:x: 1}", "a: [?x]", "a: [!]"]),
-    ("A file that holds a text and nothing else is refused, where OmegaConf reads the text as YAML once more, or makes it a key without a value.",
-     ["text", "a:1", "''", "'{a: 1}'", "'a: 1'"]),
     ("A comment right behind | without a space is a comment for yaml-cpp: it is what one means.",
      ["a: |# c\n  x\n"]),
     ("The tags !!omap, !!pairs and octal numbers in Python's form behind !!int are refused: no key takes such a value.",

@@ -57,7 +57,8 @@ ${oc.env:CONF_NONE,[1]} ${oc.env:CONF_NONE,{a:1}} ${oc.env:CONF_NONE,} ${oc.env:
 ${oc.env:${t}} ${oc.env:5} ${oc.env:} ${oc.env:a,b,c} ${oc.env:'CONF_A'} ${oc.env:"CONF_A"} ${oc.env:CONF_${u}} ${oc.decode:${oc.env:CONF_A}} ${oc.decode:${oc.env:CONF_LIST}}
 ${oc.decode:null} ${oc.decode:'1.0'} ${oc.decode:'{a:1,b:[x,2]}'} ${oc.decode:'[1'} ${oc.decode:5} ${oc.decode:"'x'"} ${oc.decode:'x y'} ${oc.decode:'true'} ${oc.decode:'${b}'} ${oc.decode:''}
 ${oc.decode:'[${b},${c.d}]'} ${oc.decode:${t}} ${oc.select:b} ${oc.select:missing} ${oc.select:missing,5} ${oc.select:c.d,5} ${oc.select:m,5} ${oc.select:n,5} ${oc.select:c} ${oc.select:.b}
-${oc.select:missing,${b}} ${oc.select:b.x,7} ${oc.select:missing,[1,2]} ${oc.select:'c.e.0'} ${oc.select:"c.e[1]"} ${oc.select:c.e.0} ${oc.select:5} ${oc.select:}
+${oc.select:missing,${b}} ${oc.select:b.x,7} ${oc.select:missing,[1,2]} ${oc.select:'c.e.0'} ${oc.select:"c.e[1]"} ${oc.select:c.e.0} ${oc.select:5} ${oc.select:} ${oc.dict.keys:c} ${oc.dict.values:c}
+${oc.dict.keys:b} ${oc.dict.values:missing} ${oc.dict.keys:.c} ${oc.dict.values:.c} ${oc.dict.keys:c.e} ${oc.dict.values:n} ${oc.create:{x:1,y:[2]}} ${oc.create:[1,${b}]} ${oc.create:5}
 ${foo:1} ${oc.foo:1} ${oc.env} ${foo:bar ${x:y${} ${b.} ${.} ${..} ${...b} ${....b} ${b..c} ${c.e[0} ${c.e]0} ${c[e]0} ${c.e[0].x} ${c.g[0].h} ${c.g.0.h} ${c["d"]} ${c['d']} ${c d} ${c,d} ${c=d} ${c-d}
 ${now:%Y} x_${now:%Y}_y ${z} ${z2} ${s1} ${s2} ${r1} ${p.q} ${p.r} ${p} ${deep.l.0} ${deep} ${'b'} ${"b"} ${1} ${i.1} ${i} ${true} ${null} ${oc.env:CONF_NONE,\\,} ${oc.env:CONF_NONE,\\}}
 ${oc.env:CONF_NONE,a:b} ${oc.env:CONF_NONE,a|b?c@d*e} ${oc.env:CONF_NONE,'it\\'s'} ${oc.env:CONF_NONE,"a\\"b"} ${oc.env:CONF_NONE,'a\\\\'} ${oc.env:CONF_NONE,a'b'} ${oc.env:CONF_NONE,=} ${oc.env:CONF_NONE,(a)}
@@ -92,7 +93,8 @@ INTERPOLATION_DOCUMENTS = [
     "a: '${b}'\nb: ???", "a: '${b.c}'\nb: ???", "a: '${b.c}'\nb: {c: ???}", "a: 'x${b}'\nb: ???", "a: ???\nb: [???, {c: ???}]", "a: '${oc.select:b}'\nb: ???", "a: ${b}\nb: 1",
     "a: ${b.c}\nb: {c: [1]}", "a: {b: ${c}, c: 1}\nc: 2", "a: [${c}]\nc: 2", "a: ${oc.env:CONF_A}", "a: {b: ${oc.env:CONF_A}}", "a: ${oc.env:CONF_NONE,x}", "a: ${oc.env:CONF_A, x}",
     "a: ${b}${b}\nb: 1", "a: ${b} ${b}\nb: yes", "a: -${b}\nb: 1", "a: '${b}'\n'b': {<<: {c: 1}}", "${b}: 1\nb: 2", "a: '${b}'\nb: |\n  x\n  y\n", "a: \"${b}\\n\"\nb: 1.0",
-    "a: x${oc.decode:'[1, a]'}", "a: x${b}\nb: {c: '${d}', e: [null, 1.0, 'q']}\nd: 1", "a: '${oc.select:b.c,9}'\nb: '${d}'\nd: {c: 4}",
+    "a: ${oc.dict.values:b}\nb: {x: '${.y}', y: 1}", "a: {q: '${oc.dict.values:..b}'}\nb: {x: '${.y}', y: 1}", "a: ${oc.dict.keys:b}\nb: {1: x, y: z}", "a: '${oc.dict.values:b}'\nb: {c d: 1}",
+    "a: x${oc.dict.keys:b}\nb: {x: 1}", "a: x${oc.dict.values:b}\nb: {x: 1}", "a: x${oc.decode:'[1, a]'}", "a: x${b}\nb: {c: '${d}', e: [null, 1.0, 'q']}\nd: 1", "a: '${oc.select:b.c,9}'\nb: '${d}'\nd: {c: 4}",
     "a: '${b[c]}'\nb: {c: 1}", "a: '${b[c.d]}'\nb: {c: {d: 1}}", "a: '${b.c d}'\nb: {c d: 1}", "a: '${b.c-d}'\nb: {c-d: 1}", "a: '${b/c}'\nb/c: 1", "a: '${é}'\né: 1", "a: '${b}'\nb: \"\\\\${c}\"", "a: \"\\\\${b}\"",
 ]
 
@@ -125,7 +127,7 @@ def quoted(text):
 def interpolation_texts():
     return [t for line in INTERPOLATIONS.split("\n") for t in line.split(" ")] + [
         "${ b }", "${b }", "${ b}", "${oc.env: CONF_A }", "${oc.env:CONF_NONE, 8 }", "${oc.env:CONF_NONE, a b }", "x ${b} y", "${oc.env :CONF_A}", "${oc.select: c.d , 5}", "${oc.decode: ' 5 ' }", "${now:%Y }", "${oc.env:CONF_NONE,a  b}",
-        "${oc.decode:'{ a : 1 }'}", "${oc.decode:'[ 1 , 2 ]'}", "${c. d}", "${c .d}", "${oc. env:CONF_A}", "${oc.decode:'x: y'}", "${oc.env:CONF_NONE,\t}", "${\tb}",
+        "${oc.create:{ x : 1 , y : [ 2 , 3 ] }}", "${oc.decode:'{ a : 1 }'}", "${oc.decode:'[ 1 , 2 ]'}", "${c. d}", "${c .d}", "${oc. env:CONF_A}", "${oc.decode:'x: y'}", "${oc.env:CONF_NONE,\t}", "${\tb}",
     ]
 
 

@@ -14,6 +14,7 @@ FILES = {
     "db/absolute.yaml": "defaults: [/opt: sgd]\ndriver: abs\n",
     "db/list.yaml": "[1, 2]\n",
     "db/empty.yaml": "",
+    "db/text.yaml": "word\n",
     "db/number.yaml": "5\n",
     "db/globally.yaml": "# @package _global_\nport: 7\ndb: {driver: global}\n",
     "db/elsewhere.yaml": "# @package other.place\nport: 8\n",
@@ -77,6 +78,7 @@ db: overriding
 db: absolute
 db: list
 db: empty
+db: text
 db: number
 db: globally
 db: elsewhere
