@@ -21,8 +21,9 @@ void try_one(const std::string& text, Node& root) {
     FUZZ_CHECK(!node_to_json(root).empty());
     return;
   }
+  const bool computed = change.sweep->kind == SweepKind::kRange;
   for (const std::string& value : sweep_values(*change.sweep, {"one", "two"}))
-    FUZZ_CHECK(!parse_override("a=" + value).sweep);
+    FUZZ_CHECK(!computed || !parse_override("a=" + value).sweep);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ OverrideValue evaluate_function(const Expr& expr) {
   std::vector<FunctionArgument> arguments;
   for (std::size_t i = 0; i < expr.children.size(); ++i)
     arguments.push_back({expr.keys[i].text, evaluate(expr.children[i])});
-  return {{}, call_function(expr.literal.text, std::move(arguments))};
+  return call_function(expr.literal.text, std::move(arguments));
 }
 
 Node evaluate_part(const Expr& expr) {
@@ -64,7 +64,7 @@ Sweep range_sweep(const Node& start, const Node& stop, const Node& step) {
   const bool whole = is_int(start) && is_int(stop) && is_int(step);
   const long double pace = exact_number(step);
   if (pace == 0 || std::isnan(pace)) throw std::invalid_argument("range(): the step must not be 0");
-  Sweep sweep;
+  Sweep sweep{SweepKind::kRange, {}, {}, {}};
   while (true) {
     const long double at =
         exact_number(start) + pace * static_cast<long double>(sweep.items.size());

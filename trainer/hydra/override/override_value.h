@@ -1,5 +1,5 @@
-// The value of an override, what follows the "=", in Hydra's grammar with its sweeps:
-// a,b  choice(a,b)  range(1,4)  glob(*)
+// The value of an override, what follows the "=", in Hydra's grammar with its functions and sweeps:
+// int(1.5), str([1,2]), sort(3,1), a,b  choice(a,b)  range(1,4)  glob(*)
 #pragma once
 
 #include <optional>
@@ -11,6 +11,8 @@
 
 namespace ddp::train {
 
+enum class SweepKind { kSimpleChoice, kChoice, kRange, kGlob };
+
 /// A value and its text in an override ("'x y'" with its quotes).
 struct SweepItem {
   Node value;
@@ -18,9 +20,9 @@ struct SweepItem {
 };
 
 struct Sweep {
-  bool is_called = false;                     ///< By a function; else a,b.
-  std::vector<SweepItem> items;               ///< None of glob().
-  std::vector<std::string> include, exclude;  ///< For glob().
+  SweepKind kind = SweepKind::kSimpleChoice;
+  std::vector<SweepItem> items;               ///< None of kGlob.
+  std::vector<std::string> include, exclude;  ///< kGlob
 };
 
 /// range(start, stop, step) of numbers: ints if all three are, else floats. Throws
@@ -49,8 +51,9 @@ struct FunctionArgument {
   OverrideValue value;
 };
 
-/// Throws std::invalid_argument for an unknown function and a wrong argument.
-Sweep call_function(const std::string& name, std::vector<FunctionArgument> arguments);
+/// Throws std::invalid_argument for an unknown function, a wrong argument, and a value that cannot
+/// be cast.
+OverrideValue call_function(const std::string& name, std::vector<FunctionArgument> arguments);
 
 /// The sweep over these values, none of which may be a sweep itself, or std::invalid_argument.
 Sweep choice_of(const std::vector<OverrideValue>& values);

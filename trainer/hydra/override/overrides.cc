@@ -76,7 +76,7 @@ Override parse_override(const std::string& text) {
 void refuse_sweeps(const std::vector<Override>& overrides) {
   for (const Override& change : overrides) {
     if (!change.sweep) continue;
-    if (change.sweep->is_called)
+    if (change.sweep->kind != SweepKind::kSimpleChoice)
       fail_at(change.value.place, "'{}' is a sweep; add --multirun", change.text);
     fail_at(change.value.place,
             "several values for '{}'; write [a,b] for a list, quote the text (\\'a,b\\'), or add "

@@ -1,8 +1,13 @@
 #include "trainer/hydra/yaml/python_number.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 
 namespace ddp::train {
 namespace {
@@ -108,6 +113,23 @@ bool python_equal(const Node& a, const Node& b) {
   };
   return a.entries.size() == b.entries.size() &&
          std::all_of(a.entries.begin(), a.entries.end(), has_equal);
+}
+
+bool python_less(const Node& a, const Node& b) {
+  if (is_number(a) && is_number(b)) {
+    if (std::isnan(exact_number(a)) || std::isnan(exact_number(b)))
+      throw std::invalid_argument("nan cannot be sorted; leave it out");
+    return compare_numbers(a, b) < 0;
+  }
+  if (a.kind == Kind::kString && b.kind == Kind::kString && !a.quoted && !b.quoted)
+    return a.text < b.text;
+  if (a.kind == Kind::kList && b.kind == Kind::kList) {
+    const auto [x, y] =
+        std::mismatch(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
+    return y != b.items.end() && (x == a.items.end() || python_less(*x, *y));
+  }
+  throw std::invalid_argument(fmt::format("'{}' and '{}' cannot be compared; give numbers or text",
+                                          python_type(a), python_type(b)));
 }
 
 }  // namespace ddp::train

@@ -49,4 +49,7 @@ std::partial_ordering compare_numbers(const Node& a, const Node& b);
 /// ==: 1, 1.0 and True are equal, maps without regard to order.
 bool python_equal(const Node& a, const Node& b);
 
+/// < of numbers, texts and lists. Throws std::invalid_argument for values without an order.
+bool python_less(const Node& a, const Node& b);
+
 }  // namespace ddp::train

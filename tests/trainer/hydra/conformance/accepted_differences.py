@@ -29,4 +29,12 @@ ACCEPTED = [
      ["a: !!omap [b: 1, c: 2]", "a: !!pairs [b: 1, b: 2]", "a: !!int 0o7"]),
 ]
 
+SWEEPS = [
+    ("sort() and casts act on the values of a range(), where Hydra turns its bounds around or casts them and the step: its values are others "
+     "(2, 6, 10 become 5, 9, 13), or none.",
+     ["k=sort(range(10,1,-4))", "k=sort(range(5,0,-2))", "k=sort(range(0,5,2),reverse=true)", "k=sort(range(0,1,0.3),reverse=true)",
+      "k=int(range(0,2,0.5))", "k=int(range(1,4,1.5))"]),
+]
+
 REASONS = {case: reason for reason, cases in ACCEPTED for case in cases}
+SWEEP_REASONS = {command: reason for reason, commands in SWEEPS for command in commands}

@@ -1,6 +1,7 @@
 """Sweeps: what --multirun makes of a command line, job by job, beside Hydra's basic sweeper."""
 
 import groups
+from accepted_differences import SWEEP_REASONS
 
 COMMANDS = """k=1,2
 k=1,2 opt.lr=3,4
@@ -42,6 +43,29 @@ db=glob([m*,p*])
 db=glob(*,exclude=[b*,d*,e*,f*,g*,i*,l*,m*,n*,o*,s*,t*,w*,a*])
 db=glob(x*)
 k=glob(*)
+k=sort(3,1,2)
+k=sort(3,1,2,reverse=true)
+k=sort(range(1,4),reverse=true)
+k=sort(range(4,1,-1))
+k=sort(choice(b,a))
+k=sort([3,1])
+k=sort(a,1)
+k=sort()
+k=int(1.5,2.5)
+k=int(range(1.5,4.5))
+k=float(1,2)
+k=float(range(1,3))
+k=str(1,2)
+k=str(range(1,3))
+k=bool(0,1)
+k=bool(choice(true,false))
+k=int(choice(1.5,'2'))
+k=int(choice(x,1))
+k=tag(a,b,choice(1,2))
+k=tag(choice(1,2))
+k=tag(1,choice(1,2))
+k=tag(a,1)
+k=tag()
 k=interval(0,1)
 k=interval(1)
 +new=1,2
@@ -65,6 +89,10 @@ k=007,08
 k=-1,+1
 k=inf,nan
 k=1.0,2.50
+k=str(.5)
+k=str([1,2])
+k=int(1.9) opt.lr=1,2
+k=str(1e3) +new='a b'
 ~k=1 k=1,2""".split("\n")
 
 FILES = groups.tree("defaults: [db: mysql, opt: sgd, _self_]\nk: 1\n")
@@ -75,6 +103,7 @@ def hand_picked():
     cases = [(FILES, command.replace("x y,z", "x\0y,z").split(" ")) for command in COMMANDS if "'a b'" not in command]
     cases = [(files, [word.replace("\0", " ") for word in words]) for files, words in cases]
     cases += [(FILES, [command]) for command in COMMANDS if "'a b'" in command]
+    cases += [(FILES, [command]) for command in SWEEP_REASONS]
     cases += [(PARAMS, []), (PARAMS, ["k=7"]), (PARAMS, ["opt.lr=3", "db=pg,mysql"])]
     return cases
 
@@ -105,7 +134,15 @@ def random_sweep(random, depth=2):
     if kind < 0.65 or depth == 0:
         return "choice(" + random_list(random, depth and depth - 1) + ")"
     inner = random.choice([random_list(random, 0), random_sweep(random, depth - 1), random_sweep(random, depth - 1)])
-    return f"{random.choice(['interval', 'choice', 'foo'])}({inner})"
+    # A sort or cast of a range acts on its values here, on its bounds in Hydra: they differ where the step does not divide them.
+    on_values = ["sort", "sort", "int", "float"] if "range(" not in inner else []
+    name = random.choice(on_values + ["str", "bool", "tag", "interval", "choice", "foo"])
+    if name == "tag":
+        inner = random.choice(["", "a,", "a,b,", "1,"]) + inner
+    if name == "sort" and random.random() < 0.4:
+        inner += ",reverse=" + random.choice(["true", "false", "1"])
+    return f"{name}({inner})"
+
 
 def generated(random):
     words = []
