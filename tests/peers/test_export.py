@@ -222,6 +222,16 @@ class Export(Place):
         self.assertEqual(after, {**before, "template": templates.LLAMA3, "special": {**before["special"], "eos_token": "<|eot_id|>"},
                                  "generation": {**before["generation"], "eos_token_id": [before["generation"]["eos_token_id"], turn]}})
 
+    def resized_for(self, tokenizer):
+        """The base as transformers grows it, but with the mean itself."""
+        peer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
+        rows = peer.get_input_embeddings().weight.shape[0]
+        peer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        with torch.no_grad():
+            for table in (peer.get_input_embeddings().weight, peer.get_output_embeddings().weight):
+                table[rows:] = table[:rows].double().mean(0).float()
+        return peer
+
     def grow(self, model, tied):
         """A base, and its tokenizer with three more tokens in the folder grown. Returns the model as transformers grows it, but with the mean itself."""
         if model == "llama":
@@ -235,13 +245,7 @@ class Export(Place):
         tokenizer.add_tokens(["<tool>", "naïve"])
         tokenizer.add_special_tokens({"additional_special_tokens": ["<|think|>"]})
         tokenizer.save_pretrained(self.folder / "grown")
-        peer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
-        rows = peer.get_input_embeddings().weight.shape[0]
-        peer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        with torch.no_grad():
-            for table in (peer.get_input_embeddings().weight, peer.get_output_embeddings().weight):
-                table[rows:] = table[:rows].double().mean(0).float()
-        return tokenizer, peer
+        return tokenizer, self.resized_for(tokenizer)
 
     def test_tokens_that_were_added_to_the_tokenizer_begin_as_the_mean_and_are_learned(self):
         (self.folder / "text.txt").write_text("A <tool> is naïve, <|think|>and so on.\n" * 80)
@@ -288,13 +292,7 @@ class Export(Place):
         self.grow(model, tied)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
         self.assertEqual(tokenizer.add_tokens(ADDED), 2)
-        peer = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
-        rows = peer.get_input_embeddings().weight.shape[0]
-        peer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        with torch.no_grad():
-            for table in (peer.get_input_embeddings().weight, peer.get_output_embeddings().weight):
-                table[rows:] = table[:rows].double().mean(0).float()
-        return tokenizer, peer
+        return tokenizer, self.resized_for(tokenizer)
 
     def logits(self, model, ids):
         with torch.no_grad():

@@ -137,7 +137,7 @@ std::string eval_json(const Evaluation& evaluation, const Subject& subject) {
   for (const auto& [name, value] : evaluation.metrics) report[name] = value;
   if (!evaluation.confusion.empty())
     report["confusion_matrix"] = confusion_json(evaluation.confusion);
-  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_output(report, 2);
 }
 
 /// Throws `error` without its advice to skip rows, for which eval has no option.

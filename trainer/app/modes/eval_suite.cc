@@ -43,7 +43,7 @@ std::string suite_json(const ChoiceSuite& suite, const ChoiceScores& scores,
                               {"acc_stderr", error_of(scores.acc)},
                               {"acc_norm", scores.acc_norm.mean},
                               {"acc_norm_stderr", error_of(scores.acc_norm)}};
-  return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_output(report, 2);
 }
 
 }  // namespace
