@@ -189,7 +189,7 @@ class Executed(RecipeTest):
     def test_adapters(self):
         self.write("data/sample_corpus.txt", CORPUS)
         self.write("my.txt", CORPUS[:20_000])
-        # A BERT and a Llama with adapters are trained in tests/e2e/lora_test.cc and test_recipes.py.
+        # A BERT and a Llama with adapters are trained in tests/e2e/tasks/lora_test.cc and test_recipes.py.
         self.page("docs/lora.md", "my-adapter/adapter_config.json", "my-merged/model.safetensors",
                   only=r"^(?!.*(text_classification|my-chats))trainer")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/e2e/preference.golden: what TRL's DPOTrainer and ORPOTrainer (1.16) report of ten steps on the files of preference_data.py.
+"""Writes tests/e2e/tasks/preference.golden: what TRL's DPOTrainer and ORPOTrainer (1.16) report of ten steps on the files of preference_data.py.
 
-  make_preference_golden.py > tests/e2e/preference.golden      by a Python with trl; nothing else needs it
+  make_preference_golden.py > tests/e2e/tasks/preference.golden      by a Python with trl; nothing else needs it
 """
 
 import json

@@ -19,7 +19,7 @@ struct PreferencePlace : Workspace {
                       "data_config: {path: explicit.jsonl, train_split: 1, block_size: 78}\n",
                       10, 4, 1, "0.005"));
     ChildOptions made = trainer(*this, {});
-    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/tests/e2e/preference_data.py", path()};
+    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/tests/e2e/tasks/preference_data.py", path()};
     succeed(made);
   }
 };
@@ -41,7 +41,7 @@ void check_as_trl(const std::string& name, const Words& keys) {
   constexpr double kMargin = 1e-4;
   const PreferencePlace place;
   succeed(alone(place, joined(keys, {"optimizer_config.weight_decay=0"})));
-  const auto file = std::string(DDP_SOURCE_DIR) + "/tests/e2e/preference.golden";
+  const auto file = std::string(DDP_SOURCE_DIR) + "/tests/e2e/tasks/preference.golden";
   const Json golden = Json::parse(read_bytes(file)).at(name);
   const auto records = training_records(place);
   REQUIRE(records.size() == golden.at("loss").size());
