@@ -278,6 +278,23 @@ TEST_CASE("a signal that no worker could take before the restart reaches the nex
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
+TEST_CASE("a signal that comes while the group is stopped reaches this round and the next") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp,
+                            {"--nproc_per_node=2", "--max-restarts=1", "--shutdown-timeout=60"},
+                            {"note=USR1", "@0#0note=TERM", "@1#0hold=USR2", "@1#0exit=3", "wait"}));
+  const pid_t failing = pid_after(job, "holding");
+  const pid_t saving = pid_after(job, "waiting");
+  ::kill(failing, SIGUSR2);
+  job.wait_for("got SIGTERM");
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1");
+  ::kill(saving, SIGKILL);
+  job.wait_for("got SIGUSR1", 3);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
 TEST_CASE("a signal that was asked for ends the job like SIGTERM") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--signals-to-handle=SIGUSR1", "--shutdown-timeout=0.1"},

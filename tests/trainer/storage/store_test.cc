@@ -123,11 +123,11 @@ void check_store(const std::string& kind) {
   check_stopped_upload(server);
 }
 
-TEST_CASE("S3 returns files byte for byte, tells what is missing, keeps the old on a stop") {
+TEST_CASE("S3 returns files byte for byte, names what is missing, keeps the old on a stop") {
   check_store("s3");
 }
 
-TEST_CASE("Google's store returns files byte for byte, tells what is missing, keeps the old") {
+TEST_CASE("Google's store returns files byte for byte, names what is missing, keeps the old") {
   check_store("gs");
 }
 
