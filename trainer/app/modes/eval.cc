@@ -183,6 +183,8 @@ void evaluate_subject(const Subject& subject, const EvalArgs& options, ProcessGr
   auto evaluation = on(*task->evaluation());
   for (const auto& [name, samples] : task->evaluation_sets())
     add_set(evaluation, name, on(*samples));
+  for (auto& [name, value] : evaluation->metrics)
+    if (std::isnan(value)) value = std::fabs(value);  // "nan" instead of "-nan"
   if (group.is_main())
     print(options.json ? eval_json(*evaluation, subject) : eval_table(*evaluation));
   check_is_finite(*evaluation, subject.path);
