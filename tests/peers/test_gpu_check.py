@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -98,7 +99,8 @@ class Scripts(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("error: /nonexistent/trainer is missing; tip: ", done.stderr)
         done = self.run_script(ROOT / "scripts/gpu_bundle.sh", "--against", "no-such-commit", "bundle")
-        self.assertEqual((done.returncode, done.stderr), (2, "error: no such commit: no-such-commit\n"))
+        reason = "no such commit: no-such-commit" if shutil.which("git") else "--against needs git"
+        self.assertEqual((done.returncode, done.stderr), (2, f"error: {reason}\n"))
 
 
 class Figures(unittest.TestCase):
