@@ -364,7 +364,8 @@ std::vector<std::string> export_gguf(const ExportedModel& model, const Tokenizer
                                      const TextFiles& texts, const std::string& folder) {
   constexpr const char* kFile = "model.gguf";
   const auto config = parse_bounded_json(texts.at("config.json"), "config.json");
-  const GgufKind& kind = kind_of(config.value("model_type", ""));
+  const std::string type = config.value("model_type", "");
+  const GgufKind& kind = kind_of(type);
   GgufMetadata of_tokenizer = gguf_tokenizer(tokenizer, texts, model.chat);
   GgufMetadata metadata = general_keys(model, kind, folder);
   ArchitectureKeys keys(metadata, kind);

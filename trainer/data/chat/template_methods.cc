@@ -228,11 +228,11 @@ Value text_method(TemplateRun& run, const std::string& text, const std::string& 
   }
   if (name == "format") return formatted(run, text, given);
   if (name == "removeprefix") {
-    const std::string& part = text_of(arguments({"prefix"})[0]);
+    const std::string part = text_of(arguments({"prefix"})[0]);
     return text.starts_with(part) ? text.substr(part.size()) : text;
   }
   if (name == "removesuffix") {
-    const std::string& part = text_of(arguments({"suffix"})[0]);
+    const std::string part = text_of(arguments({"suffix"})[0]);
     return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
   }
   refuse_value(fmt::format("the method '{}' is not supported", name));
