@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -21,6 +22,15 @@ using Tensors = std::map<std::string, const TensorBytes*>;
 
 constexpr std::string_view kWeightEnd = ".weight";
 constexpr const char* kQuantState = ".quant_state.bitsandbytes__";
+constexpr const char* kIncomplete = "is not complete";
+constexpr const char* kDamaged = "is damaged: a magnitude is negative or not finite";
+
+[[noreturn]] void refuse(const std::string& folder, const std::string& name,
+                         const std::string& problem) {
+  throw UserError(fmt::format(
+      "{}: {}: quantized by bitsandbytes, but {}; give the folder of the original model", folder,
+      name, problem));
+}
 
 /// Removes and returns a tensor; null if there is none.
 const TensorBytes* taken(Tensors& tensors, const std::string& name) {
@@ -45,11 +55,20 @@ torch::Tensor copied(const TensorBytes& bytes, std::vector<int64_t> shape, torch
   return tensor;
 }
 
+/// Neither magnitudes nor their scales are ever negative.
+bool is_usable(const TensorBytes& scales) {
+  for (std::size_t at = 0; at + sizeof(float) <= scales.size; at += sizeof(float)) {
+    float value = 0.0F;
+    std::memcpy(&value, scales.data + at, sizeof value);
+    if (!std::isfinite(value) || value < 0) return false;
+  }
+  return true;
+}
+
 /// What is wrong with a weight in 4 bits, "" if nothing.
 std::string problem_of(const nlohmann::json& state, const StoredCodes& codes,
                        const TensorBytes* map, const TensorBytes* nested_map) {
   if (!state.is_object() || state.value("quant_type", "") != "nf4") return "is not of type nf4";
-  if (codes.weight.dtype != "U8") return "is not in bytes";
   if (state.value("blocksize", 0) != kNf4Block) return "is not in blocks of 64";
   const auto& shape = codes.weight.shape;
   if (shape.size() != 2 || shape[1] <= 0 || shape[1] % kNf4Block != 0)
@@ -61,7 +80,10 @@ std::string problem_of(const nlohmann::json& state, const StoredCodes& codes,
   if (elements % shape[1] != 0 || elements / shape[1] != shape[0] || codes.absmax == nullptr ||
       codes.absmax->size != blocks * in_absmax ||
       (codes.nested_absmax != nullptr && codes.nested_absmax->size != nested))
-    return "is not complete";
+    return kIncomplete;
+  if (!is_usable(codes.nested_absmax == nullptr ? *codes.absmax : *codes.nested_absmax) ||
+      !std::isfinite(codes.mean))
+    return kDamaged;
   const bool known =
       holds(map, kNf4Values) &&
       (codes.nested_absmax == nullptr || (state.value("nested_blocksize", 0) == kAbsmaxBlock &&
@@ -75,8 +97,9 @@ StoredCodes taken_nf4(Tensors& tensors, const TensorBytes& weight, const std::st
       std::string_view(reinterpret_cast<const char*>(text.data), text.size), nullptr, false);
   StoredCodes codes{weight, taken(tensors, name + ".absmax"),
                     taken(tensors, name + ".nested_absmax")};
+  codes.weight.dtype = "U8";  // bnb_4bit_quant_storage gives the same bytes another name
   codes.weight.shape.clear();
-  std::string problem = "has no shape";
+  std::string problem = state.is_discarded() ? "its quant_state is not JSON" : "has no shape";
   if (state.is_object() && state.contains("shape") && state["shape"].is_array()) {
     for (const auto& size : state["shape"])
       codes.weight.shape.push_back(size.is_number_integer() ? size.get<int64_t>() : -1);
@@ -90,10 +113,8 @@ StoredCodes taken_nf4(Tensors& tensors, const TensorBytes& weight, const std::st
       problem = "has a quant_state of other types";
     }
   }
-  if (problem.empty()) return codes;
-  throw UserError(fmt::format(
-      "{}: {}: quantized by bitsandbytes, but {}; give the folder of the original model", folder,
-      name, problem));
+  if (!problem.empty()) refuse(folder, name, problem);
+  return codes;
 }
 
 /// The tensors of a weight in NF4.
@@ -172,8 +193,10 @@ std::map<std::string, StoredCodes> take_stored_codes(Tensors& tensors, const std
   std::map<std::string, StoredCodes> result;
   std::vector<std::string> weights;
   for (const auto& [name, tensor] : tensors) {
-    if (name.ends_with(kWeightEnd) && (tensor->dtype == "U8" || tensor->dtype == "I8"))
-      weights.push_back(name);
+    const bool in_codes = tensor->dtype == "U8" || tensor->dtype == "I8" ||
+                          tensors.contains(name + kQuantState + "nf4") ||
+                          tensors.contains(name + kQuantState + "fp4");
+    if (name.ends_with(kWeightEnd) && in_codes) weights.push_back(name);
   }
   for (const std::string& name : weights) {
     const TensorBytes& weight = *tensors.at(name);
@@ -188,7 +211,9 @@ std::map<std::string, StoredCodes> take_stored_codes(Tensors& tensors, const std
     taken(tensors, layer + ".weight_format");
     const bool whole = weight.dtype == "I8" && weight.shape.size() == 2 && absmax != nullptr &&
                        absmax->dtype == "F32" && absmax->shape == std::vector{weight.shape[0]};
-    if (whole) result[name] = {weight, absmax};
+    if (!whole) refuse(folder, name, kIncomplete);
+    if (!is_usable(*absmax)) refuse(folder, name, kDamaged);
+    result[name] = {weight, absmax};
   }
   for (auto& [name, codes] : result) tensors[name] = &codes.weight;
   return result;

@@ -2,6 +2,7 @@
 // golden/quantized_llama.py.
 #include "tests/support/catch.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -86,17 +87,36 @@ TEST_CASE("weights that are in other codes than quantize.base are refused in one
                         Catch::Contains("are in nf4 already; set quantize.base=nf4"));
 }
 
-TEST_CASE("weights in 4 bits whose bytes are of another type are refused") {
-  const test::TempDir dir;
-  std::filesystem::copy(golden_file("llama-nf4"), dir.file("wrong"));
-  const std::string file = dir.file("wrong/model.safetensors");
-  std::string bytes = test::read_file(file);
-  const std::string weight = R"(mlp.down_proj.weight":{"dtype":")";
-  bytes.replace(bytes.find(weight) + weight.size(), 2, "I8");
-  std::ofstream(file, std::ios::binary) << bytes;
-  Config config = golden_config("llama-nf4", BaseFormat::kNf4);
-  set_model_below(config, dir.file("wrong"));
-  CHECK_THROWS_WITH(GoldenModel(config), Catch::Contains("but is not in bytes"));
+TEST_CASE("4-bit weights are read from any type of bytes, and refused if not whole") {
+  const std::string whole = test::read_file(golden_file("llama-nf4/model.safetensors"));
+  const auto logits_of = [](const std::string& bytes) {
+    const test::TempDir dir;
+    std::filesystem::copy(golden_file("llama-nf4"), dir.file("edited"));
+    std::ofstream(dir.file("edited/model.safetensors"), std::ios::binary) << bytes;
+    Config config = golden_config("llama-nf4", BaseFormat::kNf4);
+    set_model_below(config, dir.file("edited"));
+    return GoldenModel(config).logits();
+  };
+  const auto edited = [&](const std::string& after, const std::string& text) {
+    std::string bytes = whole;
+    bytes.replace(bytes.find(after) + after.size(), text.size(), text);
+    return bytes;
+  };
+  // As bnb_4bit_quant_storage names them.
+  CHECK(torch::equal(logits_of(edited(R"(mlp.down_proj.weight":{"dtype":")", "I8")),
+                     logits_of(whole)));
+  CHECK_THROWS_WITH(logits_of(edited("down_proj.weight.quant_stat", "_")),
+                    Catch::Contains("but is not complete"));
+  std::uint64_t header = 0;
+  std::memcpy(&header, whole.data(), sizeof header);
+  const auto tensors = nlohmann::json::parse(whole.substr(sizeof header, header));
+  const auto end = tensors.at("model.layers.0.mlp.down_proj.weight.nested_absmax")
+                       .at("data_offsets")
+                       .at(1)
+                       .get<std::uint64_t>();
+  std::string bytes = whole;
+  bytes[sizeof header + header + end - 1] ^= '\x80';  // the sign
+  CHECK_THROWS_WITH(logits_of(bytes), Catch::Contains("magnitude is negative or not finite"));
 }
 
 TEST_CASE("folders in 4 bits of transposed and fused layers are read, and merged") {

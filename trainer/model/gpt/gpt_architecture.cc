@@ -62,8 +62,9 @@ std::string own_gpt2_name(const std::string& theirs) {
   constexpr std::string_view kPrefix = "transformer.";
   // Older versions saved the causal mask with the weights; a tied head has no parameter here.
   if (theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias")) return "";
-  return theirs == "lm_head.weight" || theirs.starts_with(kPrefix) ? theirs
-                                                                   : std::string(kPrefix) + theirs;
+  return theirs.starts_with("lm_head.") || theirs.starts_with(kPrefix)
+             ? theirs
+             : std::string(kPrefix) + theirs;
 }
 
 /// transformers keeps some weights as Conv1D does, [in, out].

@@ -192,8 +192,9 @@ std::string own_llama_name(const std::string& theirs) {
   constexpr std::string_view kPrefix = "model.";
   // Older versions saved the frequencies of rotary embeddings with the weights.
   if (theirs.ends_with("rotary_emb.inv_freq")) return "";
-  return theirs == "lm_head.weight" || theirs.starts_with(kPrefix) ? theirs
-                                                                   : std::string(kPrefix) + theirs;
+  return theirs.starts_with("lm_head.") || theirs.starts_with(kPrefix)
+             ? theirs
+             : std::string(kPrefix) + theirs;
 }
 
 /// 0 is null there.
