@@ -283,7 +283,3 @@ endforeach()
 
 set_source_files_properties(parallel/strategy/gradient_norm.cc PROPERTIES
   COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> SKIP_PRECOMPILE_HEADERS ON)
-foreach(room ddp_runtime ddp_hydra ddp_config ddp_storage ddp_health ddp_metrics ddp_report ddp_trainer_args ddp_trainer_plan
-             ddp_model_costs)
-  target_compile_options(${room} PRIVATE $<$<CONFIG:Release>:-O1>)
-endforeach()
