@@ -47,7 +47,8 @@ DistributedSampler::DistributedSampler(int64_t dataset_size, int64_t batch_size,
       "but the training set has {}; use {} or more text",
       global_batch_, batch_size, micro_batches_per_step, dataset_size_,
       fits > 0 ? fmt::format("trainer_config.batch_size={}", fits)
-               : "trainer_config.batch_size=1 with fewer micro-batches or ranks"));
+               : "trainer_config.batch_size=1 with fewer ranks or "
+                 "micro-batches (trainer_config.grad_accumulation_steps)"));
 }
 
 DataCursor DistributedSampler::normalized(DataCursor cursor) const {

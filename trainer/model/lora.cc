@@ -164,8 +164,8 @@ void check_no_adapters(const Config& config, const Given& given) {
   }
   if (!config.quantize.enabled() || config.prompt_tuning.enabled()) return;
   given.refuse("quantize.base",
-               "weights in 4 or 8 bits are not trained, only adapters next to them; set lora.rank, "
-               "e.g. to 16, or remove it");
+               "weights in 4 or 8 bits are not trained, only adapters or virtual tokens next to "
+               "them; set lora.rank, e.g. to 16, or prompt_tuning.tokens, or remove it");
 }
 
 /// Their rows would have to be trained, and everything below adapters is frozen.

@@ -54,11 +54,14 @@ std::vector<std::string> size_differences(const PretrainedSizes& there, const Mo
   if (config.positions() > there.positions) {
     const int64_t prompt = config.prompt_tuning.tokens;
     differences.push_back(fmt::format(
-        "it has {} positions, data_config.block_size{} asks for {}", there.positions,
+        "it has {} positions, data_config.block_size{} asks for {}{}", there.positions,
         prompt > 0
             ? fmt::format("={} after prompt_tuning.tokens={}", config.data.block_size, prompt)
             : "",
-        config.positions()));
+        config.positions(),
+        there.positions > prompt
+            ? fmt::format(": set data_config.block_size={}", there.positions - prompt)
+            : ""));
   }
   return differences;
 }

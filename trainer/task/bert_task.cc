@@ -186,6 +186,8 @@ std::vector<std::string> BertTask::shape_keys() const {
           "bert_config.position_offset",
           "lora.rank",
           "lora.targets",
+          "lora.alpha",
+          "lora.use_rslora",
           "prompt_tuning.tokens",
           "quantize.base"};
 }

@@ -296,8 +296,8 @@ std::vector<ParameterShape> CausalLm::whole_shapes() const {
 std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
   keys.emplace_back("data_config.add_tokens");
-  keys.emplace_back("lora.rank");
-  keys.emplace_back("lora.targets");
+  for (const char* key : {"lora.rank", "lora.targets", "lora.alpha", "lora.use_rslora"})
+    keys.emplace_back(key);
   keys.emplace_back("prompt_tuning.tokens");
   keys.emplace_back("quantize.base");
   return keys;

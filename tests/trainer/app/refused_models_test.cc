@@ -124,6 +124,7 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   succeed_in_process(alone(place, {"trainer_config.max_steps=2"}));
   CHECK_THAT(refusal_of(alone(place, {"lora.rank=8"})),
              Contains("lora.rank is 4 there, 8 in this"));
+  CHECK_THAT(refusal_of(alone(place, {"lora.alpha=32"})), Contains("lora.alpha is "));
   const auto exported = [&place](const Words& more) {
     return refusal_of(trainer(place, joined({"export", "--output", "out"}, more)));
   };

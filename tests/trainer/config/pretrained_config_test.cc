@@ -160,7 +160,7 @@ TEST_CASE("virtual tokens need positions, a model and no adapters next to them")
   CHECK(following(gpt, {"prompt_tuning.tokens=16"}).positions() == 32);
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=17"}),
              Contains("it has 32 positions, data_config.block_size=16 after "
-                      "prompt_tuning.tokens=17 asks for 33"));
+                      "prompt_tuning.tokens=17 asks for 33: set data_config.block_size=15"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.tokens=-1"}), Contains("prompt_tuning.tokens"));
   CHECK_THAT(not_followed(gpt, {"prompt_tuning.text=Answer"}),
              Contains("has no effect without prompt_tuning.tokens"));
