@@ -13,6 +13,7 @@
 #include "launcher/base/messages.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/proc_files.h"
+#include "launcher/base/text.h"
 #include "launcher/cluster/lifeline.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/job_rendezvous.h"
@@ -28,18 +29,18 @@
 namespace ddp::launch {
 namespace {
 
-JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& processes) {
+JobPlan with_events(JobPlan plan, const LaunchConfig& config, LogPump& logs) {
   const std::string& path = config.event_log;
-  const auto file = path.empty() ? nullptr : processes.open_file(path, append_to(path));
+  const auto file = path.empty() ? nullptr : logs.open_file(path, append_to(path));
   if (!file && !config.events_on_console) return plan;
   const bool dynamic = config.group && !config.group->rules.fixed_ranks;
   const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program,
                           config.etcd ? "etcd"
                           : dynamic   ? "c10d"
                                       : "static"};
-  plan.events = EventLog(job, [&processes, &config, file](const std::string& line) {
+  plan.events = EventLog(job, [&logs, &config, file](const std::string& line) {
     if (file) file(line);
-    if (config.events_on_console) processes.print(line);
+    if (config.events_on_console) logs.print(line);
   });
   return plan;
 }
@@ -79,9 +80,9 @@ InspectSocket::Job inspected(const LaunchConfig& config, const JobPlan& plan,
                 agent.show_stacks([reply, others](const std::string& text, bool complete) {
                   std::string rest = "\n";
                   if (others > 0) {
-                    rest += fmt::format(
-                        "the other {} node{} of this job: on the stderr of their ddp-run\n", others,
-                        others == 1 ? "" : "s");
+                    rest +=
+                        fmt::format("the other {} of this job: on the stderr of their ddp-run\n",
+                                    plural(others, "node"));
                   }
                   reply(text + rest, complete);
                 });
@@ -134,61 +135,61 @@ FinalReportOptions report_options(const RunResult& result, const JobPlan& plan,
           .summary = config.summary};
 }
 
-void report_console_error(WorkerProcesses& processes) {
-  const int error = processes.console_error();
+void report_console_error(LogPump& logs) {
+  const int error = logs.console_error();
   if (error == 0) return;
   // Not directly: a disk that blocks would block this process.
-  processes.print("error: cannot write the workers' output: " + error_text(error) +
-                  "; free space or redirect ddp-run's output elsewhere, and rerun\n");
+  logs.print("error: cannot write the workers' output: " + error_text(error) +
+             "; free space or redirect ddp-run's output elsewhere, and rerun\n");
 }
 
 // Lost output must not look like success; a failure of the job keeps its own code.
-int code_after_losses(int code, const WorkerProcesses& processes) {
-  const bool lost = processes.console_error() != 0 || processes.files_given_up();
+int code_after_losses(int code, const LogPump& logs) {
+  const bool lost = logs.console_error() != 0 || logs.files_given_up();
   return lost && code == kExitDone ? kExitFailed : code;
 }
 
 // Nothing of the job may be left within a second, so nothing waits for the console.
 int end_without_guardian(const RunResult& result, const RunFolder& folder, ResultWriter& results,
-                         WorkerProcesses& processes) {
+                         LogPump& logs) {
   if (const auto write = results.files_write(result)) write();
   folder.keep_logs();
   results.write_to_folder();
-  processes.drop_console();
+  logs.drop_console();
   return exit_code(result);
 }
 
 // By the thread of the log files, as a disk may block; once that has given up, by a process.
-void write_files(const RunResult& result, ResultWriter& results, WorkerProcesses& processes) {
+void write_files(const RunResult& result, ResultWriter& results, LogPump& logs) {
   const auto write = results.files_write(result);
   if (!write) return;
   const auto without_text = [write](std::string_view) { return write(), 0; };
-  if (processes.files_given_up())
+  if (logs.files_given_up())
     aside([&] { return write(), true; });
   else
-    processes.open_file(results.files(), without_text)("");
+    logs.open_file(results.files(), without_text)("");
 }
 
 // By the same thread.
 void finish_folder(const RunFolder& folder, bool keeps_logs, const ResultWriter& results,
-                   WorkerProcesses& processes) {
+                   LogPump& logs) {
   if (folder.path().empty()) return;
   const auto finish = [folder, keeps_logs, write = results.folder_write()](std::string_view) {
     if (keeps_logs) folder.keep_logs();
     write();
     return 0;
   };
-  processes.open_file(folder.path(), finish)("");
+  logs.open_file(folder.path(), finish)("");
 }
 
 // By the same thread.
-void remove_folder(const RunFolder& folder, WorkerProcesses& processes) {
+void remove_folder(const RunFolder& folder, LogPump& logs) {
   if (!folder.is_private()) return;
   const auto remove = [folder](std::string_view /*nothing*/) {
     if (!folder.keeps_logs()) folder.remove_if_private();
     return 0;
   };
-  processes.open_file(folder.path(), remove)("");
+  logs.open_file(folder.path(), remove)("");
 }
 
 int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& config,
@@ -198,30 +199,30 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
       result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
   const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
   const FinalReportOptions options = report_options(result, plan, config);
+  LogPump& logs = processes.logs();
   const auto flush = [&] {
     const bool complete = processes.flush(patience, requests);
-    if (processes.files_given_up()) plan.folder = RunFolder();  // it would block this process
+    if (logs.files_given_up()) plan.folder = RunFolder();  // it would block this process
     results.use_folder(plan.folder);
     return complete;
   };
   const bool shown = flush();
-  if (const std::string problems = results.take_problems(); !problems.empty())
-    processes.print(problems);
+  if (const std::string problems = results.take_problems(); !problems.empty()) logs.print(problems);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::kFailed || has_failed(result);
-  finish_folder(plan.folder, failed || !shown, results, processes);
+  finish_folder(plan.folder, failed || !shown, results, logs);
   if (!failed && !shown && plan.folder.is_private() && plan.folder.has_logs())
-    processes.note("the console missed some output; full logs: " + plan.folder.path());
-  processes.print(final_report(result, options));
+    logs.note("the console missed some output; full logs: " + plan.folder.path());
+  logs.print(final_report(result, options));
   flush();
-  report_console_error(processes);
-  remove_folder(plan.folder, processes);
+  report_console_error(logs);
+  remove_folder(plan.folder, logs);
   flush();
-  const int code = code_after_losses(exit_code(result), processes);
+  const int code = code_after_losses(exit_code(result), logs);
   if (code != exit_code(result)) {
     results.record(result, plan.job.run_id, plan.host, code);
-    write_files(result, results, processes);
-    finish_folder(plan.folder, false, results, processes);
+    write_files(result, results, logs);
+    finish_folder(plan.folder, false, results, logs);
     flush();
   }
   plan.folder = RunFolder();  // done with
@@ -236,14 +237,14 @@ int run_agent(const LaunchConfig& config, JobPlan& plan, const SignalMailbox& si
   const JobRendezvous rendezvous = make_rendezvous(config, plan, signals);
   WorkerProcesses processes(signals, guardian_pipe);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
-  LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
+  LocalElasticAgent agent(with_events(plan, config, processes.logs()), rendezvous.get(), processes);
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
   results.record(result, plan.job.run_id, plan.host, exit_code(result));
   if (result.outcome == Outcome::kGuardianGone)
-    return end_without_guardian(result, plan.folder, results, processes);
+    return end_without_guardian(result, plan.folder, results, processes.logs());
   // Before the wait for a slow console: the file means that all workers have ended.
-  write_files(result, results, processes);
+  write_files(result, results, processes.logs());
   return end_with_report(result, plan, config, results, agent.stop_requests(), processes);
 }
 

@@ -3,25 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "launcher/base/command.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/system/new_file.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/launch_config.h"
+#include "launcher/cluster/user_token.h"
 #include "launcher/etcd/etcd_authority.h"
-#include "launcher/job_token.h"
 #include "launcher/process/input_file.h"
+#include "launcher/process/signal_mailbox.h"
 
 namespace ddp::launch {
-LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan) {
-  return LocalRendezvous(config.master_addr, config.master_port, !config.rank0_store,
-                         plan.restarts);
+namespace {
+
+// The secret by which the nodes of a job authenticate each other.
+struct JobToken {
+  std::string secret{};  // empty: none
+  std::string remedy{};  // without a secret: what the user can do
+};
+
+constexpr std::size_t kShortest = 16, kLongest = 4096;
+
+// Without its last line's end.
+std::string read_token(const std::string& file, const SignalMailbox& signals) {
+  const std::string remedy = fmt::format(
+      "must be a readable file of 16 to 4096 bytes; make one with: (umask 077; openssl rand -hex "
+      "32 > {})",
+      file);
+  const std::string token = trimmed(read_input_file({"--rdzv-token-file=", remedy, /*secret=*/true},
+                                                    file, kLongest + 1, signals));
+  if (token.size() < kShortest || token.size() > kLongest)
+    usage_error(fmt::format("--rdzv-token-file={}: {}", file, remedy));
+  return token;
 }
 
-namespace {
+std::string user_token(const std::string& file, const SignalMailbox& signals) {
+  if (file.empty()) usage_error("--rdzv-token-file=auto: HOME is not set; name a file");
+  make_user_token(file);
+  return read_token(file, signals);
+}
+
+// By --rdzv-token-file: a file; "-", the first line of standard input; or "auto", a file in the
+// user's home folder. Without the option a job that a scheduler started uses "auto" if the nodes
+// share that folder.
+JobToken job_token(const LaunchConfig& config, const SignalMailbox& signals) {
+  const std::string& option = config.rdzv_token_file;
+  const std::string own = user_token_file(inherited_environment());
+  if (option == "-") return {read_token_line(kLongest, signals)};
+  if (option == "auto") return {user_token(own, signals)};
+  if (!option.empty()) return {read_token(option, signals)};
+  if (!config.scheduled)
+    return {"",
+            "give all nodes --rdzv-token-file=FILE with the same secret (openssl rand -hex 32)"};
+  if (!own.empty() && is_on_shared_file_system(own)) return {user_token(own, signals)};
+  return {"",
+          fmt::format("{} is not on a file system known to be shared: if the nodes do share it, "
+                      "add --rdzv-token-file=auto, else give all of them the same file",
+                      own.empty() ? "the home folder" : own)};
+}
 
 std::unique_ptr<Authority> etcd_authority(EtcdSettings etcd, const GroupSettings& settings,
                                           const SignalMailbox& signals) {
-  constexpr std::size_t kLongest = 4096;
   if (!etcd.password_file.empty()) {
     etcd.password = trimmed(read_input_file(
         {"--rdzv-conf=password_file=", "must be a readable file with the password of etcd's user"},
@@ -40,6 +85,11 @@ std::string members_file(const LaunchConfig& config, const GroupSettings& settin
 }
 
 }  // namespace
+
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan) {
+  return LocalRendezvous(config.master_addr, config.master_port, !config.rank0_store,
+                         plan.restarts);
+}
 
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const SignalMailbox& signals) {

@@ -40,7 +40,7 @@ namespace {
 // A descriptor opened by ddp-run must never become a worker's stdin, stdout or stderr.
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::fcntl(open_null_device(O_RDWR), F_SETFD, 0);
+    if (::fcntl(fd, F_GETFD) < 0) ::fcntl(open_null_device(O_RDWR).release(), F_SETFD, 0);
   }
 }
 

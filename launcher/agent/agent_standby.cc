@@ -1,5 +1,4 @@
 // When the agent has standby workers started for the next round.
-#include <algorithm>
 
 #include "launcher/agent/agent.h"
 

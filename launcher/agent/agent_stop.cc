@@ -129,17 +129,17 @@ void LocalElasticAgent::stop_workers() {
   phase_ = Phase::kStopping;
   deadline_ = processes_.now() + grace();
   if (end_signal_ != 0) {
-    processes_.note(fmt::format(
-        "{}: forwarded to {} worker{}; grace period {}, repeat to kill at once",
-        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
+    processes_.note(fmt::format("{}: forwarded to {}; grace period {}, repeat to kill at once",
+                                signal_name(signal), plural(running(), "worker"),
+                                seconds_text(grace())));
   }
 }
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::kStopping && stop_requests_.count() < 2 && !guardian_gone_) {
-    processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
-                                running() == 1 ? "" : "s", seconds_text(grace())));
+    processes_.note(fmt::format("{} did not stop within {}; killed", plural(running(), "worker"),
+                                seconds_text(grace())));
   }
   phase_ = Phase::kKilling;
   deadline_ = processes_.now() + kKillPatience;

@@ -1,10 +1,11 @@
 // The user's rules for restarts: a plain struct.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <set>
 
-#include "launcher/base/exit_meaning.h"
+#include "launcher/base/worker.h"
 
 namespace ddp::launch {
 
@@ -14,6 +15,8 @@ enum class RestartPolicy {
   kOnCrash,    // fatal signals and hangs; exit codes are the program's own choice
   kNever,
 };
+/// In the order of RestartPolicy.
+inline constexpr std::array kRestartPolicies{"on-failure", "on-crash", "never"};
 
 struct RestartRules {
   RestartPolicy policy = RestartPolicy::kOnFailure;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/exit_meaning.h"
 #include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 

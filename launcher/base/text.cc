@@ -13,6 +13,10 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
+std::string plural(long long count, const char* noun, const char* ending) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : ending);
+}
+
 std::string numbered(const char* noun, const std::vector<int>& numbers) {
   constexpr std::size_t kMost = 8;
   const auto end = numbers.begin() + static_cast<std::ptrdiff_t>(std::min(numbers.size(), kMost));

@@ -28,6 +28,8 @@ std::vector<std::string_view> lines_of(std::string_view text);
 std::vector<std::string> split_list(const std::string& text, char separator);
 /// "rank 3", "ranks 0, 2": the first eight of `numbers`, of which there is at least one.
 std::string numbered(const char* noun, const std::vector<int>& numbers);
+/// "1 process", "2 processes".
+std::string plural(long long count, const char* noun, const char* ending = "s");
 /// Drops all items but the last `most`.
 template <typename Item>
 void keep_last(std::vector<Item>& items, std::size_t most) {

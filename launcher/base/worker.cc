@@ -13,6 +13,20 @@ std::string describe_exit(const ExitStatus& exit) {
                           : fmt::format("exit code {}", exit.code);
 }
 
+ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit) {
+  if (program != WorkerProgram::kTrainer || exit.signal != 0) return ExitMeaning::kNone;
+  switch (exit.code) {
+    case kExitUsage:
+      return ExitMeaning::kUsage;
+    case kExitPreempted:
+      return ExitMeaning::kPreempted;
+    case kExitFinal:
+      return ExitMeaning::kFinal;
+    default:
+      return ExitMeaning::kNone;
+  }
+}
+
 int exit_code_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status)
                                 : kExitSignalBase + WTERMSIG(wait_status);

@@ -30,6 +30,22 @@ std::string describe_exit(const ExitStatus& exit);
 /// Converts waitpid's status to an exit code as shells do: 128 + N if signal N killed the process.
 int exit_code_of(int wait_status);
 
+enum class WorkerProgram {
+  kOther,    // its exit codes are its own
+  kTrainer,  // the one that is installed next to ddp-run: kExitCodeMeanings
+};
+
+/// Exit codes of a worker that mean more than "failed".
+enum class ExitMeaning {
+  kNone,
+  kUsage,      // kExitUsage: its command line or configuration is wrong
+  kPreempted,  // kExitPreempted: it saved its state and wants to be restarted later
+  kFinal,      // kExitFinal: it would fail the same way again
+};
+
+/// Returns None for any other program and for an end by a signal.
+ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit);
+
 /// The kernel's accounting of a finished process, including its reaped children.
 struct ResourceUsage {
   double cpu_seconds = 0;

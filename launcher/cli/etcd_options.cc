@@ -1,4 +1,4 @@
-#include "launcher/cli/etcd_options.h"
+#include "launcher/cli/node_options.h"
 
 #include <fmt/format.h>
 
@@ -64,12 +64,7 @@ std::string take(Conf& conf, std::initializer_list<const char*> names) {
 void take_seconds(Conf& conf, const char* name, int least, std::chrono::milliseconds& target) {
   const std::string text = take(conf, {name});
   if (text.empty()) return;
-  const auto number = whole_number(text);
-  if (!number || *number < least) {
-    usage_error(fmt::format("--rdzv-conf={}={}: must be a whole number of seconds, at least {}",
-                            name, text, least));
-  }
-  target = std::chrono::seconds(*number);
+  target = std::chrono::seconds(conf_seconds(name, text, least));
 }
 
 void take_files(Conf& conf, EtcdSettings& etcd) {

@@ -1,4 +1,4 @@
-#include "launcher/cli/hosts_options.h"
+#include "launcher/cli/node_options.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_table.h"
-#include "launcher/cli/rdzv_conf.h"
 
 namespace ddp::launch {
 namespace {

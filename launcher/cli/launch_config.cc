@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <optional>
@@ -13,15 +12,11 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/etcd_options.h"
-#include "launcher/cli/hosts_options.h"
-#include "launcher/cli/option_completion.h"
+#include "launcher/cli/node_options.h"
 #include "launcher/cli/option_help.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/other_launchers.h"
-#include "launcher/cli/rdzv_conf.h"
-#include "launcher/cli/scheduler_options.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -62,7 +62,7 @@ struct LaunchConfig {
   std::string rdzv_id;       // empty: a random one
   /// Several nodes: the options about them. nullopt: a single node.
   std::optional<GroupSettings> group;
-  std::string rdzv_token_file;       // empty: none; see job_token.h
+  std::string rdzv_token_file;       // empty: none; see job_rendezvous.cc
   bool scheduled = false;            // --scheduler
   std::optional<EtcdSettings> etcd;  // for a group: etcd decides who hosts the rendezvous
   /// The job is started on other hosts. nullopt: here.

@@ -1,4 +1,4 @@
-#include "launcher/cli/option_completion.h"
+#include "launcher/cli/option_help.h"
 
 #include <fmt/format.h>
 

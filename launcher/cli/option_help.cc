@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -19,11 +18,10 @@ struct GroupTitle {
   OptionGroup group;
   const char* title;
 };
-constexpr std::array kTitles{
-    GroupTitle{kWorkers, "Worker"},    GroupTitle{kRestarts, "Restart"},
-    GroupTitle{kProgram, "Program"},   GroupTitle{kRendezvous, "Rendezvous"},
-    GroupTitle{kStopping, "Shutdown"}, GroupTitle{kLogs, "Log"},
-    GroupTitle{kOther, "Other"},
+constexpr GroupTitle kTitles[] = {
+    {kWorkers, "Worker"},        {kRestarts, "Restart"},  {kProgram, "Program"},
+    {kRendezvous, "Rendezvous"}, {kStopping, "Shutdown"}, {kLogs, "Log"},
+    {kOther, "Other"},
 };
 
 // The options of -h.

@@ -42,9 +42,9 @@ std::optional<std::uint64_t> bytes_of(const std::string& text) {
 }
 
 RestartPolicy policy_named(const std::string& name, const std::string& text) {
-  if (name == "on-failure") return RestartPolicy::kOnFailure;
-  if (name == "on-crash") return RestartPolicy::kOnCrash;
-  if (name == "never") return RestartPolicy::kNever;
+  const auto* const found = std::find(kRestartPolicies.begin(), kRestartPolicies.end(), name);
+  if (found != kRestartPolicies.end())
+    return static_cast<RestartPolicy>(found - kRestartPolicies.begin());
   value_error("restart-policy", text,
               "on-failure, on-crash or never, then final=CODE or retry=CODE, e.g. "
               "on-crash,final=2");

@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+
+#include "launcher/base/text.h"
 
 namespace ddp::launch {
 namespace {
 
-struct ForeignOption {
-  const char* name;   // with dashes
-  const char* owner;  // nullptr: nobody's
+// Options with the same answer.
+struct ForeignOptions {
+  std::string_view names;  // with dashes, separated by spaces
+  const char* owner;       // nullptr: nobody's
   const char* answer;
 };
 
@@ -27,78 +30,47 @@ constexpr const char* kGpus =
     "write --nproc-per-node=N for N GPUs; CUDA_VISIBLE_DEVICES=0,1 says which ones";
 constexpr const char* kPython = "write ddp-run ... python, this option, then the script";
 
-constexpr std::array kForeignOptions{
-    ForeignOption{"num-processes", "accelerate", kPerNode},
-    ForeignOption{"num-machines", "accelerate", kNodes},
-    ForeignOption{"machine-rank", "accelerate", "write --node-rank=N"},
-    ForeignOption{"main-process-ip", "accelerate", "write --master-addr=HOST"},
-    ForeignOption{"main-process-port", "accelerate", "write --master-port=PORT"},
-    ForeignOption{"gpu-ids", "accelerate", "set CUDA_VISIBLE_DEVICES=LIST"},
-    ForeignOption{"multi-gpu", "accelerate", kLeaveOut},
-    ForeignOption{"same-network", "accelerate", kLeaveOut},
-    ForeignOption{"cpu", "accelerate", "set ACCELERATE_USE_CPU=true"},
-    ForeignOption{"use-cpu", "accelerate", "set ACCELERATE_USE_CPU=true"},
-    ForeignOption{"mixed-precision", "accelerate", "set ACCELERATE_MIXED_PRECISION, e.g. to bf16"},
-    ForeignOption{"num-cpu-threads-per-process", "accelerate", "set OMP_NUM_THREADS=N"},
-    ForeignOption{"config-file", "accelerate", kPlugIn},
-    ForeignOption{"use-deepspeed", "accelerate", kPlugIn},
-    ForeignOption{"use-fsdp", "accelerate", kPlugIn},
-    ForeignOption{"deepspeed-config-file", "accelerate", kPlugIn},
-    ForeignOption{"dynamo-backend", "accelerate", kPlugIn},
-    ForeignOption{"dynamo-mode", "accelerate", kPlugIn},
-    ForeignOption{"zero-stage", "accelerate", kPlugIn},
-    ForeignOption{"zero3-init-flag", "accelerate", kPlugIn},
-    ForeignOption{"num-gpus", "deepspeed", kPerNode},
-    ForeignOption{"num-nodes", "deepspeed", kNodes},
-    ForeignOption{"include", "deepspeed",
-                  "write --hosts=HOST:N,... or set CUDA_VISIBLE_DEVICES=LIST"},
-    ForeignOption{"np", "mpirun", kPerNode},
-    ForeignOption{"n", "mpirun", kPerNode},
-    ForeignOption{"npernode", "mpirun", kPerNode},
-    ForeignOption{"ppn", "mpirun", kPerNode},
-    ForeignOption{"H", "mpirun", kHosts},
-    ForeignOption{"host", "mpirun", kHosts},
-    ForeignOption{"hostfile", "mpirun", "write --hosts=@FILE"},
-    ForeignOption{"x", "mpirun", "write --export=NAME,... with --hosts; else all are passed on"},
-    ForeignOption{"bind-to", "mpirun", "write --numa-binding=node"},
-    ForeignOption{"map-by", "mpirun", "write --numa-binding=node"},
-    ForeignOption{"mca", "mpirun", "leave it and its two values out"},
-    ForeignOption{"allow-run-as-root", "mpirun", kLeaveOut},
-    ForeignOption{"oversubscribe", "mpirun", kLeaveOut},
-    ForeignOption{"N", "srun", kSlurm},
-    ForeignOption{"ntasks", "srun", kSlurm},
-    ForeignOption{"ntasks-per-node", "srun", kSlurm},
-    ForeignOption{"gres", "srun", kSlurm},
-    ForeignOption{"gpus-per-node", "srun", kSlurm},
-    ForeignOption{"cpu-bind", "srun", "write --numa-binding=node, or give it to srun"},
-    ForeignOption{"u", "python", "leave it out: scripts run unbuffered"},
-    ForeignOption{"X", "python", kPython},
-    ForeignOption{"W", "python", kPython},
-    ForeignOption{"O", "python", kPython},
-    ForeignOption{"gpus", nullptr, kGpus},
-    ForeignOption{"gpu", nullptr, kGpus},
-    ForeignOption{"num-workers", kScript, kBehind},
-    ForeignOption{"backend", kScript, kBehind},
-    ForeignOption{"dist-backend", kScript, kBehind},
-    ForeignOption{"dist-url", kScript, kBehind},
-    ForeignOption{"init-method", kScript, kBehind},
-    ForeignOption{"deepspeed", kScript, kBehind},
-    ForeignOption{"deepspeed-config", kScript, kBehind},
-    ForeignOption{"config", kScript, kBehind},
-    ForeignOption{"epochs", kScript, kBehind},
-    ForeignOption{"batch-size", kScript, kBehind},
-    ForeignOption{"lr", kScript, kBehind},
-    ForeignOption{"world-size", kScript,
-                  "leave it out: it is --nnodes times --nproc-per-node, and workers find it in "
-                  "WORLD_SIZE"},
-    ForeignOption{"rank", kScript,
-                  "leave it out: workers find theirs in RANK; the number of this node is "
-                  "--node-rank=N"},
-    ForeignOption{"rdzv-timeout", nullptr,
-                  "write --rdzv-conf=timeout=SECONDS, or with --rdzv-backend=c10d "
-                  "--rdzv-conf=join_timeout=SECONDS"},
-    ForeignOption{"join-timeout", nullptr,
-                  "write --rdzv-conf=join_timeout=SECONDS, which is for --rdzv-backend=c10d"},
+constexpr ForeignOptions kForeignOptions[] = {
+    {"num-processes", "accelerate", kPerNode},
+    {"num-machines", "accelerate", kNodes},
+    {"machine-rank", "accelerate", "write --node-rank=N"},
+    {"main-process-ip", "accelerate", "write --master-addr=HOST"},
+    {"main-process-port", "accelerate", "write --master-port=PORT"},
+    {"gpu-ids", "accelerate", "set CUDA_VISIBLE_DEVICES=LIST"},
+    {"multi-gpu same-network", "accelerate", kLeaveOut},
+    {"cpu use-cpu", "accelerate", "set ACCELERATE_USE_CPU=true"},
+    {"mixed-precision", "accelerate", "set ACCELERATE_MIXED_PRECISION, e.g. to bf16"},
+    {"num-cpu-threads-per-process", "accelerate", "set OMP_NUM_THREADS=N"},
+    {"config-file use-deepspeed use-fsdp deepspeed-config-file dynamo-backend dynamo-mode "
+     "zero-stage zero3-init-flag",
+     "accelerate", kPlugIn},
+    {"num-gpus", "deepspeed", kPerNode},
+    {"num-nodes", "deepspeed", kNodes},
+    {"include", "deepspeed", "write --hosts=HOST:N,... or set CUDA_VISIBLE_DEVICES=LIST"},
+    {"np n npernode ppn", "mpirun", kPerNode},
+    {"H host", "mpirun", kHosts},
+    {"hostfile", "mpirun", "write --hosts=@FILE"},
+    {"x", "mpirun", "write --export=NAME,... with --hosts; else all are passed on"},
+    {"bind-to map-by", "mpirun", "write --numa-binding=node"},
+    {"mca", "mpirun", "leave it and its two values out"},
+    {"allow-run-as-root oversubscribe", "mpirun", kLeaveOut},
+    {"N ntasks ntasks-per-node gres gpus-per-node", "srun", kSlurm},
+    {"cpu-bind", "srun", "write --numa-binding=node, or give it to srun"},
+    {"u", "python", "leave it out: scripts run unbuffered"},
+    {"X W O", "python", kPython},
+    {"gpus gpu", nullptr, kGpus},
+    {"num-workers backend dist-backend dist-url init-method deepspeed deepspeed-config config "
+     "epochs batch-size lr",
+     kScript, kBehind},
+    {"world-size", kScript,
+     "leave it out: it is --nnodes times --nproc-per-node, and workers find it in WORLD_SIZE"},
+    {"rank", kScript,
+     "leave it out: workers find theirs in RANK; the number of this node is --node-rank=N"},
+    {"rdzv-timeout", nullptr,
+     "write --rdzv-conf=timeout=SECONDS, or with --rdzv-backend=c10d "
+     "--rdzv-conf=join_timeout=SECONDS"},
+    {"join-timeout", nullptr,
+     "write --rdzv-conf=join_timeout=SECONDS, which is for --rdzv-backend=c10d"},
 };
 
 constexpr std::string_view kProcesses[] = {"torchrun",  "mpirun",     "mpiexec",          "srun",
@@ -129,10 +101,10 @@ std::string launcher_in(const std::vector<std::string>& command, bool module) {
 std::string answer_to_option(std::string_view name) {
   std::string plain(name);
   std::replace(plain.begin(), plain.end(), '_', '-');
-  const auto* found =
-      std::find_if(kForeignOptions.begin(), kForeignOptions.end(),
-                   [&](const ForeignOption& option) { return option.name == plain; });
-  if (found == kForeignOptions.end()) return "";
+  const auto* found = std::ranges::find_if(kForeignOptions, [&](const ForeignOptions& options) {
+    return has(split_list(std::string(options.names), ' '), plain);
+  });
+  if (found == std::end(kForeignOptions)) return "";
   if (found->answer == kBehind)
     return fmt::format(", which is {}'s; {}{}", found->owner, found->answer, name);
   return found->owner ? fmt::format(", which is {}'s; {}", found->owner, found->answer)

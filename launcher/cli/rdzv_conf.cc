@@ -1,12 +1,10 @@
-#include "launcher/cli/rdzv_conf.h"
+#include "launcher/cli/node_options.h"
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <set>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/suggest.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_parsers.h"
@@ -18,14 +16,6 @@ namespace {
 
 constexpr int kStaticPort = 29500;
 constexpr int kDynamicPort = 29400;
-
-int seconds_of(const std::string& key, const std::string& text) {
-  const auto number = whole_number(text);
-  if (!number || *number < 1)
-    usage_error(
-        fmt::format("--rdzv-conf={}={}: must be a whole number of seconds, at least 1", key, text));
-  return *number;
-}
 
 bool flag_of(const std::string& key, const std::string& text) {
   static const std::set<std::string> kYes{"1", "true", "True", "yes", "t", "y"};
@@ -120,52 +110,45 @@ std::string note_on_reach(const OptionValues& values, const std::string& host, b
       is_static ? " of node 0, and each its --node-rank" : " of one of them");
 }
 
+int conf_seconds(const std::string& key, const std::string& text, int least) {
+  const auto number = whole_number(text);
+  if (!number || *number < least) {
+    usage_error(fmt::format("--rdzv-conf={}={}: must be a whole number of seconds, at least {}",
+                            key, text, least));
+  }
+  return *number;
+}
+
 std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,
                                          GroupSettings& settings) {
-  MembershipRules& rules = settings.rules;
-  const auto assign = [](auto& target) {
-    return [&target](const std::string& key, const std::string& value) {
-      target = std::chrono::seconds(seconds_of(key, value));
-    };
-  };
-  using Setter = std::function<void(const std::string&, const std::string&)>;
-  const std::map<std::string, Setter> setters{
-      {"join_timeout", assign(rules.join_timeout)},
-      {"last_call_timeout",
-       [&](const std::string& key, const std::string& value) {
-         rules.last_call = rules.quiet = std::chrono::seconds(seconds_of(key, value));
-       }},
-      {"keep_alive_interval", assign(rules.heartbeat)},
-      {"keep_alive_max_attempt",
-       [&](const std::string& key, const std::string& value) {
-         rules.missed_heartbeats = seconds_of(key, value);
-       }},
-      {"read_timeout", assign(settings.connect_timeout)},
-      {"timeout",
-       [&](const std::string& key, const std::string& value) {
-         if (rules.fixed_ranks)
-           rules.join_timeout = settings.connect_timeout =
-               std::chrono::seconds(seconds_of(key, value));
-       }},
-      {"store_type",
-       [&](const std::string& key, const std::string& value) {
-         if (value != "tcp" && !rules.fixed_ranks) refuse_store(key, value);
-       }},
-      {"allow_minority",
-       [&](const std::string& key, const std::string& value) {
-         rules.allow_minority = flag_of(key, value);
-       }},
-      {"is_host", [&](const std::string& key, const std::string& value) {
-         settings.is_host = flag_of(key, value);
-       }}};
   // Settings of torchrun's implementation that have no counterpart here.
   static const std::set<std::string> kWithoutMeaning{"close_timeout", "heartbeat_timeout",
                                                      "cas_backoff_max_seconds", "rank"};
+  MembershipRules& rules = settings.rules;
   if (rules.fixed_ranks) settings.connect_timeout = rules.join_timeout;
   std::vector<std::string> hints;
   for (const auto& [key, value] : conf) {
-    if (const auto setter = setters.find(key); setter != setters.end()) {
-      setter->second(key, value);
+    const auto seconds = [&key = key, &value = value] {
+      return std::chrono::seconds(conf_seconds(key, value));
+    };
+    if (key == "join_timeout") {
+      rules.join_timeout = seconds();
+    } else if (key == "last_call_timeout") {
+      rules.last_call = rules.quiet = seconds();
+    } else if (key == "keep_alive_interval") {
+      rules.heartbeat = seconds();
+    } else if (key == "keep_alive_max_attempt") {
+      rules.missed_heartbeats = conf_seconds(key, value);
+    } else if (key == "read_timeout") {
+      settings.connect_timeout = seconds();
+    } else if (key == "timeout") {
+      if (rules.fixed_ranks) rules.join_timeout = settings.connect_timeout = seconds();
+    } else if (key == "store_type") {
+      if (value != "tcp" && !rules.fixed_ranks) refuse_store(key, value);
+    } else if (key == "allow_minority") {
+      rules.allow_minority = flag_of(key, value);
+    } else if (key == "is_host") {
+      settings.is_host = flag_of(key, value);
     } else if (kWithoutMeaning.count(key) == 0) {
       hints.push_back(fmt::format("--rdzv-conf: '{}={}' has no effect here", key, value));
     }

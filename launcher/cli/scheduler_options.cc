@@ -1,4 +1,4 @@
-#include "launcher/cli/scheduler_options.h"
+#include "launcher/cli/node_options.h"
 
 #include <fmt/format.h>
 
@@ -83,12 +83,11 @@ void add_scheduler_options(RawOptions& raw, const Environment& environment) {
   if (values.flag("standalone")) {
     usage_error("--standalone with --scheduler, which is for several nodes: drop one");
   }
+  SchedulerFiller filler(raw, values);
   if (!facts) {
-    SchedulerFiller filler(raw, values);
     filler.take("hosts", hosts);
     return raw.hints.push_back("from the job: " + filler.line());
   }
-  SchedulerFiller filler(raw, values);
   filler.take("nproc-per-node", facts->nproc);
   filler.take("nnodes", facts->nodes);
   filler.take("rdzv-id", facts->run_id);

@@ -40,7 +40,7 @@ constexpr int kMostStops = 3;  // hosts kill at the second; the third does not w
 constexpr auto kConsolePatience = std::chrono::seconds(5);
 
 struct HostStream {
-  int fd = -1;
+  Descriptor fd{};
   LineSplitter lines{};
   ConsoleQueue* console = nullptr;
 };
@@ -49,12 +49,12 @@ struct RunningHost {
   std::string label;
   std::string destination;
   pid_t pid = 0;
-  int input = -1;
+  Descriptor input{};
   std::array<HostStream, 2> output{};
   std::optional<Clock::time_point> ended{};
   bool said_anything = false;
 
-  bool is_over() const { return ended && output[0].fd < 0 && output[1].fd < 0; }
+  bool is_over() const { return ended && output[0].fd.get() < 0 && output[1].fd.get() < 0; }
 };
 
 class HostRunner {
@@ -68,13 +68,8 @@ class HostRunner {
         one_console_(same_file(STDOUT_FILENO, STDERR_FILENO)) {
     for (const HostCommand& host : plan.hosts) {
       start(host, plan.environment);
-      if (!plan.token.empty()) write_line(hosts_.back().input, plan.token);
+      if (!plan.token.empty()) write_line(hosts_.back().input.get(), plan.token);
     }
-  }
-
-  ~HostRunner() {
-    for (RunningHost& host : hosts_) close_all(host);
-    ::close(signal_fd_);
   }
 
   int run() {
@@ -95,23 +90,22 @@ class HostRunner {
 
   void start(const HostCommand& host, const Environment& environment) {
     constexpr const char* kPurpose = "start ssh";
-    const PipeEnds in = open_pipe(kPurpose), out = open_pipe(kPurpose), err = open_pipe(kPurpose);
-    WorkerStdio stdio{in.read, out.write, err.write};
+    PipeEnds in = open_pipe(kPurpose), out = open_pipe(kPurpose), err = open_pipe(kPurpose);
+    for (const Descriptor* ours : {&in.write, &out.read, &err.read})
+      ::fcntl(ours->get(), F_SETFL, O_NONBLOCK);
     WorkerSpec spec;
     spec.command = host.command;
     spec.environment = environment;
-    PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
+    const WorkerStdio theirs{in.read.get(), out.write.get(), err.write.get()};
+    PendingSpawn pending = begin_spawn(spec, theirs, signals_.hangup_ignored());
     RunningHost running{.label = host.label,
                         .destination = host.destination,
                         .pid = pending.pid,
-                        .input = in.write};
-    running.output[0] = {.fd = out.read, .console = &out_};
-    running.output[1] = {.fd = err.read, .console = one_console_ ? &out_ : &err_};
-    for (const int fd : {in.write, out.read, err.read}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+                        .input = std::move(in.write)};
+    running.output[0] = {.fd = std::move(out.read), .console = &out_};
+    running.output[1] = {.fd = std::move(err.read), .console = one_console_ ? &out_ : &err_};
     hosts_.push_back(std::move(running));
-    const int error = finish_spawn(pending);
-    close_stdio(stdio);
-    if (error != 0) {
+    if (const int error = finish_spawn(pending); error != 0) {
       throw LaunchError(
           kExitNotExecutable,
           fmt::format("cannot execute {}: {}", host.command.executable, error_text(error)));
@@ -119,17 +113,18 @@ class HostRunner {
   }
 
   static void close_all(RunningHost& host) {
-    for (int* fd : {&host.input, &host.output[0].fd, &host.output[1].fd}) close_descriptor(*fd);
+    for (Descriptor* fd : {&host.input, &host.output[0].fd, &host.output[1].fd}) fd->reset();
   }
 
   void take_turn() {
-    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}};
+    std::vector<pollfd> fds{{signal_fd_.get(), POLLIN, 0}};
     for (const ConsoleQueue* console : {&out_, &err_}) {
       if (console->waiting_fd() >= 0) fds.push_back({console->waiting_fd(), POLLOUT, 0});
     }
     for (const RunningHost& host : hosts_) {
       for (const HostStream& stream : host.output) {
-        if (stream.fd >= 0 && !stream.console->is_long()) fds.push_back({stream.fd, POLLIN, 0});
+        if (stream.fd.get() >= 0 && !stream.console->is_long())
+          fds.push_back({stream.fd.get(), POLLIN, 0});
       }
     }
     poll_until(fds, next_deadline(), "cannot wait for the hosts");
@@ -150,9 +145,9 @@ class HostRunner {
   }
 
   void read_some(RunningHost& host, HostStream& stream) {
-    if (stream.fd < 0 || stream.console->is_long()) return;
+    if (stream.fd.get() < 0 || stream.console->is_long()) return;
     std::array<char, 64 << 10> buffer;
-    const ssize_t got = ::read(stream.fd, buffer.data(), buffer.size());
+    const ssize_t got = ::read(stream.fd.get(), buffer.data(), buffer.size());
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     const std::string prefix = host.label + ": ";
     if (got > 0) {
@@ -163,7 +158,7 @@ class HostRunner {
     } else {
       const auto rest = stream.lines.rest();
       if (!rest.empty()) stream.console->append_line(prefix, rest);
-      close_descriptor(stream.fd);
+      stream.fd.reset();
     }
     stream.console->write_some();
   }
@@ -171,7 +166,7 @@ class HostRunner {
   void take_signals() {
     signalfd_siginfo info{};
     bool nothing_yet = true;
-    while (::read(signal_fd_, &info, sizeof info) == sizeof info) {
+    while (::read(signal_fd_.get(), &info, sizeof info) == sizeof info) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) {
         reap();
@@ -193,7 +188,7 @@ class HostRunner {
   // ddp-run there reads it from standard input, as ssh does not forward signals.
   void tell_all(int signal) {
     for (const RunningHost& host : hosts_) {
-      if (host.input >= 0) write_line(host.input, signal_name(signal));
+      if (host.input.get() >= 0) write_line(host.input.get(), signal_name(signal));
     }
   }
 
@@ -215,7 +210,7 @@ class HostRunner {
       int status = 0;
       if (host.ended || ::waitpid(host.pid, &status, WNOHANG) != host.pid) continue;
       host.ended = Clock::now();
-      close_descriptor(host.input);
+      host.input.reset();
       for (HostStream& stream : host.output) read_some(host, stream);
       explain_end(host, status);
       ended(exit_code_of(status));
@@ -276,7 +271,7 @@ class HostRunner {
   }
 
   const SignalMailbox& signals_;
-  int signal_fd_;
+  Descriptor signal_fd_;
   int min_nodes_;
   ConsoleQueue out_;
   ConsoleQueue err_;

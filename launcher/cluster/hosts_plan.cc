@@ -1,12 +1,8 @@
 #include "launcher/cluster/hosts_plan.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -114,10 +110,9 @@ void check_gpus(const HostsRequest& request, const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     if (host.gpus.empty() || host.slots == *workers) continue;
     usage_error(
-        fmt::format("--nproc-per-node={0}, but host '{1}' has {2} worker{3} for its GPUs "
-                    "{4}: omit it, or write {1} slots={0} gpus={4} in the file of "
-                    "--hosts=@FILE",
-                    *workers, host.name, host.slots, host.slots == 1 ? "" : "s", host.gpus));
+        fmt::format("--nproc-per-node={0}, but host '{1}' has {2} for its GPUs {3}: omit it, or "
+                    "write {1} slots={0} gpus={3} in the file of --hosts=@FILE",
+                    *workers, host.name, plural(host.slots, "worker"), host.gpus));
   }
 }
 

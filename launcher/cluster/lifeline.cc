@@ -1,6 +1,5 @@
 #include "launcher/cluster/lifeline.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"

@@ -34,14 +34,8 @@ EtcdAuthority::EtcdAuthority(const EtcdSettings& settings, const GroupSettings& 
       last_turn_(boot_time()) {}
 
 EtcdAuthority::~EtcdAuthority() {
-  const auto limit = Clock::now() + kFarewell;
-  while (role_ == Role::kLeaving && Clock::now() < limit && !client_.down_since()) {
-    std::vector<pollfd> fds;
-    add_poll_fds(fds);
-    const timespec left = time_until(std::min(limit, deadline().value_or(limit)));
-    ::ppoll(fds.data(), fds.size(), &left, nullptr);
-    handle(fds);
-  }
+  serve_until(*this, Clock::now() + kFarewell,
+              [this] { return role_ != Role::kLeaving || client_.down_since(); });
 }
 
 // ---- a node without a host -------------------------------------------------------------------

@@ -33,8 +33,6 @@ class EtcdAuthority : public Authority {
   EtcdAuthority(const EtcdSettings& settings, const GroupSettings& group);
   /// Waits for at most 2 s until etcd knows that this host has left.
   ~EtcdAuthority() override;
-  EtcdAuthority(const EtcdAuthority&) = delete;
-  EtcdAuthority& operator=(const EtcdAuthority&) = delete;
 
   bool finds_first_host() const override { return true; }
   std::string own_address() const override { return client_.own_address(); }

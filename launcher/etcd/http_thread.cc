@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -199,13 +198,7 @@ class ExchangeOver : public Exchange, public std::enable_shared_from_this<Exchan
   }
 
   void read() {
-    if (!request_.stream || !parser_.is_header_done()) {
-      http::async_read_some(
-          stream_, buffer_, parser_,
-          [self = this->shared_from_this()](const Error& e, std::size_t) { self->absorb(e); });
-      return;
-    }
-    socket().expires_never();
+    if (request_.stream && parser_.is_header_done()) socket().expires_never();
     http::async_read_some(
         stream_, buffer_, parser_,
         [self = this->shared_from_this()](const Error& e, std::size_t) { self->absorb(e); });
@@ -267,8 +260,6 @@ class HttpThread::Work {
     context_.stop();
     thread_.join();
   }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
 
   void send(int id, HttpRequest request) {
     asio::post(context_, [this, id, request = std::move(request)]() mutable {

@@ -51,8 +51,6 @@ class HttpThread {
   explicit HttpThread(const std::optional<TlsFiles>& tls);
   /// Abandons requests in progress without waiting for the network.
   ~HttpThread();
-  HttpThread(const HttpThread&) = delete;
-  HttpThread& operator=(const HttpThread&) = delete;
 
   /// Returns the id of its replies.
   int send(HttpRequest request);

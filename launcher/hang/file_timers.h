@@ -31,8 +31,6 @@ class FileTimers : public PollHandler {
   /// Creates the pipe, replacing a stale one. Throws LaunchError (2).
   FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired);
   ~FileTimers() override;
-  FileTimers(const FileTimers&) = delete;
-  FileTimers& operator=(const FileTimers&) = delete;
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;

@@ -1,7 +1,6 @@
 #include "launcher/hang/hang_rules.h"
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <tuple>
 

@@ -1,12 +1,9 @@
 #include "launcher/hang/stack_dump.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -18,23 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct Meaning {
+  char state;
+  const char* words;
+};
+constexpr Meaning kMeanings[] = {{'R', "running"},
+                                 {'S', "sleeping"},
+                                 {'D', "uninterruptible sleep"},
+                                 {'T', "stopped"},
+                                 {'t', "stopped by a debugger"},
+                                 {'Z', "ended"}};
+
 const char* meaning(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "sleeping";
-    case 'D':
-      return "uninterruptible sleep";
-    case 'T':
-      return "stopped";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-      return "ended";
-    default:
-      return "unknown";
-  }
+  const auto* const found = std::ranges::find(kMeanings, state, &Meaning::state);
+  return found == std::end(kMeanings) ? "unknown" : found->words;
 }
 
 // "0" or empty: not in the kernel, or unknown.
@@ -73,10 +67,7 @@ KernelState kernel_state(pid_t pid) {
 
 std::string thread_table(pid_t pid) {
   std::string table = fmt::format("pid {}: {}\n", pid, kernel_state(pid).text);
-  std::error_code error;
-  const fs::path tasks = process_folder(pid) + "/task";
-  for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
-    const fs::path& folder = it->path();
+  for (const fs::path& folder : paths_in(process_folder(pid) + "/task")) {
     table +=
         fmt::format("thread {:<8} {:<16} {} {}\n", folder.filename().string(),
                     first_line(folder / "comm"), read_stat(folder).state, kernel_place(folder));

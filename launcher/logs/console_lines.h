@@ -22,8 +22,6 @@ class ConsoleLines {
   /// `files`, which writes `log`; nullptr: there is no log file.
   ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding,
                const FileWriter& files, FileWriter::FilePtr log);
-  ConsoleLines(const ConsoleLines&) = delete;
-  ConsoleLines& operator=(const ConsoleLines&) = delete;
 
   /// Adds output of the worker that was appended to the log file. `wait`: other streams come first.
   void take(std::string_view text, bool wait);

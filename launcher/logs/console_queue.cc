@@ -36,15 +36,11 @@ ConsoleQueue::ConsoleQueue(int fd, FileWriter* files)
     way_ = Way::kSocket;
   } else {
     const std::string self = "/proc/self/fd/" + std::to_string(fd);
-    const int own = ::open(self.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (own < 0) return;
-    fd_ = own;
+    own_ = Descriptor(::open(self.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+    if (own_.get() < 0) return;
+    fd_ = own_.get();
     way_ = Way::kNonblocking;
   }
-}
-
-ConsoleQueue::~ConsoleQueue() {
-  if (way_ == Way::kNonblocking) ::close(fd_);
 }
 
 void ConsoleQueue::append(std::string_view text) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/logs/file_writer.h"
 
 namespace ddp::launch {
@@ -16,9 +17,6 @@ class ConsoleQueue {
   /// shared one would affect the shell and other programs on the terminal. `files` writes it if it
   /// is a regular file; nullptr: it is written directly, and may block.
   explicit ConsoleQueue(int fd, FileWriter* files = nullptr);
-  ~ConsoleQueue();
-  ConsoleQueue(const ConsoleQueue&) = delete;
-  ConsoleQueue& operator=(const ConsoleQueue&) = delete;
 
   /// Queues the text for write_some() or a later append().
   void append(std::string_view text);
@@ -51,6 +49,7 @@ class ConsoleQueue {
   void drop_written();
 
   int fd_;
+  Descriptor own_;  // fd_, if it is not shared
   Way way_;
   FileWriter* files_;
   FileWriter::FilePtr file_;

@@ -14,6 +14,8 @@
 #include <mutex>
 #include <utility>
 
+#include "launcher/base/system/descriptors.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -52,13 +54,9 @@ struct FileWriter::Shared {
   std::atomic<std::size_t> backlog = 0;
   std::atomic<std::uint64_t> progress = 0;
   std::atomic<bool> is_ready = false;  // `event` is
-  int event = -1;
+  Descriptor event;
   pthread_t thread{};
   enum { kNotYet, kRuns, kCannot } state = kNotYet;
-
-  ~Shared() {
-    if (event >= 0) ::close(event);
-  }
 
   bool is_idle() const { return given_up || (due.empty() && !current); }
 
@@ -110,7 +108,7 @@ struct FileWriter::Shared {
     wanted = false;
     if (is_ready.exchange(true)) return;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto told = ::write(event, &one, sizeof one);
+    [[maybe_unused]] const auto told = ::write(event.get(), &one, sizeof one);
   }
 
   // Returns false if there is nothing to do any more.
@@ -160,9 +158,9 @@ bool FileWriter::has_thread() {
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstacksize(&attributes, kThreadStack);
   auto owner = std::make_unique<std::shared_ptr<Shared>>(shared_);
-  shared_->event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  const bool runs =
-      shared_->event >= 0 && ::pthread_create(&shared_->thread, &attributes, run, owner.get()) == 0;
+  shared_->event = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const bool runs = shared_->event.get() >= 0 &&
+                    ::pthread_create(&shared_->thread, &attributes, run, owner.get()) == 0;
   if (runs) static_cast<void>(owner.release());  // run() owns it
   ::pthread_attr_destroy(&attributes);
   shared_->state = runs ? Shared::kRuns : Shared::kCannot;
@@ -241,7 +239,7 @@ int FileWriter::wait_fd(bool wants_progress, std::uint64_t seen) {
   const std::lock_guard lock(shared_->mutex);
   shared_->wanted = wants_progress;
   if (wants_progress && shared_->progress != seen) shared_->get_ready();
-  return shared_->event;
+  return shared_->event.get();
 }
 
 std::vector<FileWriter::Failure> FileWriter::take_failures() {
@@ -250,7 +248,7 @@ std::vector<FileWriter::Failure> FileWriter::take_failures() {
   const std::lock_guard lock(shared_->mutex);
   shared_->is_ready = false;
   std::uint64_t ignored = 0;
-  [[maybe_unused]] const auto got = ::read(shared_->event, &ignored, sizeof ignored);
+  [[maybe_unused]] const auto got = ::read(shared_->event.get(), &ignored, sizeof ignored);
   for (const FilePtr& file : std::exchange(shared_->failed, {})) {
     file->dropped = true;
     shared_->backlog -= file->waiting;

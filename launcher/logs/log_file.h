@@ -23,7 +23,7 @@ class LogFile {
   /// file is cut. Returns 0, or the errno of the write that failed: the rest is lost.
   int write(std::string_view text);
   /// Releases the open descriptor to the caller.
-  int release() { return fd_.release(); }
+  Descriptor release() { return std::move(fd_); }
 
  private:
   std::size_t fits(std::string_view text) const;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
+#include "launcher/base/text.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"
@@ -33,7 +33,7 @@ struct LogPump::Source {
   StreamPlan plan;
   int local_rank = 0;
   bool is_stderr = false;
-  int fd = -1;
+  Descriptor fd;
   bool held = false;  // not read now: the console is far behind
   FileWriter::FilePtr file;
   FileWriter::FilePtr filter_file;
@@ -61,7 +61,7 @@ std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
   return shown_[is_stderr && err_ ? 1 : 0];
 }
 
-int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
+Descriptor LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
   if (is_stderr) {
     stderr_tail_[local_rank].clear();
     first_output_.erase(local_rank);
@@ -69,7 +69,7 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
   }
   switch (plan.mode) {
     case StreamMode::kInherit:
-      return -1;
+      return Descriptor();
     case StreamMode::kDiscard:
       return open_null_device(O_WRONLY);
     case StreamMode::kFile: {
@@ -90,15 +90,15 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
   open_copy(source);
   const bool terminal =
       plan.console && !plan.by_line && ::isatty(is_stderr ? STDERR_FILENO : STDOUT_FILENO) == 1;
-  const PipeEnds ends = terminal ? open_worker_terminal(is_stderr ? STDERR_FILENO : STDOUT_FILENO)
-                                 : open_worker_pipe();
-  source.fd = ends.read;
-  return ends.write;
+  PipeEnds ends = terminal ? open_worker_terminal(is_stderr ? STDERR_FILENO : STDOUT_FILENO)
+                           : open_worker_pipe();
+  source.fd = std::move(ends.read);
+  return std::move(ends.write);
 }
 
 void LogPump::resize_terminals() {
   for (const Source& source : sources_)
-    copy_window_size(source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, source.fd);
+    copy_window_size(source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, source.fd.get());
 }
 
 void LogPump::open_copy(Source& source) {
@@ -142,11 +142,11 @@ void LogPump::add_poll_fds(std::vector<pollfd>& fds, bool wants_progress) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
   for (Source& source : sources_) {
-    if (source.fd < 0) continue;
+    if (source.fd.get() < 0) continue;
     const bool hold = must_wait(source);
     wants_progress = wants_progress || hold;
-    if (!hold) fds.push_back({source.fd, POLLIN, 0});
-    if (source.held && !hold && has_unread(source.fd)) held_up_until_ = Clock::now();
+    if (!hold) fds.push_back({source.fd.get(), POLLIN, 0});
+    if (source.held && !hold && has_unread(source.fd.get())) held_up_until_ = Clock::now();
     source.held = hold;
   }
   for (const auto& shown : shown_) {
@@ -185,7 +185,7 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
   for (const pollfd& ready : fds) {
     if (ready.revents == 0) continue;
     for (Source& source : sources_) {
-      if (source.fd != ready.fd) continue;
+      if (source.fd.get() != ready.fd) continue;
       for (int turn = 0; turn < kReadsPerTurn && !must_wait(source); ++turn) {
         if (!read_some(source)) break;
       }
@@ -242,7 +242,7 @@ void LogPump::write_consoles() {
 bool LogPump::read_some(Source& source) {
   if (buffer_.empty()) buffer_ = files_.spare_buffer();
   buffer_.resize(kBuffer);
-  const ssize_t got = ::read(source.fd, buffer_.data(), buffer_.size());
+  const ssize_t got = ::read(source.fd.get(), buffer_.data(), buffer_.size());
   if (got > 0) {
     const auto size = static_cast<std::size_t>(got);
     take(source, std::string_view(buffer_.data(), size));
@@ -297,17 +297,16 @@ void LogPump::close_source(Source& source) {
   }
   if (source.shown) source.shown->end();
   source.shown = nullptr;
-  if (source.fd >= 0 && source.plan.console && !source.plan.by_line)
+  if (source.fd.get() >= 0 && source.plan.console && !source.plan.by_line)
     console(source.is_stderr).append(shared(source.is_stderr).leave(source.writer()));
-  if (source.fd >= 0) ::close(source.fd);
-  source.fd = -1;
+  source.fd.reset();
   files_.close(source.file);
   files_.close(source.filter_file);
 }
 
 void LogPump::finish_round() {
   for (Source& source : sources_) {
-    while (source.fd >= 0 && read_some(source)) {
+    while (source.fd.get() >= 0 && read_some(source)) {
     }
     close_source(source);
   }
@@ -316,8 +315,8 @@ void LogPump::finish_round() {
   read_redirected();
   settle();
   if (skipped_lines_ > 0) {
-    note(fmt::format("the console was too slow: {} line{} skipped; see the log files",
-                     skipped_lines_, skipped_lines_ == 1 ? "" : "s"));
+    note(fmt::format("the console was too slow: {} skipped; see the log files",
+                     plural(skipped_lines_, "line")));
   }
   skipped_lines_ = 0;
 }
@@ -354,7 +353,8 @@ Clock::time_point LogPump::last_output(int local_rank) const {
 std::set<int> LogPump::held_up() const {
   std::set<int> ranks;
   for (const Source& source : sources_) {
-    if (source.held && source.fd >= 0 && has_unread(source.fd)) ranks.insert(source.local_rank);
+    if (source.held && source.fd.get() >= 0 && has_unread(source.fd.get()))
+      ranks.insert(source.local_rank);
   }
   return ranks;
 }

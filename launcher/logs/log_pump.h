@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/logs/console_lines.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/file_writer.h"
@@ -35,8 +36,6 @@ class LogPump {
 
   LogPump();
   ~LogPump();
-  LogPump(const LogPump&) = delete;
-  LogPump& operator=(const LogPump&) = delete;
 
   /// Has the files' thread create folders and open the files of these streams, for open_stream().
   /// `create_folders` may throw.
@@ -45,9 +44,9 @@ class LogPump {
   /// Throws what has failed in prepare(), once.
   void check_prepared();
 
-  /// Returns the descriptor for a worker's stdout or stderr (-1: ddp-run's own). The caller closes
-  /// it once the worker has inherited it. Throws LaunchError if a file cannot be opened.
-  int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
+  /// Returns the descriptor for a worker's stdout or stderr (none: ddp-run's own), to be inherited.
+  /// Throws LaunchError if a file cannot be opened.
+  Descriptor open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
   /// Sets the workers' pseudo-terminals to the console's current size.
   void resize_terminals();

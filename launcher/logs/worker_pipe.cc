@@ -14,9 +14,9 @@ constexpr int kPipeSize = 256 << 10;  // fewer context switches than with 64 KiB
 }  // namespace
 
 PipeEnds open_worker_pipe() {
-  const PipeEnds ends = open_pipe("create a pipe for a worker's output");
-  ::fcntl(ends.write, F_SETPIPE_SZ, kPipeSize);  // best effort: the default size works as well
-  ::fcntl(ends.read, F_SETFL, O_NONBLOCK);
+  PipeEnds ends = open_pipe("create a pipe for a worker's output");
+  ::fcntl(ends.write.get(), F_SETPIPE_SZ, kPipeSize);  // best effort: the default works as well
+  ::fcntl(ends.read.get(), F_SETFL, O_NONBLOCK);
   return ends;
 }
 
@@ -26,23 +26,21 @@ void copy_window_size(int from, int to) {
 }
 
 PipeEnds open_worker_terminal(int original) {
-  PipeEnds ends;
-  ends.read = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  Descriptor ours(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[128];
-  if (ends.read < 0 || ::grantpt(ends.read) != 0 || ::unlockpt(ends.read) != 0 ||
-      ::ptsname_r(ends.read, name, sizeof name) != 0 ||
-      (ends.write = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)) < 0) {
-    if (ends.read >= 0) ::close(ends.read);
+  if (ours.get() < 0 || ::grantpt(ours.get()) != 0 || ::unlockpt(ours.get()) != 0 ||
+      ::ptsname_r(ours.get(), name, sizeof name) != 0)
     return open_worker_pipe();
-  }
+  Descriptor theirs(::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (theirs.get() < 0) return open_worker_pipe();
   termios settings{};
-  if (::tcgetattr(ends.write, &settings) == 0) {
+  if (::tcgetattr(theirs.get(), &settings) == 0) {
     ::cfmakeraw(&settings);  // pass bytes through; the real terminal does the rest
-    ::tcsetattr(ends.write, TCSANOW, &settings);
+    ::tcsetattr(theirs.get(), TCSANOW, &settings);
   }
-  copy_window_size(original, ends.write);
-  ::fcntl(ends.read, F_SETFL, O_NONBLOCK);
-  return ends;
+  copy_window_size(original, theirs.get());
+  ::fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  return {std::move(ours), std::move(theirs)};
 }
 
 }  // namespace ddp::launch

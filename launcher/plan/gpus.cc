@@ -10,6 +10,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/system/cgroup.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/plan/cpus.h"
@@ -21,12 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 int count_entries(const fs::path& folder, bool (*wanted)(const std::string&)) {
-  std::error_code error;
-  int count = 0;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (wanted(it->path().filename().string())) ++count;
-  }
-  return count;
+  return static_cast<int>(std::ranges::count_if(paths_in(folder), [wanted](const fs::path& path) {
+    return wanted(path.filename().string());
+  }));
 }
 
 // A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
@@ -46,11 +44,9 @@ bool can_make_nodes(const std::string& root) {
 // GPUs split into MIG instances: CUDA sees none of them whole, and at most one instance.
 int mig_gpus(const std::string& root) {
   int cut = 0;
-  const fs::path folder = root + "/proc/driver/nvidia/capabilities";
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const auto is_instance = [](const std::string& name) { return name.rfind("gi", 0) == 0; };
-    if (count_entries(it->path() / "mig", is_instance) > 0) ++cut;
+  for (const fs::path& gpu : paths_in(root + "/proc/driver/nvidia/capabilities")) {
+    const auto is_instance = [](const std::string& name) { return name.starts_with("gi"); };
+    if (count_entries(gpu / "mig", is_instance) > 0) ++cut;
   }
   return cut;
 }

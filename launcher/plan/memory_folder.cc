@@ -11,6 +11,8 @@
 #include <memory>
 #include <string_view>
 
+#include "launcher/base/system/path_search.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -46,12 +48,10 @@ bool is_marked(int folder) {
 }
 
 void remove_marked(const std::string& folder) {
-  std::error_code ignored;
   const fs::path marker = fs::path(folder) / kMark;
-  for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end;
-       it.increment(ignored)) {
+  for (const fs::path& path : paths_in(folder)) {
     std::error_code busy;
-    if (it->path() != marker) fs::remove_all(it->path(), busy);
+    if (path != marker) fs::remove_all(path, busy);
   }
   ::unlink(marker.c_str());
   ::rmdir(folder.c_str());

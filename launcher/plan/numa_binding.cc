@@ -12,6 +12,7 @@
 #include <set>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/system/proc_files.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
@@ -31,10 +32,7 @@ int number_in(const fs::path& file, int fallback) {
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
+  for (const fs::path& path : paths_in(folder)) names.push_back(path.filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -28,10 +28,6 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-bool ends_with(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 [[noreturn]] void not_found(const std::string& what, const std::string& tip) {
   throw LaunchError(kExitNotFound, fmt::format("program '{}' was not found; {}", what, tip));
 }
@@ -124,7 +120,7 @@ std::string find_executable(const LaunchConfig& config, const ProgramPlaces& pla
 
 // Python and the shell would complain of its first line.
 void refuse_notebook(const LaunchConfig& config) {
-  if (config.module || config.no_python || !ends_with(config.program, ".ipynb") ||
+  if (config.module || config.no_python || !config.program.ends_with(".ipynb") ||
       !exists(config.program))
     return;
   const std::string script = config.program.substr(0, config.program.size() - 6) + ".py";
@@ -138,7 +134,7 @@ bool is_python_script(const LaunchConfig& config) {
   if (config.run_path) return true;
   if (config.no_python) return false;
   for (const std::string_view ending : {".py", ".pyc", ".pyz"}) {
-    if (ends_with(config.program, ending)) return true;
+    if (config.program.ends_with(ending)) return true;
   }
   return exists(config.program + "/__main__.py");
 }

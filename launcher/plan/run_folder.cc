@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "launcher/base/messages.h"
 #include "launcher/base/run_layout.h"
 #include "launcher/base/system/new_file.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -68,11 +70,10 @@ void point_latest_at(const std::string& run) {
 
 // A hang may happen only once: its stacks may be the only evidence.
 bool holds_stacks(const fs::path& attempt) {
-  std::error_code error;
-  for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
-    if (fs::exists(it->path() / kStacks, error)) return true;
-  }
-  return false;
+  return std::ranges::any_of(paths_in(attempt), [](const fs::path& worker) {
+    std::error_code ignored;
+    return fs::exists(worker / kStacks, ignored);
+  });
 }
 
 void remove_unless_it_holds_stacks(const fs::path& attempt) {
@@ -168,11 +169,9 @@ std::string RunFolder::result_file() const {
 
 void RunFolder::remove_if_private() const {
   if (!private_ || path_.empty()) return;
-  std::error_code error;
-  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
-    remove_unless_it_holds_stacks(it->path());
-  }
-  fs::remove(path_, error);
+  for (const fs::path& attempt : paths_in(path_)) remove_unless_it_holds_stacks(attempt);
+  std::error_code ignored;
+  fs::remove(path_, ignored);
 }
 
 }  // namespace ddp::launch

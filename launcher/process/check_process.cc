@@ -38,14 +38,13 @@ std::string telling_line(const std::string& output) {
 
 void CheckProcess::start(const WorkerSpec& spec) {
   forget();
-  const PipeEnds pipe = open_pipe("read what the preflight says");
-  ::fcntl(pipe.read, F_SETFL, O_NONBLOCK);
-  output_ = Descriptor(pipe.read);
-  WorkerStdio stdio{.out = pipe.write, .err = ::fcntl(pipe.write, F_DUPFD_CLOEXEC, 0)};
+  PipeEnds said = open_pipe("read what the preflight says");
+  ::fcntl(said.read.get(), F_SETFL, O_NONBLOCK);
+  output_ = std::move(said.read);
   try {
-    stdio.in = open_null_device(O_RDONLY);
+    const Descriptor nothing = open_null_device(O_RDONLY);
+    const WorkerStdio stdio{nothing.get(), said.write.get(), said.write.get()};
     PendingSpawn pending = begin_spawn(spec, stdio, false);
-    close_stdio(stdio);
     pid_ = pending.pid;
     if (const int error = finish_spawn(pending); error != 0) {
       throw LaunchError(
@@ -53,7 +52,6 @@ void CheckProcess::start(const WorkerSpec& spec) {
           fmt::format("cannot execute '{}': {}", spec.command.executable, error_text(error)));
     }
   } catch (const LaunchError&) {
-    close_stdio(stdio);
     forget();
     throw;
   }

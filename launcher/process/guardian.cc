@@ -143,17 +143,17 @@ int guard(const SignalMailbox& signals, pid_t agent) {
 
 int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
   become_subreaper();
-  const PipeEnds ends = open_pipe("start the agent process");
+  PipeEnds ends = open_pipe("start the agent process");
   const pid_t pid = fork_or_throw();
   if (pid == 0) {
-    ::close(ends.write);
+    ends.write.reset();
     ::setsid();
     ::prctl(PR_SET_NAME, "ddp-agent");
     become_subreaper();
-    std::exit(agent(ends.read));
+    std::exit(agent(ends.read.get()));
   }
-  ::close(ends.read);
-  return guard(signals, pid);  // ends.write stays open for as long as this process lives
+  ends.read.reset();
+  return guard(signals, pid);  // ends.write stays open until the agent has ended
 }
 
 // A program may fork children and then exec ddp-run: they are not ours to kill, so the guardian is

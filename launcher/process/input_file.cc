@@ -75,7 +75,7 @@ std::string read_input_file(const InputOption& option, const std::string& file, 
   const Descriptor input(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (input.get() < 0) refuse(errno);
   refuse_public(option, file, input.get());
-  const Descriptor signal_fd(signals.open_fd());
+  const Descriptor signal_fd = signals.open_fd();
   std::string text;
   std::array<char, 16 << 10> buffer;
   while (text.size() < most) {
@@ -91,7 +91,7 @@ std::string read_input_file(const InputOption& option, const std::string& file, 
 
 std::string read_token_line(std::size_t most, const SignalMailbox& signals) {
   const char* const kWhat = "the token on standard input";
-  const Descriptor signal_fd(signals.open_fd());
+  const Descriptor signal_fd = signals.open_fd();
   std::string text;
   for (;;) {
     wait_to_read(STDIN_FILENO, kWhat, signal_fd.get(), signals);

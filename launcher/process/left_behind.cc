@@ -67,8 +67,8 @@ void LeftBehind::look_at_asked() {
     return lingers() || groups_.count(asked.second) > 0;
   });
   if (late > 0)
-    note_(fmt::format("{} process{} of ended workers did not stop within {}; killed", late,
-                      late == 1 ? "" : "es", seconds_text(grace_)));
+    note_(fmt::format("{} of ended workers did not stop within {}; killed",
+                      plural(late, "process", "es"), seconds_text(grace_)));
   for (const auto& [pid, worker] : asked_) ::kill(pid, SIGKILL);
   asked_.clear();
 }

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
+#include <utility>
 
+#include "launcher/base/system/descriptors.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/system/proc_files.h"
 #include "launcher/base/text.h"
 
@@ -57,17 +58,16 @@ bool wait_for_sigchld(Clock::time_point deadline) {
   return ::sigtimedwait(&child, nullptr, &limit) == SIGCHLD;
 }
 
-// A pidfd; -1: nothing to kill. Opened before checking the parent, so that a process that reuses
+// A pidfd; none: nothing to kill. Opened before checking the parent, so that a process that reuses
 // the PID meanwhile is not signaled.
-int kill_child_of(pid_t parent, pid_t pid) {
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+Descriptor kill_child_of(pid_t parent, pid_t pid) {
+  Descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const ProcessStat stat = read_stat(process_folder(pid));
-  if (fd >= 0 && stat.parent == parent && stat.state != 'Z' &&
-      ::syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0) == 0) {
+  if (fd.get() >= 0 && stat.parent == parent && stat.state != 'Z' &&
+      ::syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0) == 0) {
     return fd;
   }
-  if (fd >= 0) ::close(fd);
-  return -1;
+  return Descriptor();
 }
 
 }  // namespace
@@ -79,11 +79,8 @@ bool has_children() { return is_child(P_ALL, 0); }
 // A dead main thread has left its children to another thread.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
-  std::error_code error;
-  std::filesystem::directory_iterator task(process_folder(parent) + "/task", error);
-  for (const std::filesystem::directory_iterator end; !error && task != end;
-       task.increment(error)) {
-    std::ifstream file(task->path() / "children");
+  for (const auto& task : paths_in(process_folder(parent) + "/task")) {
+    std::ifstream file(task / "children");
     for (pid_t pid; file >> pid;) children.push_back(pid);
   }
   return children;
@@ -127,14 +124,14 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
 void kill_children_of(pid_t parent, Clock::duration patience) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
-    std::vector<pollfd> dying;
+    std::vector<Descriptor> dying;
     for (const pid_t pid : children_of(parent)) {
-      if (const int fd = kill_child_of(parent, pid); fd >= 0) dying.push_back({fd, POLLIN, 0});
+      if (Descriptor fd = kill_child_of(parent, pid); fd.get() >= 0) dying.push_back(std::move(fd));
     }
-    for (pollfd& child : dying) {
+    for (const Descriptor& child : dying) {
+      pollfd ended{child.get(), POLLIN, 0};
       const timespec limit = time_until(deadline);
-      ::ppoll(&child, 1, &limit, nullptr);
-      ::close(child.fd);
+      ::ppoll(&ended, 1, &limit, nullptr);
     }
     if (dying.empty() || Clock::now() >= deadline) return;
   }

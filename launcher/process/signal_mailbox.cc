@@ -70,9 +70,9 @@ std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_poin
   return ReceivedSignal{signal, origin_of(signal, info.si_code, info.si_pid, value), was_pending};
 }
 
-int SignalMailbox::open_fd() const {
-  const int fd = ::signalfd(-1, &received_, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd < 0) throw LaunchError(kExitFailed, "cannot receive signals: " + error_text(errno));
+Descriptor SignalMailbox::open_fd() const {
+  Descriptor fd(::signalfd(-1, &received_, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (fd.get() < 0) throw LaunchError(kExitFailed, "cannot receive signals: " + error_text(errno));
   return fd;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/process/stop_requests.h"
 
 namespace ddp::launch {
@@ -35,8 +36,8 @@ class SignalMailbox {
 
   /// Waits for the next signal; returns nullopt if the deadline passed first.
   std::optional<ReceivedSignal> next(std::optional<Clock::time_point> deadline) const;
-  /// Returns a signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
-  int open_fd() const;
+  /// Returns a signalfd (non-blocking, close-on-exec) for a poll loop.
+  Descriptor open_fd() const;
 
  private:
   sigset_t received_;

@@ -1,11 +1,9 @@
 #include "launcher/process/spawn.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,13 +43,6 @@ CpuSet cpu_set(const std::vector<int>& cpus) {
   return set;
 }
 
-void mark_all_close_on_exec() {
-  if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-  // For kernels before 5.11.
-  const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
-  for (int fd = 3; fd < limit; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
 void reset_signals(bool keep_hangup_ignored) {
   for (int signal = 1; signal < NSIG; ++signal) {
     if (signal != SIGHUP || !keep_hangup_ignored) ::signal(signal, SIG_DFL);
@@ -88,7 +79,7 @@ struct ChildPlan {
   if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
   if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
   reset_signals(plan.keep_hangup_ignored);
-  mark_all_close_on_exec();
+  close_all_from(STDERR_FILENO + 1, /*at_exec=*/true);
   if (plan.kept_descriptor >= 0) ::fcntl(plan.kept_descriptor, F_SETFD, 0);
   if (plan.low_priority) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kStepBack);
   restore_descriptor_limit();
@@ -99,10 +90,6 @@ struct ChildPlan {
 }
 
 }  // namespace
-
-void close_stdio(WorkerStdio& stdio) {
-  for (int* fd : {&stdio.in, &stdio.out, &stdio.err}) close_descriptor(*fd);
-}
 
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                          bool keep_hangup_ignored) {
@@ -115,34 +102,30 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
 
   const auto cpus = cpu_set(spec.cpus);
 
-  const PipeEnds ends = open_pipe("start a worker");
+  PipeEnds ends = open_pipe("start a worker");
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends.write,
-               keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus), spec.kept_descriptor,
-               spec.low_priority});
+    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent,
+               ends.write.get(), keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus),
+               spec.kept_descriptor, spec.low_priority});
   }
-  const int error = errno;
-  ::close(ends.write);
   if (pid < 0) {
-    ::close(ends.read);
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
-                                       ": " + error_text(error) +
+                                       ": " + error_text(errno) +
                                        "; check ulimit -u and the memory limit");
   }
-  return {pid, ends.read};
+  return {pid, std::move(ends.read)};
 }
 
 int finish_spawn(PendingSpawn& pending) {
-  if (pending.exec_pipe < 0) return 0;
+  if (pending.exec_pipe.get() < 0) return 0;
   int error = 0;
   ssize_t got = 0;
   do {
-    got = ::read(pending.exec_pipe, &error, sizeof error);
+    got = ::read(pending.exec_pipe.get(), &error, sizeof error);
   } while (got < 0 && errno == EINTR);
-  ::close(pending.exec_pipe);
-  pending.exec_pipe = -1;
+  pending.exec_pipe.reset();
   return got == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 

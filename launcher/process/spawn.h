@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
@@ -10,16 +11,15 @@ namespace ddp::launch {
 /// A forked process whose exec is not confirmed yet.
 struct PendingSpawn {
   pid_t pid = 0;
-  int exec_pipe = -1;  // carries errno if exec fails, closes if it succeeds
+  Descriptor exec_pipe{};  // carries errno if exec fails, closes if it succeeds
 };
 
-/// The child's stdin, stdout and stderr; -1: ddp-run's own.
+/// The child's stdin, stdout and stderr, not owned; -1: ddp-run's own.
 struct WorkerStdio {
   int in = -1;
   int out = -1;
   int err = -1;
 };
-void close_stdio(WorkerStdio& stdio);
 
 /// Forks a child with its own session and process group, default signal dispositions, an empty
 /// signal mask, and no descriptors except 0, 1, 2 and the spec's. It dies with the calling thread.

@@ -66,7 +66,7 @@ pid_t StackDumper::start(const Job& job) const {
   spec.environment = inherited_environment();
   pid_t started = 0;
   try {
-    const Descriptor null(open_null_device(O_RDWR));
+    const Descriptor null = open_null_device(O_RDWR);
     const auto text = texts_.find(job.local_rank);
     const int out = text == texts_.end() ? null.get() : text->second.get();
     PendingSpawn pending = begin_spawn(spec, {.in = null.get(), .out = out, .err = out}, false);

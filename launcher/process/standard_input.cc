@@ -13,12 +13,9 @@ namespace ddp::launch {
 namespace {
 
 void replace_standard_input() {
-  const int nothing = open_null_device(O_RDONLY);
-  const bool replaced = ::dup2(nothing, STDIN_FILENO) >= 0;
-  const int error = errno;
-  ::close(nothing);
-  if (!replaced)
-    throw LaunchError(kExitFailed, "cannot replace standard input: " + error_text(error));
+  const Descriptor nothing = open_null_device(O_RDONLY);
+  if (::dup2(nothing.get(), STDIN_FILENO) < 0)
+    throw LaunchError(kExitFailed, "cannot replace standard input: " + error_text(errno));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/proc_files.h"
+#include "launcher/base/text.h"
 #include "launcher/base/worker.h"
 #include "launcher/worker_contract.h"
 
@@ -55,26 +56,6 @@ std::string handover(const WorkerSpec& standby, const WorkerSpec& worker) {
   return fits ? text : "";
 }
 
-bool send_with_streams(int socket, const std::string& text, const WorkerStdio& stdio) {
-  const std::array<int, 3> streams{stdio.in >= 0 ? stdio.in : STDIN_FILENO,
-                                   stdio.out >= 0 ? stdio.out : STDOUT_FILENO,
-                                   stdio.err >= 0 ? stdio.err : STDERR_FILENO};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof streams)> control{};
-  iovec part{const_cast<char*>(text.data()), text.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof streams);
-  std::memcpy(CMSG_DATA(header), streams.data(), sizeof streams);
-  const auto sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  return sent == static_cast<ssize_t>(text.size());
-}
-
 }  // namespace
 
 StandbyWorkers::StandbyWorkers(std::function<void(const std::string&)> note,
@@ -101,43 +82,31 @@ void StandbyWorkers::end() {
 
 // It stays a child, to be reaped like any other.
 void StandbyWorkers::kill(Standby& standby) {
-  close_descriptor(standby.socket);
+  standby.socket.reset();
   if (standby.pid == 0) return;
   if (::kill(-standby.pid, SIGKILL) != 0) ::kill(standby.pid, SIGKILL);
 }
 
 void StandbyWorkers::start(Standby& standby) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return died(standby, error_text(errno));
-  standby.socket = ends[0];
+  auto [ours, theirs] = socket_pair();
+  if (ours.get() < 0) return died(standby, error_text(errno));
+  standby.socket = std::move(ours);
   standby.ready = false;
+  standby.spec.kept_descriptor = theirs.get();
+  standby.spec.environment[kSpareFd] = std::to_string(theirs.get());
   try {
-    spawn(standby, ends[1]);
+    const Descriptor nowhere = open_null_device(O_RDWR);
+    PendingSpawn pending = begin_spawn(standby.spec, {nowhere.get(), nowhere.get(), nowhere.get()},
+                                       keep_hangup_ignored_);
+    standby.pid = pending.pid;
+    finish_spawn(pending);  // if it fails, the process exits
   } catch (const LaunchError& error) {
     died(standby, error.what());
   }
-  ::close(ends[1]);
-}
-
-void StandbyWorkers::spawn(Standby& standby, int theirs) {
-  WorkerStdio nowhere;
-  standby.spec.kept_descriptor = theirs;
-  standby.spec.environment[kSpareFd] = std::to_string(theirs);
-  try {
-    for (int* fd : {&nowhere.in, &nowhere.out, &nowhere.err}) *fd = open_null_device(O_RDWR);
-    PendingSpawn pending = begin_spawn(standby.spec, nowhere, keep_hangup_ignored_);
-    standby.pid = pending.pid;
-    finish_spawn(pending);  // if it fails, the process exits
-  } catch (...) {
-    close_stdio(nowhere);
-    throw;
-  }
-  close_stdio(nowhere);
 }
 
 void StandbyWorkers::died(Standby& standby, const std::string& how) {
-  close_descriptor(standby.socket);
+  standby.socket.reset();
   standby.pid = 0;
   standby.ready = false;
   standby.due = Clock::now() + kFirstPause * (1 << standby.deaths);
@@ -158,11 +127,15 @@ std::optional<pid_t> StandbyWorkers::hand_over(const WorkerSpec& worker, const W
   if (standby.ready && standby.spec.low_priority)
     ::setpriority(PRIO_PGRP, static_cast<id_t>(standby.pid), ::getpriority(PRIO_PROCESS, 0));
   const std::string text = standby.ready ? handover(standby.spec, worker) : "";
-  if (text.empty() || !send_with_streams(standby.socket, text, stdio)) {
+  if (text.empty() || !pass_descriptors(standby.socket.get(),
+                                        {stdio.in >= 0 ? stdio.in : STDIN_FILENO,
+                                         stdio.out >= 0 ? stdio.out : STDOUT_FILENO,
+                                         stdio.err >= 0 ? stdio.err : STDERR_FILENO},
+                                        text)) {
     kill(standby);
     return std::nullopt;
   }
-  close_descriptor(standby.socket);
+  standby.socket.reset();
   return standby.pid;
 }
 
@@ -197,7 +170,7 @@ void StandbyWorkers::take_exits() {
 void StandbyWorkers::listen(Standby& standby) {
   std::array<char, 16> word;
   ssize_t got = 0;
-  while ((got = ::recv(standby.socket, word.data(), word.size(), MSG_DONTWAIT)) > 0)
+  while ((got = ::recv(standby.socket.get(), word.data(), word.size(), MSG_DONTWAIT)) > 0)
     standby.ready = true;
   if (got == 0) {
     standby.ready = false;
@@ -207,13 +180,13 @@ void StandbyWorkers::listen(Standby& standby) {
 
 void StandbyWorkers::add_poll_fds(std::vector<pollfd>& fds) const {
   for (const auto& [local_rank, standby] : standby_) {
-    if (standby.socket >= 0) fds.push_back({standby.socket, POLLIN, 0});
+    if (standby.socket.get() >= 0) fds.push_back({standby.socket.get(), POLLIN, 0});
   }
 }
 
 void StandbyWorkers::handle(const std::vector<pollfd>& fds) {
   for (auto& [local_rank, standby] : standby_) {
-    if (standby.socket >= 0 && is_ready(fds, standby.socket)) listen(standby);
+    if (standby.socket.get() >= 0 && is_ready(fds, standby.socket.get())) listen(standby);
     const bool wanted = standby.pid == 0 && standby.deaths < kMaxDeaths;
     if (wanted && Clock::now() >= standby.due) start(standby);
   }
@@ -237,8 +210,8 @@ void StandbyWorkers::report_memory() {
   memory_reported_ = true;
   long kib = 0;
   for (const pid_t pid : pids()) kib += own_memory_kib(pid);
-  note_(fmt::format("standby workers: {} process{}, {} MB", standby_.size(),
-                    standby_.size() == 1 ? "" : "es", (kib + 512) / 1024));
+  note_(fmt::format("standby workers: {}, {} MB", plural(std::ssize(standby_), "process", "es"),
+                    (kib + 512) / 1024));
 }
 
 }  // namespace ddp::launch

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_spec.h"
@@ -19,8 +20,6 @@ class StandbyWorkers : public PollHandler {
   /// `note` prints a line for the user.
   StandbyWorkers(std::function<void(const std::string&)> note, bool keep_hangup_ignored);
   ~StandbyWorkers() override;
-  StandbyWorkers(const StandbyWorkers&) = delete;
-  StandbyWorkers& operator=(const StandbyWorkers&) = delete;
 
   /// Starts one for each of `specs`, after killing all earlier ones. One that dies is replaced, at
   /// most kMaxDeaths - 1 times.
@@ -48,14 +47,13 @@ class StandbyWorkers : public PollHandler {
   struct Standby {
     WorkerSpec spec;
     pid_t pid = 0;
-    int socket = -1;
+    Descriptor socket{};
     bool ready = false;
     int deaths = 0;
     Clock::time_point due{};  // to be started, if pid is 0
   };
 
   void start(Standby& standby);
-  void spawn(Standby& spare, int theirs);
   static void kill(Standby& standby);
   void died(Standby& spare, const std::string& how);
   static void listen(Standby& standby);

@@ -64,8 +64,8 @@ StoreLoss cannot_start(int error) {
 void StoreProcess::serve(int source) {
   stop();
   if (source < 0) return;
-  source_ = ::fcntl(source, F_DUPFD_CLOEXEC, 3);
-  if (source_ < 0)
+  source_ = Descriptor(::fcntl(source, F_DUPFD_CLOEXEC, 3));
+  if (source_.get() < 0)
     throw LaunchError(kExitFailed, "cannot serve the workers' store: " + error_text(errno));
   awaited_ = true;
 }
@@ -73,8 +73,8 @@ void StoreProcess::serve(int source) {
 // It holds nothing but sockets and memory, so that it dies at once.
 void StoreProcess::stop() {
   awaited_ = false;
-  close_descriptor(source_);
-  close_descriptor(control_);
+  source_.reset();
+  control_.reset();
   if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -84,30 +84,28 @@ void StoreProcess::stop() {
 
 std::optional<StoreLoss> StoreProcess::handle_client() {
   awaited_ = false;
-  if (at_end(source_)) return std::nullopt;
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return cannot_start(errno);
+  if (at_end(source_.get())) return std::nullopt;
+  auto [ours, theirs] = socket_pair();
+  if (ours.get() < 0) return cannot_start(errno);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) run_store(source_, ends[1], parent);
-  const int error = errno;
-  ::close(ends[1]);
-  control_ = ends[0];
-  if (pid_ > 0) return std::nullopt;
-  pid_ = 0;
-  close_descriptor(control_);
-  return cannot_start(error);
+  if (pid_ == 0) run_store(source_.get(), theirs.get(), parent);
+  if (pid_ < 0) {
+    pid_ = 0;
+    return cannot_start(errno);
+  }
+  control_ = std::move(ours);
+  return std::nullopt;
 }
 
 std::vector<std::string> StoreProcess::take_notes() {
   std::vector<std::string> notes;
   std::array<char, kLongestNote> text{};
   ssize_t got = 0;
-  while ((got = ::recv(control_, text.data(), text.size(), MSG_DONTWAIT)) > 0)
+  while ((got = ::recv(control_.get(), text.data(), text.size(), MSG_DONTWAIT)) > 0)
     notes.emplace_back(text.data(), static_cast<std::size_t>(got));
   const bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
-  if (!later) close_descriptor(control_);  // SIGCHLD follows, and take_exit() handles it
+  if (!later) control_.reset();  // SIGCHLD follows, and take_exit() handles it
   return notes;
 }
 

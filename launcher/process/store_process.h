@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -23,8 +24,6 @@ class StoreProcess {
  public:
   StoreProcess() = default;
   ~StoreProcess() { stop(); }
-  StoreProcess(const StoreProcess&) = delete;
-  StoreProcess& operator=(const StoreProcess&) = delete;
 
   /// Ends the last round's store and serves a new, empty one to clients that connect through
   /// `source` (store/store_service.h; not owned); -1: this node serves none. Throws LaunchError.
@@ -33,12 +32,12 @@ class StoreProcess {
   void stop();
 
   /// Descriptor to poll for input; -1: no first client is expected.
-  int poll_fd() const { return awaited_ ? source_ : -1; }
+  int poll_fd() const { return awaited_ ? source_.get() : -1; }
   /// Call when the first client connects: starts the process. Returns a loss if that fails.
   std::optional<StoreLoss> handle_client();
 
   /// Descriptor to poll for lines for the user; -1: not running.
-  int notes_fd() const { return control_; }
+  int notes_fd() const { return control_.get(); }
   std::vector<std::string> take_notes();
 
   pid_t pid() const { return pid_; }  // 0: not running
@@ -46,10 +45,10 @@ class StoreProcess {
   std::optional<StoreLoss> take_exit();
 
  private:
-  int source_ = -1;       // a copy, as the original may be closed before this node's round ends
+  Descriptor source_;     // a copy, as the original may be closed before this node's round ends
   bool awaited_ = false;  // no client has connected yet
   pid_t pid_ = 0;
-  int control_ = -1;
+  Descriptor control_;
 };
 
 }  // namespace ddp::launch

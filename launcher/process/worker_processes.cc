@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "launcher/base/clock.h"
@@ -23,7 +23,6 @@
 #include "launcher/base/system/idle_memory.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
-#include "launcher/process/cpu_limit.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/worker_contract.h"
 
@@ -72,7 +71,6 @@ WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe
 WorkerProcesses::~WorkerProcesses() {
   store_.stop();
   kill_descendants(left_behind_ ? Clock::duration::zero() : kSweepPatience);
-  ::close(signal_fd_);
 }
 
 bool WorkerProcesses::prepare(std::function<void()> create_folders,
@@ -107,18 +105,14 @@ std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) 
     sweep(/*at_end=*/false);
     throw;
   }
-  int first_error = 0;
-  std::size_t failed = 0;
+  std::optional<LaunchError> first_error;
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const int error = finish_spawn(pending[i]);
-    if (error != 0 && first_error == 0) {
-      first_error = error;
-      failed = i;
-    }
+    if (error != 0 && !first_error) first_error = exec_error(specs[i], error);
   }
-  if (first_error != 0) {
+  if (first_error) {
     sweep(/*at_end=*/false);
-    throw exec_error(specs[failed], first_error);
+    throw LaunchError(*first_error);
   }
   held_signals_.round_began(pids);
   release_idle_memory();
@@ -130,22 +124,11 @@ PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   if (const auto file = spec.environment.find(kErrorFile); file != spec.environment.end())
     error_files_[spec.local_rank] = file->second;
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
-  WorkerStdio stdio;
-  if (!spec.inherits_stdin) stdio.in = open_null_device(O_RDONLY);
-  stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
-  try {
-    stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
-    const PendingSpawn pending = spawn_or_hand_over(spec, stdio);
-    close_stdio(stdio);
-    return pending;
-  } catch (...) {
-    close_stdio(stdio);
-    throw;
-  }
-}
-
-PendingSpawn WorkerProcesses::spawn_or_hand_over(const WorkerSpec& spec, const WorkerStdio& stdio) {
-  if (const auto pid = standby_.hand_over(spec, stdio)) return {*pid, -1};
+  const Descriptor in = spec.inherits_stdin ? Descriptor() : open_null_device(O_RDONLY);
+  const Descriptor out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
+  const Descriptor err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
+  const WorkerStdio stdio{in.get(), out.get(), err.get()};
+  if (const auto pid = standby_.hand_over(spec, stdio)) return {*pid};
   return begin_spawn(spec, stdio, signals_.hangup_ignored());
 }
 
@@ -166,7 +149,7 @@ bool WorkerProcesses::has_news() const {
 
 void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
                                 std::vector<Event>& events) {
-  std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
+  std::vector<pollfd> fds{{signal_fd_.get(), POLLIN, 0},
                           {guardian_pipe_, POLLIN, 0},
                           {store_.poll_fd(), POLLIN, 0},
                           {first_heartbeats_.fd(), POLLIN, 0},
@@ -212,7 +195,7 @@ void WorkerProcesses::watch_heartbeats() {
 }
 
 bool WorkerProcesses::flush(LogPump::Patience patience, StopRequests& requests) {
-  return pump_.flush(patience, {signal_fd_, guardian_pipe_}, [this, &requests] {
+  return pump_.flush(patience, {signal_fd_.get(), guardian_pipe_}, [this, &requests] {
     pollfd launcher{guardian_pipe_, POLLIN, 0};
     std::vector<Event> events;
     requests.nothing_pending();
@@ -227,7 +210,7 @@ bool WorkerProcesses::flush(LogPump::Patience patience, StopRequests& requests) 
 void WorkerProcesses::take_signals(std::vector<Event>& events) {
   signalfd_siginfo info{};
   bool child_changed = false;
-  while (::read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+  while (::read(signal_fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) {
       child_changed = true;

@@ -31,8 +31,6 @@ class WorkerProcesses : public ProcessRunner {
   /// `guardian_pipe`: reports end-of-file when the guardian dies; -1: none. Not owned.
   WorkerProcesses(const SignalMailbox& signals, int guardian_pipe);
   ~WorkerProcesses() override;
-  WorkerProcesses(const WorkerProcesses&) = delete;
-  WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
   bool prepare(std::function<void()> create_folders, const std::vector<WorkerSpec>& specs) override;
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
@@ -67,23 +65,15 @@ class WorkerProcesses : public ProcessRunner {
   /// Writes all workers' output before anything else goes to the console. On a stop request that
   /// `requests` has not counted yet, or if the guardian dies, drops it and returns false.
   bool flush(LogPump::Patience patience, StopRequests& requests);
-  bool files_given_up() const { return pump_.files_given_up(); }
-  std::function<void(const std::string&)> open_file(std::string name, FileWriter::Write write) {
-    return pump_.open_file(std::move(name), std::move(write));
-  }
-  /// errno of the first failed write to the console; 0: none.
-  int console_error() const { return pump_.console_error(); }
-  void drop_console() { pump_.drop_console(); }
+  /// Where the workers' output goes.
+  LogPump& logs() { return pump_; }
   /// Sends the timer's signal to its process, if it belongs to a worker's session.
   void end_expired(const ExpiredTimer& timer);
   /// Adds a participant to wait(); it must outlive this object.
   void also_poll(PollHandler& handler) { handlers_.push_back(&handler); }
-  /// Prints text verbatim, in order with the workers' stderr.
-  void print(const std::string& text) { pump_.print(text); }
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
-  PendingSpawn spawn_or_hand_over(const WorkerSpec& spec, const WorkerStdio& stdio);
   pid_t pid_of(int local_rank) const;
   std::vector<pid_t> not_the_rounds() const;
   bool has_news() const;
@@ -98,7 +88,7 @@ class WorkerProcesses : public ProcessRunner {
 
   std::vector<PollHandler*> handlers_;
   const SignalMailbox& signals_;
-  int signal_fd_;
+  Descriptor signal_fd_;
   int guardian_pipe_;
   LogPump pump_;
   StoreProcess store_;

@@ -52,7 +52,7 @@ class Authority : public PollHandler {
   };
 
   /// Whether the authority finds a node's first host; otherwise the endpoints do.
-  virtual bool finds_first_host() const = 0;
+  virtual bool finds_first_host() const { return false; }
   /// The address at which other machines reach this one; empty if unknown.
   virtual std::string own_address() const { return ""; }
   /// Starts to look for a host, as this node has none; `status`: its reply to other agents.
@@ -71,17 +71,17 @@ class Authority : public PollHandler {
   /// Call after Step::Kind::kHost: adds to the new host's knowledge of the job.
   virtual void hand_down(JobHistory& history) const = 0;
   /// Whether rounds need an epoch from request_epoch().
-  virtual bool grants_epochs() const = 0;
+  virtual bool grants_epochs() const { return false; }
   /// Requests an epoch for a round of these nodes; none: the host is not ready for one (any more).
-  virtual void request_epoch(const std::vector<Hello>& nodes) = 0;
+  virtual void request_epoch(const std::vector<Hello>&) {}
   /// Returns, once, the epoch of the round that may begin now.
-  virtual std::optional<long long> take_epoch() = 0;
+  virtual std::optional<long long> take_epoch() { return std::nullopt; }
   /// Returns why this host's round must stop at once and no other may begin; empty while it hosts.
-  virtual std::string deposed() const = 0;
+  virtual std::string deposed() const { return ""; }
   /// Resigns as the host: another agent may take its place.
-  virtual void resign() = 0;
+  virtual void resign() {}
   /// Ends the job.
-  virtual void end_job() = 0;
+  virtual void end_job() {}
 };
 
 }  // namespace ddp::launch

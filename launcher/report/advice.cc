@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
+#include <iterator>
 
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
@@ -18,81 +18,76 @@ struct Symptom {
 };
 
 // The first match counts, so the more specific ones come first.
-constexpr std::array kSymptoms{
-    Symptom{"CUDA out of memory",
-            "the GPU's memory is full: reduce the batch size per process and accumulate more, use "
-            "bf16, or recompute activations; nvidia-smi lists the GPU's other processes"},
-    Symptom{"DefaultCPUAllocator: can't allocate memory",
-            "the machine's memory is full: use fewer workers, a smaller batch, or fewer DataLoader "
-            "workers"},
-    Symptom{"OutOfMemoryError", "memory is full: reduce the batch size per process"},
-    Symptom{"DataLoader worker (pid",
-            "a DataLoader process was killed, often because /dev/shm (docker run --shm-size=8g or "
-            "--ipc=host) or memory is full; try num_workers=0"},
-    Symptom{"invalid device ordinal",
-            "there are more workers than GPUs: --nproc_per_node=gpu counts them; "
-            "CUDA_VISIBLE_DEVICES may hide some"},
-    Symptom{"Duplicate GPU detected",
-            "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), or "
-            "--one-device-per-rank"},
-    Symptom{"no NVIDIA driver on your system",
-            "this process sees no GPU driver: run nvidia-smi here; in a container, pass the GPUs "
-            "through (docker run --gpus all)"},
-    Symptom{"CUDA driver version is insufficient",
-            "the driver is too old for this torch: update it, or install a torch for an older "
-            "CUDA"},
-    Symptom{"device-side assert triggered",
-            "a kernel got an index out of range, often a label or token beyond the vocabulary: "
-            "rerun with CUDA_LAUNCH_BLOCKING=1 to see the line"},
-    Symptom{"Watchdog caught collective operation timeout",
-            "a rank did not join a collective: the missing rank is the cause, not this one. Do all "
-            "ranks have the same number of batches and take the same branches? --hang-timeout=S "
-            "dumps all stacks"},
-    Symptom{"unhandled system error",
-            "NCCL could not set up its transport: run with NCCL_DEBUG=INFO; often /dev/shm is too "
-            "small or NCCL_SOCKET_IFNAME is the wrong interface"},
-    Symptom{"ncclUnhandledCudaError", "NCCL hit a CUDA error: run with NCCL_DEBUG=INFO"},
-    Symptom{
-        "Expected to have finished reduction in the prior iteration",
-        "some parameters got no gradient: DistributedDataParallel(find_unused_parameters=True), "
-        "or let every parameter take part in the loss"},
-    Symptom{"ddress already in use",
-            "another process uses the port: omit --master-port, and ddp-run picks a free one; ss "
-            "-ltnp shows the process"},
-    Symptom{"EADDRINUSE",
-            "another process uses the port: omit --master-port, and ddp-run picks a free one; ss "
-            "-ltnp shows the process"},
-    Symptom{"No space left on device",
-            "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
-    Symptom{"Too many open files", "raise the limit: ulimit -n 65536"},
-    Symptom{"error while loading shared libraries",
-            "a library is missing, damaged or too old: reinstall its package, or add its folder to "
-            "LD_LIBRARY_PATH; ldd PROGRAM shows which are missing"},
-    Symptom{"ModuleNotFoundError",
-            "the module is not installed in the Python that ran the workers: ddp-run --dry-run "
-            "shows which "
-            "one; activate the environment, or set PYTHON_EXEC"},
-    Symptom{"are required: --local",
-            "the script expects --local_rank as an argument, as torch.distributed.launch passed "
-            "it: read os.environ['LOCAL_RANK'] instead, or add --local_rank='${local_rank}' after "
-            "the script"},
-    Symptom{
-        "size mismatch for",
-        "the checkpoint is of a model of another size: use its configuration or another folder"},
-    Symptom{"Connection closed by peer",
-            "this rank lost its connection to one that failed first: see the other ranks' logs"},
-    Symptom{"Connection reset by peer",
-            "this rank lost its connection to one that failed first: see the other ranks' logs"},
-    Symptom{"FileNotFoundError",
-            "paths are relative to the folder in which ddp-run was started; on several nodes the "
-            "file must exist on each"},
+constexpr Symptom kSymptoms[] = {
+    {"CUDA out of memory",
+     "the GPU's memory is full: reduce the batch size per process and accumulate more, use bf16, "
+     "or recompute activations; nvidia-smi lists the GPU's other processes"},
+    {"DefaultCPUAllocator: can't allocate memory",
+     "the machine's memory is full: use fewer workers, a smaller batch, or fewer DataLoader "
+     "workers"},
+    {"OutOfMemoryError", "memory is full: reduce the batch size per process"},
+    {"DataLoader worker (pid",
+     "a DataLoader process was killed, often because /dev/shm (docker run --shm-size=8g or "
+     "--ipc=host) or memory is full; try num_workers=0"},
+    {"invalid device ordinal",
+     "there are more workers than GPUs: --nproc_per_node=gpu counts them; CUDA_VISIBLE_DEVICES may "
+     "hide some"},
+    {"Duplicate GPU detected",
+     "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), or "
+     "--one-device-per-rank"},
+    {"no NVIDIA driver on your system",
+     "this process sees no GPU driver: run nvidia-smi here; in a container, pass the GPUs through "
+     "(docker run --gpus all)"},
+    {"CUDA driver version is insufficient",
+     "the driver is too old for this torch: update it, or install a torch for an older CUDA"},
+    {"device-side assert triggered",
+     "a kernel got an index out of range, often a label or token beyond the vocabulary: rerun with "
+     "CUDA_LAUNCH_BLOCKING=1 to see the line"},
+    {"Watchdog caught collective operation timeout",
+     "a rank did not join a collective: the missing rank is the cause, not this one. Do all ranks "
+     "have the same number of batches and take the same branches? --hang-timeout=S dumps all "
+     "stacks"},
+    {"unhandled system error",
+     "NCCL could not set up its transport: run with NCCL_DEBUG=INFO; often /dev/shm is too small "
+     "or NCCL_SOCKET_IFNAME is the wrong interface"},
+    {"ncclUnhandledCudaError", "NCCL hit a CUDA error: run with NCCL_DEBUG=INFO"},
+    {"Expected to have finished reduction in the prior iteration",
+     "some parameters got no gradient: DistributedDataParallel(find_unused_parameters=True), or "
+     "let every parameter take part in the loss"},
+    {"ddress already in use",
+     "another process uses the port: omit --master-port, and ddp-run picks a free one; ss -ltnp "
+     "shows the process"},
+    {"EADDRINUSE",
+     "another process uses the port: omit --master-port, and ddp-run picks a free one; ss -ltnp "
+     "shows the process"},
+    {"No space left on device",
+     "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
+    {"Too many open files", "raise the limit: ulimit -n 65536"},
+    {"error while loading shared libraries",
+     "a library is missing, damaged or too old: reinstall its package, or add its folder to "
+     "LD_LIBRARY_PATH; ldd PROGRAM shows which are missing"},
+    {"ModuleNotFoundError",
+     "the module is not installed in the Python that ran the workers: ddp-run --dry-run shows "
+     "which one; activate the environment, or set PYTHON_EXEC"},
+    {"are required: --local",
+     "the script expects --local_rank as an argument, as torch.distributed.launch passed it: read "
+     "os.environ['LOCAL_RANK'] instead, or add --local_rank='${local_rank}' after the script"},
+    {"size mismatch for",
+     "the checkpoint is of a model of another size: use its configuration or another folder"},
+    {"Connection closed by peer",
+     "this rank lost its connection to one that failed first: see the other ranks' logs"},
+    {"Connection reset by peer",
+     "this rank lost its connection to one that failed first: see the other ranks' logs"},
+    {"FileNotFoundError",
+     "paths are relative to the folder in which ddp-run was started; on several nodes the file "
+     "must exist on each"},
 };
 
 std::string about_words(const std::string& words) {
-  const auto found = std::find_if(kSymptoms.begin(), kSymptoms.end(), [&](const Symptom& symptom) {
+  const auto* const found = std::ranges::find_if(kSymptoms, [&](const Symptom& symptom) {
     return words.find(symptom.words) != std::string::npos;
   });
-  return found == kSymptoms.end() ? "" : found->advice;
+  return found == std::end(kSymptoms) ? "" : found->advice;
 }
 
 std::string about_error(const PythonError& error) {
@@ -144,19 +139,6 @@ std::string about_signal(int signal, const std::string& cause) {
   }
 }
 
-std::string about_meaning(ExitMeaning meaning) {
-  switch (meaning) {
-    case ExitMeaning::kPreempted:
-      return "the state is saved: rerun the same command to continue";
-    case ExitMeaning::kFinal:
-      return "it was not restarted, as it would fail again: fix the error in its last lines";
-    case ExitMeaning::kUsage:
-    case ExitMeaning::kNone:
-      break;
-  }
-  return "";
-}
-
 std::string about_code(int code, const std::string& cause) {
   switch (code) {
     case kExitUsage:  // by convention of most programs
@@ -171,8 +153,15 @@ std::string about_code(int code, const std::string& cause) {
 
 std::string about_end(const ProcessFailure& failure, WorkerProgram program) {
   if (!failure.hang.empty()) return about_hang(failure);
-  const std::string about = about_meaning(meaning_of(program, failure.exit));
-  if (!about.empty()) return about;
+  switch (meaning_of(program, failure.exit)) {
+    case ExitMeaning::kPreempted:
+      return "the state is saved: rerun the same command to continue";
+    case ExitMeaning::kFinal:
+      return "it was not restarted, as it would fail again: fix the error in its last lines";
+    case ExitMeaning::kUsage:
+    case ExitMeaning::kNone:
+      break;
+  }
   return failure.exit.signal != 0 ? about_signal(failure.exit.signal, failure.cause)
                                   : about_code(failure.exit.code, failure.cause);
 }

@@ -61,10 +61,6 @@ class Report {
   std::string out_;
 };
 
-std::string plural(int count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string local_time(double unix_seconds) {
   const auto seconds = static_cast<std::time_t>(unix_seconds);
   std::tm parts{};

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/system/sockets.h"
 #include "launcher/report/job_status.h"
@@ -23,11 +24,8 @@ class HttpServer : public PollHandler {
 
   /// Starts listening; port 0: any free port. Throws LaunchError (2) on failure.
   HttpServer(const Endpoint& endpoint, Responder responder);
-  ~HttpServer() override;
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return port_of(listener_.get()); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
@@ -35,9 +33,9 @@ class HttpServer : public PollHandler {
 
  private:
   struct Connection {
-    int fd = -1;
-    std::string request;
-    std::string answer;  // what is left to send; not empty: the request is complete
+    Descriptor fd;
+    std::string request{};
+    std::string answer{};  // what is left to send; not empty: the request is complete
   };
 
   void accept_some();
@@ -48,10 +46,9 @@ class HttpServer : public PollHandler {
   bool is_meant(const std::string& request) const;
 
   Responder responder_;
-  int listener_ = -1;
-  int reserve_ = -1;  // closed to refuse a connection when no descriptor is left
+  Descriptor listener_;
+  Descriptor reserve_;  // closed to refuse a connection when no descriptor is left
   std::optional<Clock::time_point> rests_until_;  // a connection could not even be refused
-  int port_ = 0;
   bool loopback_only_ = false;
   std::list<Connection> connections_;
 };

@@ -21,6 +21,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/memory_file.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/system/proc_files.h"
 #include "launcher/base/text.h"
 
@@ -115,11 +116,10 @@ struct Answers {
 
 void Answers::ask(const std::string& folder, const std::string& question) {
   const Descriptor agent(open_socket(::connect, folder + kSocket));
-  int ends[2] = {-1, -1};
-  if (agent.get() < 0 || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
-  agents.emplace_back(ends[0]);
-  pass_descriptor(agent.get(), ends[1], question);
-  ::close(ends[1]);
+  auto [ours, theirs] = socket_pair();
+  if (agent.get() < 0 || ours.get() < 0) return;
+  agents.push_back(std::move(ours));
+  pass_descriptors(agent.get(), {theirs.get()}, question);
 }
 
 void Answers::take(int agent, Clock::time_point until) {
@@ -218,7 +218,7 @@ void InspectSocket::handle(const std::vector<pollfd>& fds) {
   const auto reply = [end](const char* kind) {
     return [end, kind](const std::string& words) {
       const Descriptor file(memory_file(words));
-      if (file.get() >= 0) pass_descriptor(end->get(), file.get(), kind);
+      if (file.get() >= 0) pass_descriptors(end->get(), {file.get()}, kind);
     };
   };
   const Question question = parse_question(text);
@@ -236,11 +236,10 @@ Inspection inspect_job(const std::string& place, const std::string& option,
                        const std::string& run) {
   const std::string question = Question{option, run, folder_named(run)}.text();
   Answers answers{.at_once = option == "status"};
-  std::error_code error;
-  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
-    if (!it->path().filename().string().starts_with(kFolders)) continue;
-    if (is_own(it->path())) {
-      answers.ask(it->path(), question);
+  for (const fs::path& folder : paths_in(place)) {
+    if (!folder.filename().string().starts_with(kFolders)) continue;
+    if (is_own(folder)) {
+      answers.ask(folder, question);
     } else {
       ++answers.foreign;
     }

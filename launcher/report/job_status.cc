@@ -161,13 +161,13 @@ std::string status_table(const JobStatus& job, std::size_t longest) {
       job.round, job.round_seconds, std::max(job.max_restarts - job.restarts, 0), job.max_restarts,
       "rank", "pid", "state", "last sign s", "heartbeat");
   constexpr std::size_t kLastLine = 32;
-  auto left = job.workers.size();
+  auto left = std::ssize(job.workers);
   for (const WorkerStatus& worker : job.workers) {
     const std::string row = fmt::format(
         "  {:>5} {:>9} {:<10} {:>12}  {}\n", worker.rank, worker.pid, name_of(worker.state),
         worker.silence ? fmt::format("{:.1f}", *worker.silence) : "-", printable(worker.heartbeat));
     if (table.size() + row.size() + kLastLine > longest)
-      return table + fmt::format("  ... {} more rank{}\n", left, left == 1 ? "" : "s");
+      return table + fmt::format("  ... {}\n", plural(left, "more rank"));
     table += row;
     --left;
   }
@@ -176,9 +176,10 @@ std::string status_table(const JobStatus& job, std::size_t longest) {
 
 HttpAnswer answer_about(const JobStatus& job, const std::string& path) {
   // Liveness: a probe that failed during a restart would have the agent killed that restarts.
-  if (path == "/health" || path == "/healthz") return {200, "application/json", health(job)};
-  if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", metrics(job)};
-  return {404, "text/plain", "try /health or /metrics\n"};
+  if (path == "/health" || path == "/healthz") return {"200 OK", "application/json", health(job)};
+  if (path == "/metrics")
+    return {"200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(job)};
+  return {"404 Not Found", "text/plain", "try /health or /metrics\n"};
 }
 
 }  // namespace ddp::launch

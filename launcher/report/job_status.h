@@ -41,7 +41,7 @@ struct JobStatus {
 };
 
 struct HttpAnswer {
-  int status = 200;
+  std::string status;  // "200 OK"
   std::string type;
   std::string body;
 };

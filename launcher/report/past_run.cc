@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/run_layout.h"
+#include "launcher/base/system/path_search.h"
 #include "launcher/base/system/regular_file.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
@@ -125,11 +125,10 @@ json read_json(const std::string& file) {
 // Newest first: attempt_10 before attempt_9.
 std::vector<int> attempts_in(const fs::path& folder) {
   std::vector<int> attempts;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const fs::path& path : paths_in(folder)) {
+    const std::string name = path.filename().string();
     std::error_code ignored;
-    if (name.rfind(kAttemptPrefix, 0) != 0 || !it->is_directory(ignored)) continue;
+    if (!name.starts_with(kAttemptPrefix) || !fs::is_directory(path, ignored)) continue;
     if (const auto n = whole_number(name.substr(kAttemptPrefix.size()))) attempts.push_back(*n);
   }
   std::sort(attempts.rbegin(), attempts.rend());
@@ -146,12 +145,11 @@ fs::path newest_run_in(const fs::path& log_dir) {
   if (is_run(log_dir / "latest")) return fs::canonical(log_dir / "latest");
   fs::path newest;
   fs::file_time_type when;
-  std::error_code error;
-  for (fs::directory_iterator it(log_dir, error), end; !error && it != end; it.increment(error)) {
+  for (const fs::path& path : paths_in(log_dir)) {
     std::error_code ignored;
-    const auto changed = fs::last_write_time(it->path(), ignored);
-    if (!is_run(it->path()) || (!newest.empty() && changed <= when)) continue;
-    newest = it->path();
+    const auto changed = fs::last_write_time(path, ignored);
+    if (!is_run(path) || (!newest.empty() && changed <= when)) continue;
+    newest = path;
     when = changed;
   }
   return newest;
@@ -177,12 +175,10 @@ bool same_failure(const ProcessFailure& a, const ProcessFailure& b) {
 std::string folder_of_cause(const PastRun& run) {
   const ProcessFailure& cause = run.result.failures.front();
   if (run.had(cause)) return worker_folder(run.folder, run.result.attempt, cause.local_rank);
-  std::error_code error;
-  for (fs::directory_iterator it(fs::path(run.folder).parent_path(), error), end;
-       !error && it != end; it.increment(error)) {
+  for (const fs::path& path : paths_in(fs::path(run.folder).parent_path())) {
     std::error_code ignored;
-    if (it->is_symlink(ignored)) continue;  // `latest`
-    const PastRun other = read_folder(it->path());
+    if (fs::is_symlink(path, ignored)) continue;  // `latest`
+    const PastRun other = read_folder(path);
     if (other.run_id != run.run_id || other.result.failures.empty()) continue;
     const ProcessFailure& same = other.result.failures.front();
     if (same_failure(same, cause) && other.had(same))
@@ -249,11 +245,9 @@ std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
   std::vector<WorkerFiles> workers;
   const auto attempts = attempts_in(folder);
   if (attempts.empty()) return workers;
-  const fs::path attempt = attempt_folder(folder, attempts.front());
-  std::error_code error;
-  for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
-    const auto rank = whole_number(it->path().filename().string());
-    if (rank) workers.push_back({attempts.front(), *rank, it->path().string()});
+  for (const fs::path& path : paths_in(attempt_folder(folder, attempts.front()))) {
+    if (const auto rank = whole_number(path.filename().string()))
+      workers.push_back({attempts.front(), *rank, path.string()});
   }
   std::sort(workers.begin(), workers.end(),
             [](const auto& a, const auto& b) { return a.local_rank < b.local_rank; });

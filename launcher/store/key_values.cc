@@ -34,20 +34,21 @@ std::string text(std::string_view value) {
   return out;
 }
 
+bool answer(std::vector<KeyValues::Answer>& answers, KeyValues::Peer to, std::string bytes) {
+  answers.push_back({to, std::move(bytes)});
+  return true;
+}
+
 }  // namespace
 
 bool KeyValues::apply(Peer from, Request request, Answers& answers) {
-  const auto answer = [&](std::string bytes) {
-    answers.push_back({from, std::move(bytes)});
-    return true;
-  };
   switch (request.type) {
     case QueryType::kValidate:
       return true;
     case QueryType::kPing: {
       std::string nonce;
       put_number(nonce, static_cast<std::uint32_t>(request.number));
-      return answer(nonce);
+      return answer(answers, from, nonce);
     }
     case QueryType::kSet:
     case QueryType::kMultiSet:
@@ -60,13 +61,13 @@ bool KeyValues::apply(Peer from, Request request, Answers& answers) {
     case QueryType::kAdd:
       return add(from, request, answers);
     case QueryType::kCheck:
-      return answer(byte(has_all(request.keys) ? kReady : kNotReady));
+      return answer(answers, from, byte(has_all(request.keys) ? kReady : kNotReady));
     case QueryType::kWait:
       return wait(from, request, answers);
     case QueryType::kCancelWait:
       return cancel_wait(from, answers);
     case QueryType::kGetNumKeys:
-      return answer(number(static_cast<std::int64_t>(values_.size())));
+      return answer(answers, from, number(static_cast<std::int64_t>(values_.size())));
     case QueryType::kDeleteKey:
       return delete_key(from, request.keys[0], answers);
     case QueryType::kAppend:
@@ -76,7 +77,8 @@ bool KeyValues::apply(Peer from, Request request, Answers& answers) {
     case QueryType::kQueuePop:
       return pop(from, request.keys[0], answers);
     case QueryType::kQueueLen:
-      return answer(number(static_cast<std::int64_t>(queue_length(request.keys[0]))));
+      return answer(answers, from,
+                    number(static_cast<std::int64_t>(queue_length(request.keys[0]))));
     case QueryType::kListKeys:
       return list_keys(from, answers);
     case QueryType::kBarrier:
@@ -97,10 +99,7 @@ bool KeyValues::compare_set(Peer from, Request& request, Answers& answers) {
   const Text& key = request.keys[0];
   Text &expected = request.values[0], &desired = request.values[1];
   const auto found = values_.find(key);
-  if (found == values_.end() && !expected.empty()) {
-    answers.push_back({from, text(expected)});
-    return true;
-  }
+  if (found == values_.end() && !expected.empty()) return answer(answers, from, text(expected));
   const bool is_expected = found == values_.end() || found->second == expected;
   if (is_expected && !put(key, std::move(desired))) return false;
   answers.push_back({from, text(values_.at(key))});
@@ -139,15 +138,13 @@ bool KeyValues::add(Peer from, const Request& request, Answers& answers) {
 }
 
 bool KeyValues::wait(Peer from, Request& request, Answers& answers) {
-  if (!has_all(request.keys)) return begin_wait(from, std::move(request.keys));
-  answers.push_back({from, byte(kStopWaiting)});
-  return true;
+  return has_all(request.keys) ? answer(answers, from, byte(kStopWaiting))
+                               : begin_wait(from, std::move(request.keys));
 }
 
 bool KeyValues::cancel_wait(Peer from, Answers& answers) {
   stop_waiting(from);
-  answers.push_back({from, byte(kWaitCanceled)});
-  return true;
+  return answer(answers, from, byte(kWaitCanceled));
 }
 
 bool KeyValues::delete_key(Peer from, const Text& key, Answers& answers) {
@@ -157,8 +154,7 @@ bool KeyValues::delete_key(Peer from, const Text& key, Answers& answers) {
     bytes_ -= cost(key, found->second);
     values_.erase(found);
   }
-  answers.push_back({from, number(there ? 1 : 0)});
-  return true;
+  return answer(answers, from, number(there ? 1 : 0));
 }
 
 bool KeyValues::append(Request& request, Answers& answers) {
@@ -221,8 +217,7 @@ bool KeyValues::barrier(Peer from, const Request& request, Answers& answers) {
   if (!put(key, std::to_string(++count))) return false;
   if (count < request.number) return begin_wait(from, {key});
   wake_all(key, answers);
-  answers.push_back({from, byte(kStopWaiting)});
-  return true;
+  return answer(answers, from, byte(kStopWaiting));
 }
 
 bool KeyValues::has_room(std::size_t bytes) {
@@ -260,11 +255,7 @@ bool KeyValues::put(const Text& key, Text value) {
   if (now > before && !has_room(now - before)) return false;
   bytes_ += now;
   bytes_ -= before;
-  if (found == values_.end()) {
-    values_.emplace(key, std::move(value));
-  } else {
-    found->second = std::move(value);
-  }
+  values_[key] = std::move(value);
   return true;
 }
 
@@ -275,9 +266,7 @@ bool KeyValues::begin_wait(Peer peer, std::vector<Text> keys) {
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   // A barrier's own key is there already.
   const bool one = keys.size() == 1;
-  if (!one)
-    keys.erase(std::remove_if(keys.begin(), keys.end(), [&](auto& k) { return has(k); }),
-               keys.end());
+  if (!one) std::erase_if(keys, [this](const Text& key) { return has(key); });
   if (!has_room(cost(keys))) return false;
   bytes_ += cost(keys);
   Wait& wait = waits_[peer];

@@ -167,17 +167,16 @@ class FrozenDisk {
                ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                std::system(make.c_str()) == 0;
     if (!mounted_) return;
-    root_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
-    const launch::PipeEnds life = launch::open_pipe("watch over the test");
+    root_ = launch::Descriptor(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
+    launch::PipeEnds life = launch::open_pipe("watch over the test");
     const pid_t between = ::fork();
-    if (between == 0) thaw_after(life);
-    ::close(life.read);
-    life_ = life.write;
+    if (between == 0) thaw_after(std::move(life));
+    life_ = std::move(life.write);
     ::waitpid(between, nullptr, 0);
   }
   ~FrozenDisk() {
-    launch::close_descriptor(life_);
-    launch::close_descriptor(root_);
+    life_.reset();
+    root_.reset();
     if (mounted_) ::umount2(path().c_str(), MNT_DETACH);
   }
 
@@ -190,18 +189,18 @@ class FrozenDisk {
     ~Guard() { disk.thaw(); }
   };
   [[nodiscard]] Guard freeze() {
-    REQUIRE(::ioctl(root_, FIFREEZE, 0) == 0);
+    REQUIRE(::ioctl(root_.get(), FIFREEZE, 0) == 0);
     return {*this};
   }
-  void thaw() { ::ioctl(root_, FITHAW, 0); }
+  void thaw() { ::ioctl(root_.get(), FITHAW, 0); }
 
  private:
-  [[noreturn]] void thaw_after(const launch::PipeEnds& life) {
+  [[noreturn]] void thaw_after(launch::PipeEnds life) {
     ::setsid();
-    ::close(life.write);
+    life.write.reset();
     if (::fork() != 0) ::_exit(0);
     char end = 0;
-    while (::read(life.read, &end, 1) != 0) {
+    while (::read(life.read.get(), &end, 1) != 0) {
     }
     thaw();
     ::_exit(0);
@@ -209,8 +208,8 @@ class FrozenDisk {
 
   TempFolder folder_;
   bool mounted_ = false;
-  int root_ = -1;
-  int life_ = -1;  // closed with this process
+  launch::Descriptor root_;
+  launch::Descriptor life_;  // closed with this process
 };
 
 [[noreturn]] void freeze_and_wait(int ready) {
@@ -223,13 +222,12 @@ class FrozenDisk {
 }
 
 TEST_CASE("a frozen disk thaws when the test that has frozen it is killed", "[waits]") {
-  const launch::PipeEnds ready = launch::open_pipe("wait for the disk");
+  launch::PipeEnds ready = launch::open_pipe("wait for the disk");
   const pid_t child = ::fork();
-  if (child == 0) freeze_and_wait(ready.write);
-  ::close(ready.write);
+  if (child == 0) freeze_and_wait(ready.write.get());
+  ready.write.reset();
   std::string path(4096, '\0');
-  REQUIRE(::read(ready.read, path.data(), path.size()) > 0);
-  ::close(ready.read);
+  REQUIRE(::read(ready.read.get(), path.data(), path.size()) > 0);
   path = path.c_str();
   const std::string seen = "/proc/" + std::to_string(child) + "/root" + path;
   const launch::Descriptor root(::open(seen.c_str(), O_RDONLY | O_CLOEXEC));

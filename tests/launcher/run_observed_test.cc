@@ -182,7 +182,7 @@ TEST_CASE("a probe that can neither be taken nor refused waits, and nothing spin
   while (all.empty() || all.back() < static_cast<int>(kLimit))
     all.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   launch::HttpServer server({"127.0.0.1", 0}, [](const std::string&) {
-    return launch::HttpAnswer{200, "text/plain", "here\n"};
+    return launch::HttpAnswer{"200 OK", "text/plain", "here\n"};
   });
   pollfd probe{connect_to(server.port()), POLLIN, 0};
   const std::string request = "GET / HTTP/1.1\r\n\r\n";

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,49 +27,54 @@ constexpr std::size_t kLongestRead = 4096;
 
 struct Message {
   iovec data{};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  alignas(cmsghdr) char control[CMSG_SPACE(3 * sizeof(int))]{};
   msghdr header{};
 
-  explicit Message(std::string& text) : data{text.data(), text.size()} {
+  Message(std::string& text, std::size_t descriptors) : data{text.data(), text.size()} {
     header.msg_iov = &data;
     header.msg_iovlen = 1;
     header.msg_control = control;
-    header.msg_controllen = sizeof control;
+    header.msg_controllen = CMSG_SPACE(descriptors * sizeof(int));
   }
 };
 
 }  // namespace
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  close_descriptor(fd_);
+  reset();
   fd_ = other.release();
   return *this;
 }
 
-void Descriptor::reset() { close_descriptor(fd_); }
-
-void close_descriptor(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
+void Descriptor::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
 }
 
-void close_all_from(int first) {
-  if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0) == 0) return;
-  // For kernels before 5.9.
+void close_all_from(int first, bool at_exec) {
+  const unsigned flags = at_exec ? CLOSE_RANGE_CLOEXEC : 0;
+  if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, flags) == 0) return;
+  // For kernels before 5.11.
   const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
-  for (int fd = first; fd < limit; ++fd) ::close(fd);
+  for (int fd = first; fd < limit; ++fd) at_exec ? ::fcntl(fd, F_SETFD, FD_CLOEXEC) : ::close(fd);
 }
 
 PipeEnds open_pipe(const char* purpose) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) == 0) return {ends[0], ends[1]};
+  if (::pipe2(ends, O_CLOEXEC) == 0) return {Descriptor(ends[0]), Descriptor(ends[1])};
   throw LaunchError(kExitFailed,
                     fmt::format("cannot {}: {}; raise ulimit -n", purpose, error_text(errno)));
 }
 
-int open_null_device(int flags) {
-  const int fd = ::open("/dev/null", flags | O_CLOEXEC);
-  if (fd >= 0) return fd;
+std::array<Descriptor, 2> socket_pair() {
+  int ends[2] = {-1, -1};
+  ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+Descriptor open_null_device(int flags) {
+  Descriptor fd(::open("/dev/null", flags | O_CLOEXEC));
+  if (fd.get() >= 0) return fd;
   const char* tip = errno == EMFILE || errno == ENFILE
                         ? "raise ulimit -n"
                         : "a container needs its devices: start it with a /dev";
@@ -100,19 +106,19 @@ void restore_descriptor_limit() {
   if (is_raised) ::setrlimit(RLIMIT_NOFILE, &original_limit);
 }
 
-bool pass_descriptor(int socket, int fd, std::string text) {
-  Message message(text);
+bool pass_descriptors(int socket, std::initializer_list<int> fds, std::string text) {
+  Message message(text, fds.size());
   cmsghdr* part = CMSG_FIRSTHDR(&message.header);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(part), &fd, sizeof(int));
+  part->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(part), std::data(fds), fds.size() * sizeof(int));
   return ::sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
 int receive_descriptor(int socket, std::string* text) {
   std::string buffer(text ? kLongestRead : 1, '\0');
-  Message message(buffer);
+  Message message(buffer, 1);
   const ssize_t got = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got <= 0) {
     if (got == 0) errno = 0;

@@ -1,7 +1,9 @@
 // File descriptors: owned, closed, passed to another process, and how many there may be.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -23,16 +25,12 @@ class Descriptor {
   int fd_;
 };
 
-/// Closes it unless it is -1, and sets it to -1.
-void close_descriptor(int& fd);
+/// Closes all from `first` upwards, in a forked child, now or `at_exec`. Makes system calls only.
+void close_all_from(int first, bool at_exec = false);
 
-/// Closes all from `first` upwards, in a forked child.
-void close_all_from(int first);
-
-/// Both ends belong to the caller.
 struct PipeEnds {
-  int read = -1;
-  int write = -1;
+  Descriptor read{};
+  Descriptor write{};
 };
 
 /// Throws LaunchError "cannot <purpose>: ..." if no descriptors are left.
@@ -40,7 +38,10 @@ PipeEnds open_pipe(const char* purpose);
 
 /// Opens /dev/null. Throws LaunchError on failure: otherwise a stream that was to be closed would
 /// stay connected to ddp-run's own.
-int open_null_device(int flags);
+Descriptor open_null_device(int flags);
+
+/// Returns two connected Unix sockets that keep messages apart; on failure none, with errno.
+std::array<Descriptor, 2> socket_pair();
 
 /// Returns whether both refer to the same file, such as one terminal.
 bool same_file(int a, int b);
@@ -52,10 +53,10 @@ void raise_descriptor_limit();
 /// Undoes raise_descriptor_limit() in a child before exec. Makes system calls only.
 void restore_descriptor_limit();
 
-/// Sends a copy of `fd` over a Unix socket that keeps messages apart, with a text, which is not
-/// empty: that would look like end-of-file. Never blocks. Returns false with errno; EAGAIN: the
-/// socket is full.
-bool pass_descriptor(int socket, int fd, std::string text = "d");
+/// Sends copies of at most three descriptors over a Unix socket that keeps messages apart, with a
+/// text, which is not empty: that would look like end-of-file. Never blocks. Returns false with
+/// errno; EAGAIN: the socket is full.
+bool pass_descriptors(int socket, std::initializer_list<int> fds, std::string text = "d");
 /// Returns the next descriptor (close-on-exec); never blocks. Returns -1 with errno: EAGAIN if
 /// there is none yet, 0 at end-of-file, EPROTO if a message carried none. `text`: the first 4 KiB
 /// of its text.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 namespace ddp::launch {
 
@@ -22,6 +23,15 @@ std::string find_on_path(const std::string& name, const std::string& path) {
     begin = end + 1;
   }
   return "";
+}
+
+std::vector<std::filesystem::path> paths_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator it(folder, error);
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error))
+    paths.push_back(it->path());
+  return paths;
 }
 
 }  // namespace ddp::launch

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -28,5 +29,8 @@ bool is_ready(const std::vector<pollfd>& fds, int fd);
 /// Waits until a descriptor is ready or, unless it is nullopt, until `wake`. If a signal interrupts
 /// it, no descriptor counts as ready. Throws LaunchError "<what>: ..." on failure.
 void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what);
+
+/// Serves this participant alone until `done` returns true or `limit` has passed.
+void serve_until(PollHandler& handler, Clock::time_point limit, const std::function<bool()>& done);
 
 }  // namespace ddp::launch

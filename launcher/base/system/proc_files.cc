@@ -4,8 +4,9 @@
 #include <cstdio>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+
+#include "launcher/base/system/path_search.h"
 
 namespace ddp::launch {
 namespace {
@@ -62,12 +63,9 @@ std::optional<SignalMasks> read_signal_masks(pid_t pid) {
 }
 
 std::vector<std::string> thread_folders(pid_t pid) {
-  namespace fs = std::filesystem;
   std::vector<std::string> folders;
-  std::error_code error;
-  for (fs::directory_iterator it(process_folder(pid) + "/task", error), end; !error && it != end;
-       it.increment(error)) {
-    folders.push_back(it->path().string());
+  for (const auto& thread : paths_in(process_folder(pid) + "/task")) {
+    folders.push_back(thread.string());
     std::ifstream children(folders.back() + "/children");
     for (pid_t child = 0; children >> child;) {
       const auto more = thread_folders(child);

@@ -1,5 +1,6 @@
 // The authority of a job without an external service: the nodes of the last round elect the next
-// host (Succession) over their own sockets. Endpoints decide who hosts first (Newcomer).
+// host (Succession) over their own sockets. A mandate serves instead of a granted epoch, and
+// Coordinator::has_lost_mandate() deposes a host. Endpoints decide who hosts first (Newcomer).
 #pragma once
 
 #include <optional>
@@ -16,7 +17,6 @@ class Election : public Authority {
  public:
   explicit Election(const GroupSettings& settings) : settings_(settings) {}
 
-  bool finds_first_host() const override { return false; }
   void seek(std::optional<Loss> loss, const Status& status) override;
   Step next(const View& view) override;
   void avoid(const Place& place) override;
@@ -25,12 +25,6 @@ class Election : public Authority {
   std::string despair() const override;
 
   void hand_down(JobHistory& history) const override;
-  bool grants_epochs() const override { return false; }  // a mandate serves instead
-  void request_epoch(const std::vector<Hello>&) override {}
-  std::optional<long long> take_epoch() override { return std::nullopt; }
-  std::string deposed() const override { return ""; }  // Coordinator::has_lost_mandate()
-  void resign() override {}
-  void end_job() override {}
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;

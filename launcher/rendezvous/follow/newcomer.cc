@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "launcher/rendezvous/wire/endpoint_lookup.h"
 
 namespace ddp::launch {

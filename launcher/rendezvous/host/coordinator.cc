@@ -355,18 +355,8 @@ void Coordinator::deliver() {
   }
 }
 
-void Coordinator::serve_until(Clock::time_point limit, const std::function<bool()>& ready) {
-  while (!ready() && Clock::now() < limit) {
-    std::vector<pollfd> fds;
-    add_poll_fds(fds);
-    const timespec left = time_until(std::min(limit, deadline().value_or(limit)));
-    ::ppoll(fds.data(), fds.size(), &left, nullptr);
-    handle(fds);
-  }
-}
-
 void Coordinator::see_off(Clock::time_point limit) {
-  serve_until(limit, [this] { return connections_.empty(); });
+  serve_until(*this, limit, [this] { return connections_.empty(); });
 }
 
 }  // namespace ddp::launch

@@ -30,8 +30,6 @@ class Coordinator : public PollHandler {
   /// the first round, connections to the store are closed, which is noted.
   Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
-  Coordinator(const Coordinator&) = delete;
-  Coordinator& operator=(const Coordinator&) = delete;
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
@@ -46,8 +44,6 @@ class Coordinator : public PollHandler {
   /// Sets the address at which other machines reach this host.
   void set_place(const Place& place);
   Status status() const;
-  /// Serves until `ready` returns true or `limit` has passed.
-  void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
   /// Serves after the job is over until all nodes have read the verdict or `limit` has passed.
   void see_off(Clock::time_point limit);
   /// Begins no further rounds, as this node leaves. `hand_over`: refuses connections as soon as the

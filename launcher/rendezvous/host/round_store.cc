@@ -32,11 +32,10 @@ int RoundStore::prepare(const std::string& own_address) {
     if (source_.get() < 0) no_store();
     return port_of(source_.get());
   }
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    no_store();
-  entrance_ = Descriptor(ends[0]);
-  source_ = Descriptor(ends[1]);
+  auto [entrance, source] = socket_pair();
+  if (entrance.get() < 0) no_store();
+  entrance_ = std::move(entrance);
+  source_ = std::move(source);
   return shared_port_;
 }
 
@@ -61,7 +60,7 @@ void RoundStore::handle(const std::vector<pollfd>&) { pass_on(); }
 // Clients that arrive between two rounds are dropped.
 void RoundStore::pass_on() {
   while (!waiting_.empty()) {
-    if (entrance_.get() >= 0 && !pass_descriptor(entrance_.get(), waiting_.front().get()) &&
+    if (entrance_.get() >= 0 && !pass_descriptors(entrance_.get(), {waiting_.front().get()}) &&
         errno == EAGAIN)
       return;
     waiting_.pop_front();

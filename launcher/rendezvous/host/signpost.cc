@@ -1,7 +1,5 @@
 #include "launcher/rendezvous/host/signpost.h"
 
-#include <algorithm>
-
 namespace ddp::launch {
 namespace {
 
@@ -64,8 +62,7 @@ void Signpost::handle(const std::vector<pollfd>& fds) {
 }
 
 std::optional<Clock::time_point> Signpost::deadline() const {
-  const auto next = lobby_.deadline();
-  return followers_.empty() ? next : std::min(next.value_or(next_beat_), next_beat_);
+  return followers_.empty() ? lobby_.deadline() : earlier(lobby_.deadline(), next_beat_);
 }
 
 }  // namespace ddp::launch

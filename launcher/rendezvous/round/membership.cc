@@ -195,9 +195,9 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
                            "a node has finished its part already; this one waits as a spare");
   }
   if (rules_.fixed_ranks || static_cast<int>(members_.size()) >= rules_.max_nodes) {
-    return tell_spare_node(
-        newcomer, fmt::format("{} of at most {} run this job; this one waits as a spare",
-                              plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes));
+    return tell_spare_node(newcomer,
+                           fmt::format("{} of at most {} run this job; this one waits as a spare",
+                                       plural(std::ssize(members_), "node"), rules_.max_nodes));
   }
   if (now < pace_.admission()) return put_off(newcomer, now);
   arrivals_.push_back(name_of(peers_.at(newcomer)));

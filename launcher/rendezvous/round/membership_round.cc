@@ -292,8 +292,7 @@ std::string Membership::quarantine(const ProcessFailure& cause) {
     return "";
   const int rounds = ++first_to_fail_[peers_.at(*node).hello.id];
   if (rounds < rules_.quarantine_after) return "";
-  const std::string why = fmt::format("its workers were the first to fail in {} round{}", rounds,
-                                      rounds == 1 ? "" : "s");
+  const std::string why = "its workers were the first to fail in " + plural(rounds, "round");
   const std::string& name = members_.at(*node).name;
   if (present_ + absent_ <= rules_.min_nodes)
     return fmt::format("; {} stays, although {}: the job needs all of its nodes", name, why);

@@ -7,20 +7,8 @@
 namespace ddp::launch {
 namespace {
 
-const char* name_of(RestartPolicy policy) {
-  switch (policy) {
-    case RestartPolicy::kOnFailure:
-      return "on-failure";
-    case RestartPolicy::kOnCrash:
-      return "on-crash";
-    case RestartPolicy::kNever:
-      return "never";
-  }
-  return "";
-}
-
 std::string policy_text(const RestartRules& rules) {
-  std::string text = name_of(rules.policy);
+  std::string text = kRestartPolicies.at(static_cast<std::size_t>(rules.policy));
   for (const int code : rules.final_codes) text += fmt::format(",final={}", code);
   for (const int code : rules.retry_codes) text += fmt::format(",retry={}", code);
   return text;
@@ -31,10 +19,6 @@ std::string policy_text(const RestartRules& rules) {
 bool needs_all_nodes(const MembershipRules& rules) {
   return !rules.fixed_ranks && rules.min_nodes == rules.max_nodes &&
          rules.restarts.max_restarts == 0;
-}
-
-std::string plural_nodes(int count) {
-  return fmt::format("{} node{}", count, count == 1 ? "" : "s");
 }
 
 std::map<std::string, std::string> agreed_values(const MembershipRules& rules) {

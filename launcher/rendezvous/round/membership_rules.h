@@ -47,9 +47,6 @@ struct MembershipRules {
 /// Whether the job ends with a lost node: its number is fixed, and no restart is allowed.
 bool needs_all_nodes(const MembershipRules& rules);
 
-/// "1 node", "2 nodes".
-std::string plural_nodes(int count);
-
 /// Settings that all nodes of a job must share, apart from their number: option -> value.
 std::map<std::string, std::string> agreed_values(const MembershipRules& rules);
 

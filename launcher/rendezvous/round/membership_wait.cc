@@ -76,7 +76,7 @@ void Membership::give_up_joining() {
                     seconds_text(rules_.join_timeout)));
   }
   end_without_round(fmt::format(
-      "{} of at least {} joined within {} (--rdzv-conf={}){}", plural_nodes(count),
+      "{} of at least {} joined within {} (--rdzv-conf={}){}", plural(count, "node"),
       rules_.min_nodes, seconds_text(rules_.join_timeout),
       rules_.fixed_ranks ? "timeout" : "join_timeout", rules_.fixed_ranks ? missing_nodes() : ""));
 }

@@ -51,8 +51,6 @@ class ControlChannel {
   /// Takes ownership of a non-blocking socket: as Agent one on which connect() was called, as Host
   /// an accepted one from which nothing has been read.
   ControlChannel(int fd, Side side, std::string token);
-  ControlChannel(const ControlChannel&) = delete;
-  ControlChannel& operator=(const ControlChannel&) = delete;
 
   State state() const { return state_; }
   /// Why it was closed: "Connection refused", "the peer closed the connection".

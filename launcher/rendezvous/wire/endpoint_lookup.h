@@ -9,12 +9,36 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/system/descriptors.h"
 #include "launcher/base/system/poll_handler.h"
 #include "launcher/base/system/sockets.h"
-#include "launcher/rendezvous/wire/name_lookup.h"
 #include "launcher/rendezvous/wire/place.h"
 
 namespace ddp::launch {
+
+/// Resolves a host name without blocking, with getent in a child process: the system's name
+/// services (files, DNS, LDAP) are plug-ins of the C library, which a statically linked ddp-run
+/// cannot load.
+class NameLookup {
+ public:
+  explicit NameLookup(const std::string& host);
+  ~NameLookup();
+
+  /// Descriptor to poll for input; -1: done.
+  int fd() const { return fd_.get(); }
+  void handle();
+  bool done() const { return fd() < 0; }
+  /// Numeric addresses in order of preference; empty: the name is unknown.
+  std::vector<std::string> addresses() const;
+  /// Whether getent could not be started: only localhost is known then.
+  bool lacks_getent() const { return lacks_getent_; }
+
+ private:
+  Descriptor fd_;
+  int pid_ = 0;
+  bool lacks_getent_ = false;
+  std::string output_;
+};
 
 /// An endpoint and its numeric addresses in order of preference; none if the name is unknown.
 struct ResolvedEndpoint {

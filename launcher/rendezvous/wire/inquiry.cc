@@ -1,6 +1,5 @@
 #include "launcher/rendezvous/wire/inquiry.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <utility>
@@ -105,9 +104,7 @@ std::optional<Clock::time_point> Inquiry::deadline() const {
   std::optional<Clock::time_point> next;
   const std::size_t count = asked();
   if (count < findings_.size() && Clock::now() < began_ + kSlow) next = began_ + kSlow;
-  for (std::size_t i = 0; i < count; ++i) {
-    next = std::min(next.value_or(callers_[i].next), callers_[i].next);
-  }
+  for (std::size_t i = 0; i < count; ++i) next = earlier(next, callers_[i].next);
   return next;
 }
 

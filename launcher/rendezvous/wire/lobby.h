@@ -37,8 +37,6 @@ class Lobby : public PollHandler {
   /// of store clients are closed, and the first one is noted.
   Lobby(std::string place, std::string token, StoreClients store_clients = {});
   ~Lobby() override;
-  Lobby(const Lobby&) = delete;
-  Lobby& operator=(const Lobby&) = delete;
 
   /// Takes ownership of listening, non-blocking sockets.
   void listen(const std::vector<int>& sockets);

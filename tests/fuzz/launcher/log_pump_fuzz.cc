@@ -104,7 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Writer workers[2];
     for (int rank = 0; rank < 2; ++rank) {
       workers[rank].plan = plan_for(rank, data);
-      workers[rank].fd = pump.open_stream(workers[rank].plan, rank, rank == 1);
+      workers[rank].fd = pump.open_stream(workers[rank].plan, rank, rank == 1).release();
       FUZZ_CHECK(workers[rank].fd >= 0);
     }
     std::string_view rest(reinterpret_cast<const char*>(data) + 3, size - 3);

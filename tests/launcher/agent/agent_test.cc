@@ -307,7 +307,7 @@ TEST_CASE("the status of a job says that its restart waits") {
   });
   os.exits(0, {});
   CHECK(agent.run().outcome == Outcome::kSucceeded);
-  CHECK(health.status == 200);
+  CHECK(health.status == "200 OK");
   CHECK_THAT(health.body, Catch::Contains("\"status\":\"waiting to restart\""));
 }
 

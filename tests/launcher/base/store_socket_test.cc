@@ -104,7 +104,7 @@ TEST_CASE("descriptors pass from one process to another, one message each") {
   CHECK(receive_descriptor(ends[1]) == -1);
   CHECK(errno == EAGAIN);
   const Descriptor socket = listen_for_workers("127.0.0.1", 0);
-  CHECK(pass_descriptor(ends[0], socket.get()));
+  CHECK(pass_descriptors(ends[0], {socket.get()}));
   const int received = receive_descriptor(ends[1]);
   REQUIRE(received >= 0);
   CHECK(port_of(received) == port_of(socket.get()));
@@ -115,7 +115,7 @@ TEST_CASE("descriptors pass from one process to another, one message each") {
   ::close(ends[0]);
   CHECK(receive_descriptor(ends[1]) == -1);
   CHECK(errno == 0);
-  CHECK_FALSE(pass_descriptor(ends[1], socket.get()));
+  CHECK_FALSE(pass_descriptors(ends[1], {socket.get()}));
   ::close(ends[1]);
 }
 

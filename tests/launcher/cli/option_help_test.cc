@@ -8,7 +8,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
-#include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_table.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/exit_code_table.h"

@@ -27,9 +27,8 @@ using namespace std::literals;
 // Its write end blocks once the pipe is full, as a file's may.
 struct BlockingFile {
   PipeEnds ends = open_pipe("test");
-  ~BlockingFile() { ::close(ends.read); }
   FileWriter::Write write() {
-    const auto owned = std::make_shared<Descriptor>(ends.write);
+    const auto owned = std::make_shared<Descriptor>(std::move(ends.write));
     return [owned](std::string_view text) { return write_fully(owned->get(), text); };
   }
   // To the end of the file, or `size` bytes.
@@ -37,7 +36,7 @@ struct BlockingFile {
     std::string text, part(64 << 10, '\0');
     ssize_t got = 1;
     while (text.size() < size && got > 0) {
-      got = ::read(ends.read, part.data(), std::min(part.size(), size - text.size()));
+      got = ::read(ends.read.get(), part.data(), std::min(part.size(), size - text.size()));
       if (got > 0) text.append(part, 0, static_cast<std::size_t>(got));
     }
     return text;
@@ -207,7 +206,7 @@ TEST_CASE("a log file that fails leaves each line on the console once") {
   FileWriter files;
   const auto log = FileWriter::open(plan.file, [](std::string_view) { return ENOSPC; });
   {
-    ConsoleQueue queue(console.write);
+    ConsoleQueue queue(console.write.get());
     ConsoleLines lines(plan, 0, queue, nullptr, files, log);
     lines.take("one\n", /*wait=*/false);
     files.append(log, "one\n"sv);
@@ -221,11 +220,10 @@ TEST_CASE("a log file that fails leaves each line on the console once") {
     CHECK_FALSE(lines.is_behind());
     queue.write_some();
   }
-  ::close(console.write);
+  console.write.reset();
   std::string text(100, '\0');
-  text.resize(static_cast<std::size_t>(::read(console.read, text.data(), text.size())));
+  text.resize(static_cast<std::size_t>(::read(console.read.get(), text.data(), text.size())));
   CHECK(text == "one\ntwo\n");
-  ::close(console.read);
 }
 
 // A log file that is a named pipe blocks when the pipe is full.
@@ -255,7 +253,7 @@ TEST_CASE("a log file that blocks slows its worker down, but not the pump, and l
   BlockedLog log;
   std::size_t written = 0;
   LogPump pump;
-  const int worker = pump.open_stream(log.plan, 0, /*is_stderr=*/false);
+  const int worker = pump.open_stream(log.plan, 0, /*is_stderr=*/false).release();
   ::fcntl(worker, F_SETFL, O_NONBLOCK);
   while (pump.held_up_until() < began) {
     while (::write(worker, line.data(), line.size()) > 0) written += line.size();

@@ -78,20 +78,18 @@ TEST_CASE("the processes of ddp-run take 3 MiB at most while its workers run", "
 #endif
 
 TEST_CASE("a process waits itself for the reader of a pipe, and leaves none behind that does") {
-  PipeEnds pipe = open_pipe("test");
+  const PipeEnds pipe = open_pipe("test");
   const pid_t self = ::getpid();
   const bool by_this_process = [&] {
-    const Redirected redirected(pipe.write);
+    const Redirected redirected(pipe.write.get());
     return aside([self] { return ::getpid() == self; }, STDERR_FILENO);
   }();
   CHECK(by_this_process);
-  close_descriptor(pipe.read);
-  close_descriptor(pipe.write);
 }
 
 TEST_CASE("what is done aside holds nothing but its file, and a signal can end it") {
   const test::TempFolder folder;
-  PipeEnds pipe = open_pipe("test");
+  const PipeEnds pipe = open_pipe("test");
   const Descriptor file(
       ::open((folder / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
   sigset_t term, before;
@@ -100,7 +98,7 @@ TEST_CASE("what is done aside holds nothing but its file, and a signal can end i
   ::pthread_sigmask(SIG_BLOCK, &term, &before);
   const pid_t self = ::getpid();
   const auto holds_nothing = [&] {
-    return ::getpid() != self && !is_blocked(SIGTERM) && ::fcntl(pipe.write, F_GETFD) < 0 &&
+    return ::getpid() != self && !is_blocked(SIGTERM) && ::fcntl(pipe.write.get(), F_GETFD) < 0 &&
            ::fcntl(STDOUT_FILENO, F_GETFD) < 0 && ::write(STDERR_FILENO, "x", 1) == 1;
   };
   const bool held_nothing = [&] {
@@ -109,8 +107,6 @@ TEST_CASE("what is done aside holds nothing but its file, and a signal can end i
   }();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   CHECK(held_nothing);
-  close_descriptor(pipe.read);
-  close_descriptor(pipe.write);
 }
 
 TEST_CASE("what is done aside and sleeps for longer than a second is killed", "[waits]") {

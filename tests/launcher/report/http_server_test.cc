@@ -18,7 +18,7 @@ using Catch::StartsWith;
 using launch::HttpAnswer;
 using launch::HttpServer;
 
-HttpAnswer here(const std::string&) { return {200, "text/plain", "here\n"}; }
+HttpAnswer here(const std::string&) { return {"200 OK", "text/plain", "here\n"}; }
 
 int connect_to(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
