@@ -16,7 +16,8 @@ enum class RestartPolicy {
   kNever,
 };
 /// In the order of RestartPolicy.
-inline constexpr std::array kRestartPolicies{"on-failure", "on-crash", "never"};
+inline constexpr std::array<const char*, 3> kRestartPolicies{"on-failure", "on-crash", "never"};
+static_assert(kRestartPolicies.size() == static_cast<std::size_t>(RestartPolicy::kNever) + 1);
 
 struct RestartRules {
   RestartPolicy policy = RestartPolicy::kOnFailure;

@@ -41,7 +41,7 @@ EtcdSettings take_etcd(const OptionValues& values, std::map<std::string, std::st
 /// torchrun's keys of --rdzv-conf. Returns a line for each that has no effect.
 std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,
                                          GroupSettings& settings);
-/// The value of such a key.
+/// A whole number of at least `least`; else a LaunchError that names seconds.
 int conf_seconds(const std::string& key, const std::string& text, int least = 1);
 
 /// Sets rules.rank_order and this node's sort_key: with `host` its place in Slurm's topology, or

@@ -105,6 +105,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   PipeEnds ends = open_pipe("start a worker");
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
+  const int error = errno;
   if (pid == 0) {
     run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent,
                ends.write.get(), keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus),
@@ -112,7 +113,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   }
   if (pid < 0) {
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
-                                       ": " + error_text(errno) +
+                                       ": " + error_text(error) +
                                        "; check ulimit -u and the memory limit");
   }
   return {pid, std::move(ends.read)};

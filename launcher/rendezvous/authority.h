@@ -77,11 +77,11 @@ class Authority : public PollHandler {
   /// Returns, once, the epoch of the round that may begin now.
   virtual std::optional<long long> take_epoch() { return std::nullopt; }
   /// Returns why this host's round must stop at once and no other may begin; empty while it hosts.
-  virtual std::string deposed() const { return ""; }
+  virtual std::string deposed() const = 0;
   /// Resigns as the host: another agent may take its place.
-  virtual void resign() {}
+  virtual void resign() = 0;
   /// Ends the job.
-  virtual void end_job() {}
+  virtual void end_job() = 0;
 };
 
 }  // namespace ddp::launch

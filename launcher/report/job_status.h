@@ -41,7 +41,7 @@ struct JobStatus {
 };
 
 struct HttpAnswer {
-  std::string status;  // "200 OK"
+  std::string status = "200 OK";
   std::string type;
   std::string body;
 };

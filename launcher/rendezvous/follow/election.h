@@ -25,6 +25,9 @@ class Election : public Authority {
   std::string despair() const override;
 
   void hand_down(JobHistory& history) const override;
+  std::string deposed() const override { return ""; }
+  void resign() override {}
+  void end_job() override {}
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;

@@ -2,7 +2,6 @@
 // Exists as long as this agent is the host. Runs in the poll loop.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>

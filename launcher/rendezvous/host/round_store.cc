@@ -1,7 +1,5 @@
 #include "launcher/rendezvous/host/round_store.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 
