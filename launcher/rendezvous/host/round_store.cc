@@ -1,6 +1,5 @@
 #include "launcher/rendezvous/host/round_store.h"
 
-
 #include <cerrno>
 
 #include "launcher/base/errors.h"
