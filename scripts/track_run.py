@@ -4,31 +4,45 @@
   python3 scripts/track_run.py outputs/quickstart --to wandb --follow &     next to a run: until it has ended
   python3 scripts/track_run.py outputs/quickstart --to mlflow               once
 
+trainer starts it with metrics_config.wandb or metrics_config.mlflow, keeps its standard input open and logs what it prints.
 Called again, also after a crash and a resume, it continues the same run there: its id and the last step that was sent are in
 tracking.json in the run's folder. A run that started over in the same folder is a new one there. Each tracker is configured by
-its own environment: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ... Needs `pip install wandb`
-or `pip install mlflow-skinny`.
+its own environment: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ... wandb's files are in the
+folder wandb of the run's unless WANDB_DIR names another. Needs `pip install wandb` or `pip install mlflow-skinny`.
 """
 
 import argparse
+import fcntl
 import glob
+import importlib.util
 import itertools
 import json
 import os
 import re
+import select
 import signal
 import sys
 import time
 from pathlib import Path
 
 NOT_METRICS = ("step", "split", "time", "resumed_from")
+PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
+LOCKS = {"tracking.json": 0, "wandb": 1, "mlflow": 2}  # bytes of tracking.lock
 
 
 class Wandb:
-    def __init__(self, name, config, run_id):
+    settles = 30  # its process writes what it is given to the disk every 15 s, and at the end
+
+    def __init__(self, name, config, run_id, options):
         import wandb
-        self.run = wandb.init(id=run_id, resume="allow", name=name, config=config, settings=wandb.Settings(console="off"))
+        os.environ.setdefault("WANDB_DIR", str(options.folder.resolve()))
+        settings = wandb.Settings(console="off", quiet=options.with_trainer, silent=options.with_trainer and options.mode == "offline")
+        self.run = wandb.init(id=run_id, resume="allow", name=os.environ.get("WANDB_NAME") or name, config=config, mode=options.mode,
+                              settings=settings)
         self.id = self.run.id
+        # Each start of the run has a folder of its own.
+        files = f"wandb sync {Path(self.run.dir).parents[1]}/offline-run-*-{self.id}"
+        self.place = files if self.run.offline else self.run.url
         self.run.define_metric("step")  # an axis of its own: W&B's counter never takes a step twice
         self.run.define_metric("*", step_metric="step")
 
@@ -36,11 +50,13 @@ class Wandb:
         self.run.log({**values, "step": step, "time": seconds})
 
     def end(self, finished):
-        self.run.finish()
+        self.run.finish(exit_code=0 if finished else 1)
 
 
 class MLflow:
-    def __init__(self, name, config, run_id):
+    settles = 0
+
+    def __init__(self, name, config, run_id, options):
         import mlflow
         self.entities = mlflow.entities
         self.client = mlflow.MlflowClient()
@@ -53,6 +69,7 @@ class MLflow:
             for first in range(0, len(params), 100):  # the limit of one request
                 self.client.log_batch(run_id, params=params[first:first + 100])
         self.id = run_id
+        self.place = f"run {run_id} at {mlflow.get_tracking_uri()}"
 
     def send(self, step, values, seconds):
         metrics = [self.entities.Metric(self.taken_name(name), value, int(seconds * 1000), step) for name, value in values.items()]
@@ -122,10 +139,32 @@ def changed_at(path):
         return None
 
 
-def write_state(path, state):
+def write_state(path, lock, to, mine):
+    lockf(lock, fcntl.LOCK_EX, "tracking.json")  # the other tracker's state is in it, too
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(state))
+    aside.write_text(json.dumps({**read_json(path), to: mine}))
     aside.replace(path)
+    lockf(lock, fcntl.LOCK_UN, "tracking.json")
+
+
+def lockf(lock, how, what):
+    try:
+        fcntl.lockf(lock, how, 1, LOCKS[what])
+    except OSError:
+        pass  # a file system without locks
+
+
+def wait(options):
+    """Until the next look, or until the trainer that started this closes its end of standard input, however it ended."""
+    if not options.with_trainer:
+        time.sleep(options.every)
+    elif select.select([sys.stdin], [], [], options.every)[0]:
+        options.follow = False
+        reader = select.poll()
+        reader.register(1, 0)
+        if reader.poll(100):  # it was killed: a tracker that prints something must not fail
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(1, 2)
 
 
 def main():
@@ -136,7 +175,13 @@ def main():
     parser.add_argument("--every", type=float, default=5, metavar="SECONDS", help="how often --follow looks (default: 5)")
     parser.add_argument("--patience", type=float, default=300, metavar="SECONDS",
                         help="how long --follow waits for a run that is gone, or had ended before, to go on (default: 300)")
+    parser.add_argument("--mode", choices=("offline", "online"), help="wandb's; default: as WANDB_MODE says")
+    parser.add_argument("--with-trainer", action="store_true", help="--follow until standard input ends")
     options = parser.parse_args()
+    options.follow |= options.with_trainer
+    if not importlib.util.find_spec(options.to):
+        sys.exit(f"error: {sys.executable} lacks {options.to}: {sys.executable} -m pip install {PACKAGES[options.to]}"
+                 f"{', or set PYTHON_EXEC to a Python that has it' * options.with_trainer}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         before = changed_at(options.folder / "run_summary.json")  # may be of a run before the one to follow
@@ -144,6 +189,10 @@ def main():
             print(f"{options.folder}: another run has begun", file=sys.stderr)
     except KeyboardInterrupt:
         pass
+    except Exception as error:
+        if not options.with_trainer:
+            raise
+        sys.exit(f"error: {type(error).__name__}: {error}".splitlines()[0])
 
 
 def track(options, summary_before):
@@ -151,26 +200,28 @@ def track(options, summary_before):
     metrics, saved, summary = (options.folder / name for name in ("metrics.jsonl", "tracking.json", "run_summary.json"))
     while not (first := next(whole_records(metrics), None)):
         if not options.follow:
+            if options.with_trainer:
+                return False
             sys.exit(f"error: {metrics}: no such file, or empty; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
-        time.sleep(options.every)
+        wait(options)
+    lock = open(options.folder / "tracking.lock", "w")
+    lockf(lock, fcntl.LOCK_EX, options.to)  # that of a process that was killed may still be sending
     config = read_json(options.folder / "run_info.json").get("config", {})
     manifest = Path(f"{config.get('trainer_config', {}).get('snapshot_path')}.manifest.json")
-    state = json.loads(saved.read_text()) if saved.exists() else {}
-    mine = state.get(options.to)
+    mine = json.loads(saved.read_text()).get(options.to) if saved.exists() else None
     if not mine or is_of_another_run(first, read_json(manifest).get("run"), mine):
-        mine = state[options.to] = {"id": None, "sent": {}}
+        mine = {"id": None, "sent": {}}
     mine["began"] = first["time"]
-    try:
-        tracker = {"wandb": Wandb, "mlflow": MLflow}[options.to](options.folder.resolve().name, config, mine["id"])
-    except ImportError:
-        sys.exit(f"error: this Python lacks {options.to}: pip install {'wandb' if options.to == 'wandb' else 'mlflow-skinny'}")
+    tracker = {"wandb": Wandb, "mlflow": MLflow}[options.to](options.folder.resolve().name, config, mine["id"], options)
     mine["id"] = tracker.id
     another = finished = seen = False
     before, alive = None, time.monotonic()
+    settled, settling, since = dict(mine["sent"]), dict(mine["sent"]), alive
     try:
         while True:
             # Before reading: nothing follows once it has ended.
-            account, ended_anew, open_now = read_json(summary), changed_at(summary) != summary_before, is_open(metrics)
+            following = options.follow
+            account, ended_anew, open_now = read_json(summary), changed_at(summary) != summary_before, options.with_trainer or is_open(metrics)
             run, now = read_json(manifest).get("run"), (changed_at(metrics), changed_at(summary))
             seen = seen or open_now  # before that, that none is seen tells nothing
             if open_now or now != before:
@@ -188,15 +239,21 @@ def track(options, summary_before):
             if first:
                 mine.update(began=first["time"], run=run or mine.get("run"))
                 finished = is_finished(account, first, last_step)
-            write_state(saved, state)
+            if time.monotonic() - since >= tracker.settles:  # a process that is killed may lose what has not
+                settled, settling, since = settling if tracker.settles else mine["sent"], dict(mine["sent"]), time.monotonic()
+            write_state(saved, lock, options.to, {**mine, "sent": settled})
             gone = time.monotonic() - alive >= options.patience and (finished or seen)
-            if not options.follow or gone or finished and ended_anew and not open_now:
+            ended = not options.with_trainer and (gone or finished and ended_anew and not open_now)
+            if not following or ended:
                 break
-            time.sleep(options.every)
+            wait(options)
     except KeyboardInterrupt:
         options.follow = False
-    write_state(saved, state)
     tracker.end(finished)
+    write_state(saved, lock, options.to, mine)
+    lock.close()
+    if options.with_trainer:
+        print(f"{options.to}: {tracker.place}", flush=True)
     return another and options.follow
 
 

@@ -95,7 +95,7 @@ class Tracking(unittest.TestCase):
         """(ids and names, rows) of all offline files."""
         from wandb.proto import wandb_internal_pb2 as proto
         runs, rows = set(), []
-        for path in sorted(self.folder.glob("wandb/offline-run-*/*.wandb")):
+        for path in sorted(self.folder.glob("run/wandb/offline-run-*/*.wandb")):
             for data in records_of(path.read_bytes()):
                 record = proto.Record.FromString(data)
                 if record.run.run_id:
@@ -114,6 +114,27 @@ class Tracking(unittest.TestCase):
         self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.json").read_text())["wandb"]["id"], "run")})
         for split, name in (("train", "loss"), ("eval", "perplexity")):
             self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
+
+    def test_wandb_by_the_key_has_every_number_once_in_one_run_after_a_crash_too(self):
+        self.environment["PYTHON_EXEC"] = sys.executable
+        with self.assertRaises(subprocess.CalledProcessError):
+            self.train("metrics_config.wandb=offline", "trainer_config.save_every_steps=2", "trainer_config.log_every_steps=1",
+                       "trainer_config.fault_plan=['rank=0 step=5 phase=backward kind=kill']")
+        self.train("metrics_config.wandb=offline", "trainer_config.log_every_steps=1")  # waits for the tracker of the first
+        ids, rows = self.wandb_history()
+        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.json").read_text())["wandb"]["id"], "run")})
+        self.assertEqual(len(list(self.folder.glob("run/wandb/offline-run-*"))), 2)
+        for split, name in (("train", "loss"), ("eval", "perplexity")):
+            self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
+
+    def test_mlflow_by_the_key_has_every_number_once(self):
+        from mlflow import MlflowClient
+        self.environment["PYTHON_EXEC"] = sys.executable
+        self.train("metrics_config.mlflow=true")
+        client, mine = MlflowClient(self.environment["MLFLOW_TRACKING_URI"]), self.mine()["id"]
+        self.assertEqual(client.get_run(mine).info.status, "FINISHED")
+        history = sorted(client.get_metric_history(mine, "train/loss"), key=lambda metric: metric.step)
+        self.assertEqual([(metric.step, metric.value) for metric in history], self.expected("train", "loss"))
 
     def follower(self, *more):
         """One that has sent what there is."""

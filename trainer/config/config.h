@@ -36,6 +36,7 @@ struct Config {
   OptimizerConfig optimizer;
   DistributedConfig distributed;
   LoggingConfig logging;
+  MetricsConfig metrics;
   ProfileConfig profile;
   HydraConfig hydra;
 

@@ -1,4 +1,4 @@
-// logging_config, profile and hydra: a run's output.
+// logging_config, metrics_config, profile and hydra: a run's output.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,15 @@ struct LoggingConfig {
   ProgressStyle progress = ProgressStyle::kAuto;
   std::optional<int64_t> histogram_every_steps;  ///< Parameters and gradients, for TensorBoard.
   double peak_tflops = 0.0;                      ///< Per rank's device, 1e12 FLOP/s; 0: no MFU.
+};
+
+enum class WandbMode { kOff, kOffline, kOnline };
+inline Names names_of(WandbMode) { return {"off", "offline", "online"}; }
+
+/// Where metrics.jsonl is sent, by scripts/track_run.py.
+struct MetricsConfig {
+  WandbMode wandb = WandbMode::kOff;
+  bool mlflow = false;
 };
 
 struct ProfileConfig {

@@ -40,6 +40,22 @@ void RunRecords::begin_after(int64_t step) {
   recorder_.begin_after(step);
   began_ = Clock::now();
   began_after_ = step;
+  if (trackers_.empty()) start_tracking();
+}
+
+void RunRecords::start_tracking() {
+  const MetricsConfig& wanted = config_.metrics;
+  if (wanted.wandb == WandbMode::kOff && !wanted.mlflow) return;
+  flush();  // the lines of a run that this one replaces are no longer in the file
+  const std::string& folder = config_.hydra.run_dir;
+  if (wanted.wandb != WandbMode::kOff)
+    trackers_.push_back(std::make_unique<Tracker>(folder, "wandb", name_of(wanted.wandb), log_));
+  if (wanted.mlflow) trackers_.push_back(std::make_unique<Tracker>(folder, "mlflow", "", log_));
+}
+
+void RunRecords::end_tracking(std::chrono::milliseconds patience) {
+  flush();
+  for (const auto& tracker : trackers_) tracker->end(patience);
 }
 
 void RunRecords::write_info(const RunFacts& facts) {
@@ -84,6 +100,7 @@ void RunRecords::write_confusion(ConfusionRecord record) {
 
 void RunRecords::say_troubles() {
   for (const auto& trouble : recorder_.take_troubles()) log_.warning(trouble);
+  for (const auto& tracker : trackers_) tracker->log_lines();
 }
 
 void RunRecords::step_done(int64_t step, int64_t epoch, int64_t last_step) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "trainer/metrics/metric_recorder.h"
 #include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/run_info.h"
+#include "trainer/metrics/tracker.h"
 #include "trainer/runtime/log/log.h"
 
 namespace ddp::train {
@@ -27,7 +29,8 @@ class RunRecords {
   /// DDP_SHM_DIR. `log` must outlive it.
   RunRecords(const Config& config, Log& log);
 
-  /// Call before the first step, and after a rollback: the next step is `step` + 1.
+  /// Call before the first step, and after a rollback: the next step is `step` + 1. The first call
+  /// starts the trackers of metrics_config.
   void begin_after(int64_t step);
   /// Publishes run_info.json.
   void write_info(const RunFacts& facts);
@@ -46,12 +49,16 @@ class RunRecords {
 
   /// Blocks until everything written so far is in the files, unless a disk blocks.
   void flush() { recorder_.flush(); }
+  /// Call after the last record: waits for each tracker to have sent it, at most `patience`.
+  void end_tracking(std::chrono::milliseconds patience);
 
  private:
   void say_troubles();
+  void start_tracking();
 
   const Config& config_;
   Log& log_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;  // they read what the recorder still writes
   MetricRecorder recorder_;
   Progress progress_;
   Clock::time_point drawn_{};

@@ -72,6 +72,7 @@ FitResult TrainingRun::fit() {
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
   run_test(/*trained=*/true);
+  if (records_) records_->end_tracking(time_to_send());
   check_last(result);
   return result;
 }
@@ -105,6 +106,7 @@ FitResult TrainingRun::nothing_to_train() {
   save_last();
   const FitResult result = this->result();
   run_test(/*trained=*/false);
+  if (records_) records_->end_tracking(time_to_send());
   check_last(result);
   return result;
 }

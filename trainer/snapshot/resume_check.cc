@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 // Sections and keys that change nothing in what is learned.
 const std::set<std::string> kSilentSections = {"hydra", "distributed_config", "logging_config",
-                                               "profile"};
+                                               "metrics_config", "profile"};
 const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "gpt_config.model_type",
                                            "trainer_config.snapshot_path",

@@ -26,8 +26,8 @@ using Json = nlohmann::json;
 /// The keys of the section that describes the task's model, whatever it is.
 void keep_model(const Json& config, Json& kept) {
   const std::set<std::string> others = {
-      "data_config", "trainer_config", "optimizer_config", "distributed_config", "logging_config",
-      "profile",     "hydra"};
+      "data_config",    "trainer_config", "optimizer_config", "distributed_config",
+      "logging_config", "metrics_config", "profile",          "hydra"};
   // Where the model came from, and how its numbers are computed in less memory.
   const std::set<std::string> without_effect = {"model_type", "init_from", "text",
                                                 "activation_checkpointing", "loss_chunk_size"};

@@ -107,11 +107,14 @@ TEST_CASE("a key of another training program is answered with the key here") {
   CHECK(loading.error("tokens: ['<tool>']").ends_with("use data_config.add_tokens"));
   CHECK(loading.error("new_special_tokens: ['<tool>']")
             .ends_with("use data_config.tokenizer (a folder with them: docs/fine-tune.md)"));
-  for (const char* change :
-       {"report_to=wandb", "wandb_project=x", "mlflow_run_name=x", "metrics_config.wandb=true"}) {
+  for (const char* change : {"report_to=wandb", "wandb_project=x", "mlflow_run_name=x"}) {
     CAPTURE(change);
-    CHECK(loading.error_with({change}).find("scripts/track_run.py") != std::string::npos);
+    CHECK(loading.error_with({change}).find("use metrics_config.") != std::string::npos);
   }
+  CHECK(loading.error_with({"metrics_config.wandb=true"})
+            .ends_with("off | offline | online; choose one"));
+  CHECK(loading.error_with({"metrics_config.wandb=offline", "logging_config.jsonl=false"})
+            .ends_with("logging_config.jsonl=false turns off; remove that"));
   for (const auto& [name, ours] : peer_names()) {
     INFO(name);
     if (ours.starts_with("ddp-run ") || ours.starts_with("scripts/")) continue;

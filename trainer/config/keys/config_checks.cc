@@ -310,6 +310,11 @@ void settle_preference(Config& config, const Given& given) {
 }
 
 void check_logging(const Config& config, const Given& given) {
+  const auto& metrics = config.metrics;
+  if (!config.logging.jsonl && (metrics.wandb != WandbMode::kOff || metrics.mlflow)) {
+    given.refuse(metrics.mlflow ? "metrics_config.mlflow" : "metrics_config.wandb",
+                 "sends metrics.jsonl, which logging_config.jsonl=false turns off; remove that");
+  }
   if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
   given.refuse("logging_config.histogram_every_steps",
                "histograms go to TensorBoard files only; add logging_config.tensorboard=true");

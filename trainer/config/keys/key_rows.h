@@ -51,6 +51,7 @@ std::vector<Field> trainer_fields();
 std::vector<Field> optimizer_fields();
 std::vector<Field> distributed_fields();
 std::vector<Field> logging_fields();
+std::vector<Field> metrics_fields();
 std::vector<Field> profile_fields();
 std::vector<Field> hydra_fields();
 

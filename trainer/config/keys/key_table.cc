@@ -100,6 +100,7 @@ const std::vector<Field>& config_fields() {
     add(optimizer_fields());
     add(distributed_fields());
     add(logging_fields());
+    add(metrics_fields());
     add(profile_fields());
     add(hydra_fields());
     return all;

@@ -23,7 +23,7 @@ using FieldPointer =
                  ImageNetworkKind*, BatchNormKind*, BaseFormat*, Activation*, AmpDtype*,
                  DeviceChoice*, IfBusy*, AutoSwitch*, BadStepPolicy*, Strategy*, Offload*, Backend*,
                  GradientCompression*, PipelineSchedule*, OptimizerName*, LrSchedule*,
-                 ProgressStyle*, std::vector<ParamGroup>*, std::vector<WeightedSource>*,
+                 ProgressStyle*, WandbMode*, std::vector<ParamGroup>*, std::vector<WeightedSource>*,
                  std::vector<NamedSet>*, StateBits*, PreferenceLoss*, BertFamily*, ProblemType*>;
 
 /// The names of an enumeration's values, aliases by their own.

@@ -89,6 +89,19 @@ std::vector<Field> logging_fields() {
   };
 }
 
+std::vector<Field> metrics_fields() {
+  return {
+      {DDP_KEY(metrics, wandb), .null_means = NullMeans::kOff,
+       .meaning =
+           "Send metrics.jsonl to Weights & Biases from a Python process of its own, which needs "
+           "the package wandb. offline: files for wandb sync in the folder wandb of hydra.run.dir; "
+           "online: to the server. WANDB_PROJECT and its other variables apply."},
+      {DDP_KEY(metrics, mlflow), .null_means = NullMeans::kOff,
+       .meaning = "Likewise to MLflow, with the package mlflow-skinny, as MLFLOW_TRACKING_URI and "
+                  "MLFLOW_EXPERIMENT_NAME say."},
+  };
+}
+
 std::vector<Field> profile_fields() {
   return {
       {DDP_KEY_AT("profile.start", profile.start), .range = kStepCount, .unit = "steps",

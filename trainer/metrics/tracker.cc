@@ -1,0 +1,137 @@
+#include "trainer/metrics/tracker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "trainer/runtime/files/module_path.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An installation's, a wheel's, or that of the sources around a build tree; empty if none.
+fs::path find_script() {
+  for (const char* path :
+       {"../../../share/ddp_run/track_run.py", "../../../../../share/ddp_run/track_run.py",
+        "../../../scripts/track_run.py"}) {
+    if (auto found = find_module(path); !found.empty()) return found.lexically_normal();
+  }
+  return {};
+}
+
+/// As ddp-run chooses a script's Python: PYTHON_EXEC, that of the environment in which trainer is
+/// installed, the first on PATH.
+std::string python_for(const fs::path& script) {
+  const char* chosen = std::getenv("PYTHON_EXEC");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const fs::path prefix = script.parent_path().parent_path().parent_path();
+  std::error_code ignored;
+  const bool environment =
+      fs::exists(prefix / "pyvenv.cfg", ignored) || fs::exists(prefix / "conda-meta", ignored);
+  return environment ? prefix / "bin/python3" : fs::path("python3");
+}
+
+/// Returns an error number. The process inherits `streams` alone: peers see the end of this one by
+/// its sockets.
+int spawn(const std::vector<std::string>& command, int streams, pid_t& pid) {
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    ::posix_spawn_file_actions_adddup2(&files, streams, stream);
+  ::posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+  sigset_t stopping;
+  sigset_t all;
+  ::sigemptyset(&stopping);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+    ::sigaddset(&stopping, signal);
+  ::sigfillset(&all);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigmask(&attributes, &stopping);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> argv;
+  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const int error = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&files);
+  return error;
+}
+
+}  // namespace
+
+Tracker::Tracker(const std::string& folder, std::string target, std::string_view mode, Log& log)
+    : target_(std::move(target)), log_(log) {
+  const fs::path script = find_script();
+  if (script.empty()) {
+    log_line("error: this installation lacks share/ddp_run/track_run.py");
+    return;
+  }
+  std::vector<std::string> command = {python_for(script), script, folder, "--to", target_};
+  by_hand_ = fmt::format("; afterwards: {}", fmt::join(command, " "));
+  command.emplace_back("--with-trainer");
+  if (!mode.empty()) command.push_back(fmt::format("--mode={}", mode));
+  std::array<int, 2> ends{-1, -1};
+  int error = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0 ? 0 : errno;
+  process_ = Descriptor(ends[0]);
+  const Descriptor streams(ends[1]);
+  if (error == 0) error = spawn(command, streams, pid_);
+  if (error == 0) return;
+  pid_ = -1;
+  log_line(fmt::format("error: cannot start {}: {}; install Python 3, or set PYTHON_EXEC to one",
+                       command.front(), std::strerror(error)));
+}
+
+// Returns whether the process has ended.
+bool Tracker::log_lines_until(std::chrono::steady_clock::time_point deadline) {
+  std::array<char, 4096> buffer{};
+  while (pid_ >= 0) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd ready{process_, POLLIN, 0};
+    if (::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) == 0) return false;
+    const ssize_t count = ::recv(process_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+    rest_.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    for (std::size_t end = 0; (end = rest_.find('\n')) != std::string::npos;) {
+      log_line(std::string_view(rest_).substr(0, end));
+      rest_.erase(0, end + 1);
+    }
+  }
+  return true;
+}
+
+void Tracker::log_line(std::string_view line) {
+  constexpr std::string_view kError = "error: ";
+  if (!line.starts_with(kError)) return log_.info(line);
+  log_.warning(fmt::format("metrics_config.{}: {}; training continues without it{}", target_,
+                           line.substr(kError.size()), by_hand_));
+}
+
+void Tracker::end(std::chrono::milliseconds patience) {
+  ::shutdown(process_, SHUT_WR);
+  if (log_lines_until(std::chrono::steady_clock::now() + patience)) return;
+  log_.warning(fmt::format(
+      "metrics_config.{}: process {} still sends after {:.1f} s and is left running{}", target_,
+      std::exchange(pid_, -1), std::chrono::duration<double>(patience).count(), by_hand_));
+}
+
+}  // namespace ddp::train
