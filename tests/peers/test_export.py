@@ -278,7 +278,7 @@ class Export(Place):
     def test_a_tokenizer_with_other_tokens_and_adapters_for_new_ones_are_refused(self):
         tokenizer, _ = self.grow("llama", tied=True)
         command = ["--config", "config.yaml", "init_from=base", "data_config.tokenizer=grown"]
-        self.assertIn("or train all weights (no lora.rank), which adds rows for them", self.refused(*command, "lora.rank=2"))
+        self.assertIn("has 3 tokens that the model lacks; list them as data_config.add_tokens", self.refused(*command, "lora.rank=2"))
         grown = self.folder / "grown/tokenizer.json"
         tokens = json.loads(grown.read_text())
         vocabulary = tokens["model"]["vocab"]
@@ -298,14 +298,14 @@ class Export(Place):
         with torch.no_grad():
             return model(torch.tensor([ids])).logits
 
-    def check_resume(self, *overrides, model):
+    def check_resume(self, *overrides, model, export=()):
         """Four steps, and two after two, are the same."""
         files = []
         for snapshot, steps in (("whole.pt", (4,)), ("parts.pt", (2, 4))):
             (self.folder / snapshot).unlink(missing_ok=True)
             for count in steps:
                 self.train(*overrides, "optimizer_config.lr_schedule=constant", f"trainer_config.max_steps={count}", f"trainer_config.snapshot_path={snapshot}", model=model)
-            out, _ = self.export("--dtype", "fp32", snapshot=snapshot)
+            out, _ = self.export("--dtype", "fp32", *export, snapshot=snapshot)
             files.append((out / "model.safetensors").read_bytes())
         self.assertTrue(files[0] == files[1])
 
@@ -341,6 +341,66 @@ class Export(Place):
                     (self.folder / "further.pt").unlink()
                 (self.folder / "still.pt").unlink()
 
+    def test_rows_of_added_tokens_are_trained_next_to_adapters_as_by_peft(self):
+        sys.path.append(PEERS)
+        if not importlib.util.find_spec("peft"):
+            self.skipTest("peft is not in .cache/peers: bash .ci/run setup")
+        from peft import LoraConfig, PeftModel, get_peft_model
+        text = "".join(f"A <tool> is naïve, and so is {word}.\n" for word in TEXT.split()[:60])
+        (self.folder / "text.txt").write_text(text)
+        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+            with self.subTest(model=model, tied=tied):
+                shutil.rmtree(self.base, ignore_errors=True)
+                self.base.mkdir()
+                tokenizer, start = self.add(model, tied)
+                rows = list(range(len(tokenizer) - 2, len(tokenizer)))
+                tables = {"gpt": ["wte"], "llama": ["embed_tokens"] if tied else ["embed_tokens", "lm_head"]}[model]
+                torch.manual_seed(3)
+                peer = get_peft_model(start, LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=8, target_modules={"gpt": ["c_attn"], "llama": ["q_proj", "v_proj"]}[model],
+                                                        fan_in_fan_out=model == "gpt", trainable_token_indices={table: rows for table in tables}))
+                trained = [parameter for parameter in peer.parameters() if parameter.requires_grad]
+                with torch.no_grad():
+                    for parameter in trained:
+                        parameter.add_(torch.randn_like(parameter) * 0.05)
+                peer.eval().save_pretrained(self.folder / "adapter")
+                ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+                windows = torch.tensor([ids[first:first + 33] for first in range(0, len(ids) - 32, 32)])
+                same = ["lora.init_from=adapter", ADD, "data_config.block_size=32", "data_config.stride=32", "data_config.train_split=1", f"trainer_config.batch_size={len(windows)}",
+                        "trainer_config.max_steps=10", "trainer_config.max_epochs=100", "trainer_config.log_every_steps=1", "trainer_config.grad_norm_clip=0",
+                        "optimizer_config={learning_rate: 0.01, weight_decay: 0, betas: [0.9, 0.99], lr_schedule: constant}"]
+                same += [f"gpt_config.{part}_pdrop=0" for part in ("embd", "resid", "attn") if model == "gpt"]
+                for name in ("tuned.pt", "metrics.jsonl"):
+                    (self.folder / name).unlink(missing_ok=True)
+                self.train(*same, model=model)
+                self.assertIn(f"on {2 if model == 'gpt' else 4} layers", (self.folder / "main.log").read_text())
+                records = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+                ours = [record["loss"] for record in records if record["split"] == "train"]
+                optimizer, theirs = torch.optim.AdamW(trained, lr=0.01, betas=(0.9, 0.99), weight_decay=0), []
+                for _ in range(10):
+                    loss = torch.nn.functional.cross_entropy(peer(windows[:, :-1]).logits.flatten(0, 1), windows[:, 1:].flatten())
+                    theirs.append(loss.item())
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                self.assertEqual(len(ours), len(theirs))
+                self.assertLess(max(abs(one - other) for one, other in zip(ours, theirs)), 1e-5, (ours, theirs))
+                self.assertLess(theirs[-1], theirs[0] - 0.1)
+
+                expected = self.logits(peer, windows[0, :-1].tolist())
+                merged = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32")[0]).eval()
+                self.assertEqual((merged.config.tie_word_embeddings, merged.config.vocab_size), (tied, len(tokenizer)))
+                self.assertTrue(torch.allclose(self.logits(merged, windows[0, :-1].tolist()), expected, atol=1e-3))
+                greedy = ["--prompt", "A <tool>", "--max_new_tokens", "8", "--greedy"]
+                self.assertEqual(self.trainer("generate", "--snapshot", "out", *greedy).stdout, self.trainer("generate", "--snapshot", "tuned.pt", *greedy).stdout)
+                out, _ = self.export("--format", "peft")
+                grown = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32)
+                grown.resize_token_embeddings(len(AutoTokenizer.from_pretrained(out)))
+                read = self.logits(PeftModel.from_pretrained(grown, out).eval(), windows[0, :-1].tolist())
+                self.assertTrue(torch.allclose(read, self.logits(merged, windows[0, :-1].tolist()), atol=1e-5))
+                self.assertIn("trainable_token_indices is", self.refused("--config", "config.yaml", f"model={model}", f"{model}_config.init_from=base", *same, ADD.replace("<tool>", "<other>', '<tool>"),
+                                                                         "trainer_config.snapshot_path=other.pt"))
+                self.check_resume(ADD, "lora.rank=2", "optimizer_config.learning_rate=0.01", model=model, export=("--merge",))
+
     def test_added_tokens_whose_rows_are_padding_begin_as_the_mean(self):
         tokens = made.llama3().get_vocab_size()
         llama(self.base, vocab_size=(tokens // 64 + 1) * 64)
@@ -372,7 +432,7 @@ class Export(Place):
         self.assertIn("data_config.add_tokens: needs a tokenizer to add them to", self.refused(*command, ADD, "data_config.tokenizer=byte"))
         self.trainer("tokenize", "--tokenizer", "base", "--output", "tokens", "--input", "text.txt")
         self.assertIn("holds tokens already", self.refused(*command, ADD, "data_config.path=tokens"))
-        self.assertIn("lora.rank trains no rows of new tokens", self.refused(*command, ADD, "lora.rank=2"))
+        self.assertIn("lm_head has no adapter next to rows of data_config.add_tokens", self.refused(*command, ADD, "lora.rank=2", "lora.targets=[lm_head]"))
         self.assertIn("prompt_tuning trains no rows of new tokens", self.refused(*command, ADD, "prompt_tuning.tokens=2"))
         self.train(ADD)
         for tokens in ("'<other>'", "'<tool>', 'naïve', '<other>'"):

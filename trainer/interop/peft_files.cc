@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/interop/carried_files.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/interop/weight_files.h"
@@ -58,6 +59,26 @@ OrderedJson modules_to_save(const ExportedModel& model) {
                               : OrderedJson(classifier_modules(model.config.bert.family));
 }
 
+/// Tables with rows of new tokens, which are their last: {"embed_tokens": [50, 51]}.
+OrderedJson trainable_token_indices(const ExportedModel& model) {
+  OrderedJson tables = nullptr;
+  for (const NamedTensor& weight : model.weights) {
+    if (!weight.name.ends_with(kRowsOfTokens)) continue;
+    OrderedJson& ids = tables[last_part(weight.name.substr(0, weight.name.rfind('.')))];
+    for (int64_t id = model.vocab_size - weight.tensor.size(0); id < model.vocab_size; ++id)
+      ids.push_back(id);
+  }
+  return tables;
+}
+
+std::string name_in_peft(const std::string& own, bool prompt) {
+  if (own == kPromptName) return own;
+  const auto last_dot = own.rfind('.');
+  return fmt::format("{}{}{}{}", prompt ? "base_model." : "base_model.model.",
+                     own.substr(0, last_dot), own.ends_with(kRowsOfTokens) ? ".token_adapter" : "",
+                     own.substr(last_dot));
+}
+
 OrderedJson adapter_config(const ExportedModel& model) {
   const LoraConfig& lora = model.config.lora;
   const auto shapes =
@@ -82,6 +103,7 @@ OrderedJson adapter_config(const ExportedModel& model) {
           {"fan_in_fan_out", conv1d},
           {"init_lora_weights", true},
           {"inference_mode", true},
+          {"trainable_token_indices", trainable_token_indices(model)},
           {"modules_to_save", modules_to_save(model)}};
 }
 
@@ -160,14 +182,13 @@ std::vector<std::string> export_peft(const ExportedModel& model, const Tokenizer
   const int64_t padding = padding_of_tables(model);
   for (NamedTensor& weight : weights) {
     weight.tensor = padded(weight, padding);
-    if (weight.name != kPromptName)
-      weight.name = (prompt ? "base_model." : "base_model.model.") + weight.name;
+    weight.name = name_in_peft(weight.name, prompt);
   }
   write_safetensors(folder + "/adapter_model.safetensors", weights, model.dtype);
   const auto config = prompt ? prompt_config(model) : adapter_config(model);
   write_text(folder + "/adapter_config.json", config.dump(2) + "\n");
   std::vector<std::string> names = {"adapter_model.safetensors", "adapter_config.json"};
-  if (!model.chat) return names;
+  if (!model.chat && add_tokens(model.config).empty()) return names;
   for (const auto& [name, text] : with_base_tokenizer(
            tokenizer_files(tokenizer, model.config.data.block_size, model.chat, /*of_bert=*/false),
            model)) {

@@ -80,9 +80,13 @@ std::string own_classifier_name(const std::string& theirs) {
   return left_out ? "" : now_called(theirs);
 }
 
-/// peft also saves the frozen tables below adapters of embed_tokens and lm_head.
+/// peft also saves the frozen tables below adapters and trained rows of embed_tokens and lm_head.
 std::string own_peft_name(const std::string& theirs) {
-  return theirs.ends_with(".base_layer.weight") ? "" : after_start(theirs, "base_model.model.");
+  if (theirs.ends_with(".base_layer.weight")) return "";
+  constexpr std::string_view kWrapper = ".token_adapter";
+  std::string name = after_start(theirs, "base_model.model.");
+  if (const auto at = name.find(kWrapper); at != std::string::npos) name.erase(at, kWrapper.size());
+  return name;
 }
 
 std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
@@ -207,8 +211,8 @@ std::string vocabulary_note(int64_t there, int64_t here) {
       " (the tokenizer has {} tokens, the table there {} rows: use the tokenizer that the weights "
       "were trained with, as data_config.tokenizer{})",
       here, there,
-      here > there ? ", or drop the tokens that were added to it, or train all "
-                     "weights (no lora.rank), which adds rows for them"
+      here > there ? ", or drop the tokens that were added to it, or list them "
+                     "as data_config.add_tokens, which adds rows for them"
                    : "");
 }
 
@@ -311,10 +315,11 @@ PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLay
   return there;
 }
 
-/// The further rows are of tokens that were never trained.
-torch::Tensor grown(const torch::Tensor& table, int64_t rows) {
-  const auto mean = table.to(torch::kFloat64).mean(0, /*keepdim=*/true).to(torch::kFloat32);
-  return torch::cat({table.to(torch::kFloat32), mean.expand({rows - table.size(0), -1})});
+/// Further rows, and the last `new_tokens`, are of tokens that were never trained.
+torch::Tensor with_new_rows(const torch::Tensor& table, int64_t rows, int64_t new_tokens) {
+  const auto known = table.narrow(0, 0, std::min(table.size(0), rows - new_tokens));
+  const auto mean = known.to(torch::kFloat64).mean(0, /*keepdim=*/true).to(torch::kFloat32);
+  return torch::cat({known, mean.expand({rows - known.size(0), -1})});
 }
 
 }  // namespace
@@ -368,8 +373,8 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
-    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes,
-    int64_t new_rows) {
+    const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes, int64_t new_rows,
+    int64_t new_tokens) {
   std::vector<ParameterShape> shapes;
   for (const NamedTensor& each : parameters)
     shapes.push_back({each.name, each.tensor.sizes().vec()});
@@ -386,18 +391,17 @@ std::vector<std::string> load_pretrained(
       absent.push_back(parameter.name);
       continue;
     }
-    if (const StoredCodes* codes = there.codes_of(parameter.name)) {
-      const QuantizedWeight weight = codes->read();
-      if (take_codes)
-        take_codes(i, weight);
-      else
-        take(i, dequantize(weight, 0, weight.rows()));
+    const StoredCodes* codes = there.codes_of(parameter.name);
+    const auto weight = codes == nullptr ? QuantizedWeight() : codes->read();
+    if (codes != nullptr && take_codes) {
+      take_codes(i, weight);
       drop_pages(*bytes);
       continue;
     }
-    auto tensor = read(*bytes);
-    if (layout.is_transposed(parameter.name)) tensor = tensor.t();
-    tensor = rows > tensor.size(0) ? grown(tensor, rows) : tensor.narrow(0, 0, rows);
+    auto tensor = codes == nullptr ? read(*bytes) : dequantize(weight, 0, weight.rows());
+    if (codes == nullptr && layout.is_transposed(parameter.name)) tensor = tensor.t();
+    const bool has_new = new_rows > 0 && dimension_of_tokens(layout, parameter.name).has_value();
+    tensor = has_new ? with_new_rows(tensor, rows, new_tokens) : tensor.narrow(0, 0, rows);
     take(i, tensor.dim() == 2 ? tensor.narrow(1, 0, parameter.tensor.size(1)) : tensor);
     drop_pages(*bytes);
   }

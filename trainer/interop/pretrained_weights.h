@@ -42,12 +42,13 @@ std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLa
 /// The same without memory for `parameters`, of which only names and shapes are needed before the
 /// first value: `take` receives the values of parameters[i], one after the other, and `take_codes`
 /// weights that the folder has in codes; without it these are dequantized. `new_rows`: so many
-/// further rows of the tables of tokens, at most, are the mean of those there.
+/// further rows of the tables of tokens, at most, are the mean of those there, and so are the last
+/// `new_tokens`, which may be padding there.
 std::vector<std::string> load_pretrained(
     const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
     const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {},
-    int64_t new_rows = 0);
+    int64_t new_rows = 0, int64_t new_tokens = 0);
 
 /// Whether a table with `there` rows holds one for each of `here` tokens and was padded, as Qwen's
 /// to a multiple of 128; the further rows are of no token.

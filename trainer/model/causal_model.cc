@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/model/blocks/chunked_loss.h"
+#include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/cost/tensor_cost.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/ops/block_ops.h"
@@ -263,8 +263,8 @@ torch::Tensor CausalModel::capped(const torch::Tensor& logits) const {
 torch::Tensor CausalModel::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
   const int64_t own = own_tokens().size();
   auto all = at::linear(x, table_PC);
-  if (auto* const head = adapted_head())
-    all = all.narrow(-1, 0, own) + at::linear(head->reduced(x), head->expanding());
+  if (const auto added = added_to_logits(x); added.x_NR.defined())
+    all = all.narrow(-1, 0, own) + at::linear(added.x_NR, added.weight_VR);
   all = capped(all);
   return all.size(-1) == own ? all : all.narrow(-1, 0, own);
 }
@@ -317,11 +317,9 @@ torch::Tensor CausalModel::likelihood_loss(const torch::Tensor& x_BTC,
                                   /*ignore_index=*/-1, label_smoothing_);
   }
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
-  auto* const head = adapted_head();
   const auto sum = chunked_cross_entropy_sum(
       x_NC, head_weight(), targets_N, chunk, logits_padding(), vocabulary_share(),
-      options_.logit_softcap, label_smoothing_,
-      head == nullptr ? LowRankPair{} : LowRankPair{head->reduced(x_NC), head->expanding()});
+      options_.logit_softcap, label_smoothing_, added_to_logits(x_NC));
   return sum / targets_N.ne(-1).sum();
 }
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/blocks/adaptable_linear.h"
+#include "trainer/model/blocks/chunked_loss.h"
 #include "trainer/model/blocks/key_value_cache.h"
 #include "trainer/model/blocks/tensor_parallel.h"
 #include "trainer/model/blocks/token_context.h"
@@ -99,6 +99,9 @@ class CausalModel : public torch::nn::Module {
   /// Freezes all parameters and adds one that is trained: embeddings of virtual tokens, [P, C],
   /// that come before the tokens of each sequence and have no logits.
   void add_prompt(const torch::Tensor& embeddings_PC);
+  /// Trains the last `count` rows of the token embedding, and of an output layer of its own, in
+  /// place of the tables' rows, which become zeros. For a model that takes adapters to override.
+  virtual void train_last_rows(int64_t /*count*/) {}
   int64_t prompt_tokens() const { return prompt_PC_.defined() ? prompt_PC_.size(0) : 0; }
   /// Whether the host reads from the device within a pass, which no CUDA graph can record.
   virtual bool waits_for_device() const { return false; }
@@ -166,8 +169,8 @@ class CausalModel : public torch::nn::Module {
   void draw_each(const std::function<void(const std::string& name, torch::Tensor& tensor)>& value);
   /// The table of a tied head, where this rank has it.
   virtual torch::Tensor tied_table() const { return {}; }
-  /// The output layer if it has an adapter, else null.
-  virtual AdaptableLinearImpl* adapted_head() const { return nullptr; }
+  /// What the output layer's adapter, or rows that are trained, add to the logits of `x`.
+  virtual LowRankPair added_to_logits(const torch::Tensor& /*x*/) const { return {}; }
 
  private:
   /// This rank's part of a parameter.

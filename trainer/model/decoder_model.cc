@@ -9,6 +9,7 @@
 #include "trainer/model/blocks/activation_checkpoint.h"
 #include "trainer/model/blocks/experts.h"
 #include "trainer/model/blocks/layer_seeds.h"
+#include "trainer/model/lora.h"
 
 namespace ddp::train {
 namespace {
@@ -54,6 +55,14 @@ ResidualStream checkpointed(DecoderBlock* block, const ResidualStream& stream,
       checkpoint(forward, pass.load->append_to(stream.sum()), block->parameters()))};
 }
 
+torch::Tensor take_last_rows(torch::nn::Module& layer, const torch::Tensor& table, int64_t count) {
+  const torch::NoGradGuard no_grad;
+  const auto last = table.narrow(0, table.size(0) - count, count);
+  const auto rows = layer.register_parameter(kRowsOfTokens, last.clone());
+  last.zero_();
+  return rows;
+}
+
 }  // namespace
 
 DecoderModel::DecoderModel(Options options, const Design& design)
@@ -76,7 +85,12 @@ void DecoderModel::complete(const std::function<std::shared_ptr<DecoderBlock>()>
 
 torch::Tensor DecoderModel::embed(const torch::Tensor& idx_BT, const TokenContext& context,
                                   const BlockPass& pass) {
-  const auto x_BSC = table_(idx_BT, pass.rows);
+  auto x_BSC = table_(idx_BT, pass.rows);
+  if (table_rows_.defined()) {
+    const auto row_BT = idx_BT - (vocab_size() - table_rows_.size(0));
+    x_BSC = torch::where(row_BT.ge(0).unsqueeze(-1),
+                         at::embedding(table_rows_, row_BT.clamp_min(0)), x_BSC);
+  }
   const float scale = design_.embedding_scale;
   return with_prompt(scale == 1.0F ? x_BSC : x_BSC * scale, context);
 }
@@ -165,8 +179,18 @@ torch::Tensor DecoderModel::tied_table() const {
   return design_.tied && table_ ? table_->weight : torch::Tensor();
 }
 
-AdaptableLinearImpl* DecoderModel::adapted_head() const {
-  return head_ && head_->adapted() ? head_.ptr().get() : nullptr;
+void DecoderModel::train_last_rows(int64_t count) {
+  table_rows_ = take_last_rows(*table_, table_->weight, count);
+  head_rows_ = design_.tied ? table_rows_ : take_last_rows(*head_, head_->weight, count);
+}
+
+LowRankPair DecoderModel::added_to_logits(const torch::Tensor& x) const {
+  if (const auto& head = head_.ptr(); head->adapted()) return {head->reduced(x), head->expanding()};
+  if (!head_rows_.defined()) return {};
+  const int64_t count = head_rows_.size(0);
+  const auto their_logits = torch::eye(count, head_rows_.options());
+  return {at::linear(x, head_rows_),
+          at::constant_pad_nd(their_logits, {0, 0, vocab_size() - count, 0})};
 }
 
 }  // namespace ddp::train

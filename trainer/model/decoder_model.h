@@ -40,6 +40,7 @@ class DecoderModel : public CausalModel {
   float embedding_scale() const override { return design_.embedding_scale; }
   bool waits_for_device() const override { return design_.n_expert > 0; }
   int64_t rows_handed_on(int64_t length) const override;
+  void train_last_rows(int64_t count) override;
   torch::Tensor stage(const torch::Tensor& x_BSC, const LayerRange& layers,
                       const torch::Tensor& idx_BT, const TokenContext& context) override;
 
@@ -84,7 +85,7 @@ class DecoderModel : public CausalModel {
   void keep(const ModelPart& part) override;
   void draw_weights(uint64_t seed) override;
   torch::Tensor tied_table() const override;
-  AdaptableLinearImpl* adapted_head() const override;
+  LowRankPair added_to_logits(const torch::Tensor& x) const override;
 
  private:
   /// What blocks with that window share.
@@ -100,6 +101,7 @@ class DecoderModel : public CausalModel {
   torch::nn::ModuleList blocks_{nullptr};
   Norm norm_{nullptr};
   AdaptableLinear head_{nullptr};
+  torch::Tensor table_rows_, head_rows_;  // of train_last_rows(), the same of a tied head
 };
 
 }  // namespace ddp::train

@@ -168,13 +168,20 @@ void check_no_adapters(const Config& config, const Given& given) {
                "them; set lora.rank, e.g. to 16, or prompt_tuning.tokens, or remove it");
 }
 
-/// Their rows would have to be trained, and everything below adapters is frozen.
-void check_no_new_tokens(const Config& config, const Given& given) {
-  if (add_tokens(config).empty() || !config.adapted()) return;
-  given.refuse("data_config.add_tokens",
-               fmt::format("{} trains no rows of new tokens; train all weights with them first, "
-                           "then start from that model without this key",
-                           config.lora.enabled() ? "lora.rank" : "prompt_tuning"));
+void check_new_tokens(const Config& config, const Given& given) {
+  if (add_tokens(config).empty()) return;
+  if (config.prompt_tuning.enabled())
+    given.refuse("data_config.add_tokens",
+                 "prompt_tuning trains no rows of new tokens; use lora.rank, or train all weights "
+                 "with them first, then start from that model without this key");
+  const auto table = std::ranges::find_if(config.lora.targets, [](const std::string& target) {
+    return is_of_tokens(last_part(target));
+  });
+  if (table != config.lora.targets.end())
+    given.refuse("lora.targets",
+                 fmt::format("{} has no adapter next to rows of data_config.add_tokens, which are "
+                             "trained whole; remove one of both",
+                             *table));
 }
 
 }  // namespace
@@ -210,7 +217,7 @@ void complete_lora(Config& config, const Given& given) {
       given.refuse("lora.init_from", "conflicts with prompt_tuning.tokens; keep one");
     follow_peft_settings(lora, given, config.task == TaskKind::kTextClassification);
   }
-  check_no_new_tokens(config, given);
+  check_new_tokens(config, given);
   if (!lora.enabled()) check_no_adapters(config, given);
   check_blocks(config, given);
   if (!lora.enabled()) return;
@@ -289,6 +296,11 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
                        ParameterRole role) {
     shapes.push_back({matrix, {rows, columns}, role});
   };
+  const auto add_rows = [&](const ParameterShape& table, ParameterRole role) {
+    if (const int64_t count = std::ssize(add_tokens(config)); count > 0 && lora.enabled())
+      add(fmt::format("{}.{}", layer_of(table), kRowsOfTokens), count, table.sizes[1], role);
+  };
+  add_rows(parameters.front(), ParameterRole::kEmbedding);
   for (const std::string& layer : adapted_layers(lora.targets, target_layers(config, parameters))) {
     const auto [in, out] = sizes_of(config, layer, parameters);
     if (is_table(layer)) {
@@ -299,6 +311,7 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
     add(layer + ".lora_A.weight", lora.rank, in, ParameterRole::kHidden);
     add(layer + ".lora_B.weight", out, lora.rank, ParameterRole::kHidden);
   }
+  if (layer_of(parameters.back()) == kHead) add_rows(parameters.back(), ParameterRole::kHidden);
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(shapes),
                [](const ParameterShape& p) { return is_of_classifier(p.name); });
   return shapes;
@@ -364,7 +377,8 @@ bool is_of_expert(std::string_view layer) {
 
 bool is_of_adapter(std::string_view parameter) {
   return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight") ||
-         parameter.ends_with(kTableA) || parameter.ends_with(kTableB) || parameter == kPromptName;
+         parameter.ends_with(kTableA) || parameter.ends_with(kTableB) ||
+         parameter.ends_with(kRowsOfTokens) || parameter == kPromptName;
 }
 
 bool is_trained_with_adapters(std::string_view parameter) {

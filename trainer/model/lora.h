@@ -5,7 +5,8 @@
 // An adapter of a layer [out, in] is two matrices, lora_A [rank, in] and lora_B [out, rank]; it
 // adds alpha / rank * lora_B lora_A x to the layer's output. The token embedding's are
 // lora_embedding_A [rank, tokens] and lora_embedding_B [width, rank]. Where both share a table, the
-// embedding and the output layer, `lm_head`, have adapters of their own.
+// embedding and the output layer, `lm_head`, have adapters of their own. The rows of
+// data_config.add_tokens in both tables are trained whole, as by peft's trainable_token_indices.
 #pragma once
 
 #include <string>
@@ -17,6 +18,10 @@
 #include "trainer/model/causal_architecture.h"
 
 namespace ddp::train {
+
+/// The name, after its layer's, of rows [tokens, width] that are trained in place of a table's
+/// last.
+inline constexpr const char* kRowsOfTokens = "trainable_tokens_delta";
 
 /// Resolves lora.targets and checks the section, after the model's. Throws UserError: no pretrained
 /// model, a target that matches no layer, other keys of `lora` without its rank.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/config/config.h"
 #include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
@@ -24,14 +25,17 @@ void check_task(const Config& config) {
 void check_layers(const Config& config, const WeightsLayout& layout) {
   const DistributedConfig& how = config.distributed;
   if (how.pipeline == 1) return;
-  if (config.lora.enabled() &&
-      std::any_of(config.lora.targets.begin(), config.lora.targets.end(),
-                  [](const std::string& target) {
-                    return is_of_tokens(target.substr(target.rfind('.') + 1));
-                  })) {
+  const bool trains_tables =
+      !add_tokens(config).empty() ||
+      std::ranges::any_of(config.lora.targets, [](const std::string& target) {
+        return is_of_tokens(target.substr(target.rfind('.') + 1));
+      });
+  if (config.lora.enabled() && trains_tables) {
     throw UserError(fmt::format(
         "distributed_config.pipeline={}: stages train adapters of blocks, not of the token "
-        "embedding and the output layer; remove them from lora.targets or use strategy=zero3",
+        "embedding and the output layer; remove them from lora.targets, and "
+        "data_config.add_tokens, "
+        "or use strategy=zero3",
         how.pipeline));
   }
   const int64_t layers = stage_costs(layout, config.data.block_size).layers;

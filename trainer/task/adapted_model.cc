@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <functional>
 
+#include "trainer/config/add_tokens.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/bert/bert_classifier.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/blocks/fused_adapter.h"
 #include "trainer/model/causal_architecture.h"
+#include "trainer/model/load/peft_settings.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/prompt_tuning.h"
 #include "trainer/runtime/error.h"
@@ -22,11 +24,27 @@
 namespace ddp::train {
 namespace {
 
-/// Every weight of `model` but its adapters'.
+/// "lm_head" of "lm_head.weight".
+std::string before_last_dot(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+/// Without the last `count` rows.
+torch::Tensor first_rows(const torch::Tensor& table, int64_t count) {
+  return table.detach().narrow(0, 0, table.size(0) - count);
+}
+
+/// Every weight of `model` but its adapters', with trained rows in their tables.
 std::vector<NamedTensor> plain_weights(const torch::nn::Module& model) {
   std::vector<NamedTensor> result;
-  for (const auto& item : model.named_parameters())
-    if (!is_of_adapter(item.key())) result.push_back({item.key(), item.value()});
+  const auto all = model.named_parameters();
+  for (const auto& [name, weight] : all.pairs()) {
+    if (is_of_adapter(name)) continue;
+    const auto* const rows = all.find(fmt::format("{}.{}", before_last_dot(name), kRowsOfTokens));
+    result.push_back({name, rows == nullptr
+                                ? weight
+                                : torch::cat({first_rows(weight, rows->size(0)), rows->detach()})});
+  }
   return result;
 }
 
@@ -44,14 +62,17 @@ const PretrainedLayout& layout_below(const Config& config) {
   return *causal_architecture(config).huggingface_layout();
 }
 
-/// The values of what `model` trains, and of `more`, in a folder of peft's. A classifier's layers
-/// keep theirs if they are not there.
+bool is_of_rows(std::string_view name) { return name.ends_with(kRowsOfTokens); }
+
+/// The values of what `model` trains, and of `more`, in a folder of peft's. A classifier's layers,
+/// and rows of tokens, keep theirs if they are not there.
 void load_trained(const torch::nn::Module& model, PretrainedLayout layout,
                   const std::string& folder, std::vector<NamedTensor> more = {}) {
   for (const auto& item : model.named_parameters()) {
     if (!is_trained_with_adapters(item.key())) continue;
     more.push_back({item.key(), item.value()});
     if (!is_of_adapter(item.key())) layout.is_optional = is_of_classifier;
+    if (is_of_rows(item.key())) layout.is_optional = is_of_rows;
   }
   load_pretrained(folder, std::move(layout), more);
 }
@@ -66,9 +87,8 @@ using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Modul
 
 /// Null: `weight` is of another kind of layer, or of the output layer, which is not quantized.
 AdaptableLinearImpl* layer_of(const Modules& modules, const std::string& weight) {
-  constexpr std::string_view kWeight = ".weight";
-  if (!weight.ends_with(kWeight)) return nullptr;
-  const std::string layer = weight.substr(0, weight.size() - kWeight.size());
+  if (!weight.ends_with(".weight")) return nullptr;
+  const std::string layer = before_last_dot(weight);
   const auto* module = modules.find(layer);
   return module == nullptr || is_of_tokens(layer) ? nullptr : (*module)->as<AdaptableLinearImpl>();
 }
@@ -154,8 +174,10 @@ std::string describe_start(const PromptConfig& prompt) {
 
 /// Loads the frozen weights, one at a time, and quantizes those of linear layers if wanted. Returns
 /// the digest of all as they were before.
-std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected) {
+std::string load_base(torch::nn::Module& model, const Config& config, const std::string& expected,
+                      int64_t new_tokens = 0) {
   const std::string base = model_below(config).path;
+  const int64_t trained_rows = std::ssize(add_tokens(config));
   auto weights = base_weights(model);
   const Modules modules = model.named_modules();
   std::vector<std::string> lines(weights.size());
@@ -187,11 +209,15 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   using TakeCodes = std::function<void(std::size_t, QuantizedWeight)>;
   if (!base.empty()) {
     load_pretrained(base, layout_below(config), weights, take,
-                    config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes());
+                    config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes(),
+                    std::max(trained_rows, new_tokens), new_tokens);
   }
   std::string all;
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    all += lines[i].empty() ? digest_line(weights[i].name, weights[i].tensor) : lines[i];
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::string& name = weights[i].name;
+    const int64_t left_out = is_of_tokens(before_last_dot(name)) ? trained_rows : 0;
+    all += lines[i].empty() ? digest_line(name, first_rows(weights[i].tensor, left_out)) : lines[i];
+  }
   std::string digest = xxh3_hex(all.data(), all.size());
   check_digest(base, digest, expected);
   return digest;
@@ -262,15 +288,21 @@ void check_base(const Config& config, int64_t vocab_size) {
   const ModelBelow below = model_below(config);
   check_base_exists(below);
   if (trains_causal_lm(config.task) && !below.path.empty())
-    check_pretrained(below.path, causal_architecture(config), config, vocab_size);
+    check_pretrained(below.path, causal_architecture(config), config, vocab_size,
+                     std::ssize(add_tokens(config)));
 }
 
 std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
-                                 std::optional<uint64_t> seed, const std::string& expected) {
-  std::string digest = load_base(model, config, expected);
+                                 std::optional<uint64_t> seed, const std::string& expected,
+                                 int64_t new_tokens) {
+  std::string digest = load_base(model, config, expected, new_tokens);
   add_adapters(model, config.lora, seed);
-  if (expected.empty() && !config.lora.init_from.empty())
-    load_trained(model, kPeftLayout, config.lora.init_from);
+  auto* const causal = dynamic_cast<CausalModel*>(&model);
+  const int64_t trained = std::ssize(add_tokens(config));
+  if (causal != nullptr && trained > 0) causal->train_last_rows(trained);
+  if (!expected.empty() || config.lora.init_from.empty()) return digest;
+  check_rows_of_tokens(config.lora.init_from, trained, causal ? causal->vocab_size() : 0);
+  load_trained(model, kPeftLayout, config.lora.init_from);
   return digest;
 }
 
@@ -326,17 +358,19 @@ void check_same_base(const std::string& digest, const Config& config, ProcessGro
 std::string describe_adapters(const std::vector<ParameterShape>& trained, const Config& config,
                               int64_t all) {
   const LoraConfig& lora = config.lora;
+  const int64_t tokens = std::ssize(add_tokens(config));
   int64_t count = 0, matrices = 0;
   for (const ParameterShape& p : trained) {
     count += p.count();
-    matrices += is_of_adapter(p.name) ? 1 : 0;
+    matrices += is_of_adapter(p.name) && !is_of_rows(p.name) ? 1 : 0;
   }
   const std::string what =
       config.prompt_tuning.enabled()
           ? fmt::format("Prompt tuning: {} virtual tokens, {}", config.prompt_tuning.tokens,
                         describe_start(config.prompt_tuning))
-          : fmt::format("LoRA: rank {}, alpha {}, dropout {} on {} layers ({})", lora.rank,
-                        lora.alpha, lora.dropout, matrices / 2, fmt::join(lora.targets, ", "));
+          : fmt::format("LoRA: rank {}, alpha {}, dropout {} on {} layers ({}){}", lora.rank,
+                        lora.alpha, lora.dropout, matrices / 2, fmt::join(lora.targets, ", "),
+                        tokens == 0 ? "" : ", and the rows of " + counted(tokens, "token"));
   return fmt::format("{}; trained: {} parameters, {:.2g} % of all", what,
                      short_number(static_cast<double>(count)),
                      100.0 * static_cast<double>(count) / static_cast<double>(all));

@@ -39,12 +39,15 @@ void check_base(const Config& config, int64_t vocab_size);
 
 /// Loads the weights of init_from into `model`, if set, freezes them, quantizes those of linear
 /// layers as quantize.base says, and adds adapters with initial values from `seed`, or those of
-/// lora.init_from. `expected`: the digest in the snapshot whose adapters are about to be loaded,
-/// else "". Returns the digest of the frozen weights: XXH3-128 over their names, shapes and values,
-/// independent of their files and before they are quantized. Throws UserError if the pretrained
-/// model is missing, or is not the snapshot's.
+/// lora.init_from. The last rows of tables of tokens, one for each of data_config.add_tokens, are
+/// trained next to them; `new_tokens`: as load_pretrained()'s. `expected`: the digest in the
+/// snapshot whose adapters are about to be loaded, else "". Returns the digest of the frozen
+/// weights: XXH3-128 over their names, shapes and values, independent of their files and before
+/// they are quantized. Throws UserError if the pretrained model is missing, or is not the
+/// snapshot's.
 std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
-                                 std::optional<uint64_t> seed, const std::string& expected);
+                                 std::optional<uint64_t> seed, const std::string& expected,
+                                 int64_t new_tokens = 0);
 /// The same with the virtual tokens of prompt_tuning: from its text, its init_from, or tokens drawn
 /// by `seed`.
 std::string add_prompt_to_base(CausalModel& model, const Config& config, const Tokenizer& tokenizer,

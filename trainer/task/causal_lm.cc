@@ -104,13 +104,6 @@ torch::Tensor characters_of_tokens(const Tokenizer& tokenizer) {
   return counts;
 }
 
-/// Sets `count` rows of `table`, which may be padding of the pretrained one, to the mean of those
-/// before them.
-void begin_as_mean(const torch::Tensor& table, int64_t first, int64_t count) {
-  if (count == 0) return;
-  table.narrow(0, first, count).copy_(table.narrow(0, 0, first).to(torch::kFloat64).mean(0));
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>& metadata) {
@@ -151,17 +144,23 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
 
 // Another tokenizer may only add tokens to the model's.
 void CausalLm::compare_vocabularies() {
+  const int64_t added = std::ssize(add_tokens(config_));
   const Tokenizer& own = data_->tokenizer();
   const auto theirs = tokenizer_of_pretrained(config_);
   const std::string folder = architecture_.pretrained(config_);
-  const bool may_differ = !config_.data.tokenizer.empty() || !add_tokens(config_).empty();
+  const bool may_differ = !config_.data.tokenizer.empty() || added > 0;
   const auto there = theirs == nullptr && may_differ ? tokenizer_in_folder(folder) : nullptr;
   const Tokenizer* base = theirs ? theirs.get() : there.get();
   if (base == nullptr || (there && own.size() <= there->size()) || have_same_tokens(own, *base))
     return;
   if (adds_tokens(own, *base)) {
     new_tokens_ = own.size() - base->size();
-    return;
+    if (!config_.adapted() || new_tokens_ <= added) return;
+    throw UserError(fmt::format(
+        "data_config.tokenizer: {} has {} that the model lacks; list them as "
+        "data_config.add_tokens, whose rows are trained next to adapters (lora.rank), or train all "
+        "weights",
+        config_.data.tokenizer, counted(new_tokens_, "token")));
   }
   throw UserError(fmt::format(
       "data_config.tokenizer: {} is another vocabulary than that of {}={}; leave it out to use the "
@@ -222,13 +221,12 @@ void CausalLm::add_to_base(std::optional<uint64_t> seed) {
   const std::string expected = stored_base_digest(resumed_ ? &*resumed_ : nullptr);
   base_digest_ = config_.prompt_tuning.enabled()
                      ? add_prompt_to_base(*model_, config_, data_->tokenizer(), seed, expected)
-                     : add_adapters_to_base(*model_, config_, seed, expected);
+                     : add_adapters_to_base(*model_, config_, seed, expected, new_tokens_);
 }
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   const std::string pretrained = architecture_.pretrained(config_);
-  const auto added = static_cast<int64_t>(add_tokens(config_).size());
-  const int64_t new_rows = std::max(new_tokens_, added);
+  const int64_t new_rows = std::max<int64_t>(new_tokens_, std::ssize(add_tokens(config_)));
   if (config_.adapted()) {
     check_base(config_, data_->tokenizer().size());
   } else if (!resumed_ && !pretrained.empty()) {
@@ -244,16 +242,13 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
     auto held = model_->named_parameters();
-    const PretrainedLayout& theirs = *architecture_.huggingface_layout();
     load_pretrained(
-        pretrained, theirs, whole,
+        pretrained, *architecture_.huggingface_layout(), whole,
         [&](std::size_t i, const torch::Tensor& values) {
           const std::string& name = whole[i].name;
-          if (added > 0 && (name.ends_with(theirs.words) || name == "lm_head.weight"))
-            begin_as_mean(values, data_->tokenizer().size() - new_tokens_, new_tokens_);
           if (auto* const weight = held.find(name)) model_->set_weight(name, *weight, values);
         },
-        /*take_codes=*/{}, new_rows);
+        /*take_codes=*/{}, new_rows, new_tokens_);
   }
   model_->keep_own_parts();
   model_->to(device);
@@ -436,8 +431,8 @@ std::vector<std::string> CausalLm::describe() const {
   }
   if (new_tokens_ > 0) {
     lines.push_back(fmt::format(
-        "Vocabulary: {} more than the pretrained model's; rows that its tables lack begin as the "
-        "mean of the others",
+        "Vocabulary: {} more than the pretrained model's; their rows begin as the mean of the "
+        "others",
         counted(new_tokens_, "token")));
   } else if (!add_tokens(config_).empty() && !resumed_) {
     lines.emplace_back(

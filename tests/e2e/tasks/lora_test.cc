@@ -19,6 +19,8 @@ const std::string kLora = "lora: {rank: 4, dropout: 0.1}\n";
 /// With the text's 32 tokens as many positions as the base has.
 const std::string kPrompt = "prompt_tuning: {tokens: 5, text: the old}\n";
 
+const std::string kLoraAndTokens = kLora + "# and two tokens that the base lacks\n";
+
 /// The base may have been trained in another folder, which no longer exists.
 const Words kOnText = {"--data", "text.txt"};
 
@@ -27,10 +29,19 @@ struct LoraPlace : Workspace {
                      const std::string& quantize = "none")
       : gpt(model.starts_with("model: gpt")) {
     const bool quantized = quantize != "none";
-    write("config.yaml", tiny_text_config(model, "0.01") + adapters +
-                             (quantized ? "quantize: {base: " + quantize + "}\n" : ""));
+    const bool adds_tokens = adapters == kLoraAndTokens;
+    std::string config = tiny_text_config(model, "0.01") + adapters +
+                         (quantized ? "quantize: {base: " + quantize + "}\n" : "");
     Words base = {"~" + adapters.substr(0, adapters.find(':')), "data_config.block_size=37",
                   "trainer_config.snapshot_path=base.pt", "trainer_config.max_steps=2"};
+    if (adds_tokens) {
+      config.replace(config.find("stride: 32}"), 11,
+                     "stride: 32, add_tokens: [the old, ran Karl]}");
+      succeed(trainer(*this, {"tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", "300",
+                              "--input", "text.txt", "--output", "tokenizer"}));
+      base.insert(base.end(), {"~data_config.add_tokens", "data_config.tokenizer=tokenizer"});
+    }
+    write("config.yaml", config);
     if (quantized) base.push_back("~quantize");
     const std::string section = gpt ? "gpt_config" : "llama_config";
     for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2"})
@@ -156,11 +167,15 @@ void check_stages(const std::string& model, const std::string& quantize) {
 }
 
 /// Adapters of the token embedding and the output layer. The base of a GPT ties both.
-void check_token_adapters(const std::string& model, const std::string& quantize) {
-  INFO(model);
+std::string on_tables(const std::string& model) {
   const bool gpt = model == kGptAdapters;
   const std::string targets = gpt ? "[c_attn, wte, lm_head]" : "[q_proj, embed_tokens, lm_head]";
-  const std::string lora = "lora: {rank: 4, dropout: 0.1, targets: " + targets + "}\n";
+  return "lora: {rank: 4, dropout: 0.1, targets: " + targets + "}\n";
+}
+
+/// What `lora` trains of the two tables goes through every mode.
+void check_tables(const std::string& model, const std::string& lora, const std::string& quantize) {
+  INFO(model << lora);
   check_exact<LoraPlace>({"trainer_config.ema_decay=0.9"}, 13, {"zero3"}, model, lora, quantize);
   const LoraPlace place(model, lora, quantize);
   succeed(alone(place));
@@ -296,11 +311,19 @@ TEST_CASE("virtual tokens of the other model are trained, resumed and divided, t
 }
 
 TEST_CASE("adapters of a tied embedding and output layer resume bit for bit, and are divided") {
-  check_token_adapters(kGptAdapters, "none");
+  check_tables(kGptAdapters, on_tables(kGptAdapters), "none");
+}
+
+TEST_CASE("rows of added tokens next to adapters resume bit for bit, and are divided") {
+  check_tables(kGptAdapters, kLoraAndTokens, "none");
+  const LoraPlace place(kGptAdapters, kLoraAndTokens);
+  CHECK_THAT(finish(launched(place, 2, {"distributed_config.pipeline=2"})).err,
+             Contains("and data_config.add_tokens, or use strategy=zero3"));
 }
 
 TEST_CASE("adapters of the other model are trained, resumed and exported, too", "[long]") {
-  check_token_adapters(kLlamaAdapters, "nf4");
+  check_tables(kLlamaAdapters, on_tables(kLlamaAdapters), "nf4");
+  check_tables(kLlamaAdapters, kLoraAndTokens, "nf4");
   check_stages(kGptAdapters, "none");
   check_exact_adapters(kLlamaAdapters, kLora, {"zero1"});
   check_tuned_adapters(kLlamaAdapters);

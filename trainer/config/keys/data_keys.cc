@@ -47,7 +47,8 @@ std::vector<Field> data_fields() {
        .meaning =
            "Texts to append to the tokenizer as a token each, as transformers' "
            "tokenizer.add_tokens does. The model's tables gain a row for each, which begins "
-           "as the mean of the others and is trained; not with lora.rank. For BPE tokenizers."},
+           "as the mean of the others and is trained, next to adapters as well (lora.rank). For "
+           "BPE tokenizers."},
       {DDP_KEY(data, eval_path), .null_means = NullMeans::kNotGiven,
        .default_text = "a part of path: train_split",
        .meaning = "Evaluation data, given like path; all of path is then used for training."},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -31,7 +32,6 @@ std::vector<std::string> unsupported_in_peft(const PeftJson& config) {
                                       {"alpha_pattern", PeftJson::object()},
                                       {"layer_replication", nullptr},
                                       {"target_parameters", nullptr},
-                                      {"trainable_token_indices", nullptr},
                                       {"exclude_modules", nullptr},
                                       {"layers_to_transform", nullptr},
                                       {"alora_invocation_tokens", nullptr},
@@ -80,6 +80,19 @@ void refuse_saved_modules(const nlohmann::json& config) {
       "save_pretrained()) and "
       "start from that folder",
       fmt::join(names, ", ")));
+}
+
+void check_rows_of_tokens(const std::string& folder, int64_t count, int64_t vocab_size) {
+  const PeftJson rows = read_adapter_config(folder).value("trainable_token_indices", PeftJson());
+  PeftJson last = PeftJson::array();
+  for (int64_t id = vocab_size - count; id < vocab_size; ++id) last.push_back(id);
+  const auto are_last = [&last](const PeftJson& ids) { return ids == last; };
+  if (rows.is_object() ? std::ranges::all_of(rows, are_last) : rows.empty() || are_last(rows))
+    return;
+  throw UserError(fmt::format(
+      "lora.init_from: {}: trainable_token_indices is {}, and only rows of data_config.add_tokens, "
+      "which are the last tokens, here {}, are trained; list the tokens of these rows there",
+      folder, shown(rows.dump()), last.dump()));
 }
 
 void follow_peft_settings(LoraConfig& lora, const Given& given, bool has_classifier) {
