@@ -12,6 +12,7 @@ folder wandb of the run's unless WANDB_DIR names another. Needs `pip install wan
 """
 
 import argparse
+import contextlib
 import fcntl
 import glob
 import importlib.util
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import select
 import signal
 import sys
@@ -69,7 +71,7 @@ class MLflow:
             for first in range(0, len(params), 100):  # the limit of one request
                 self.client.log_batch(run_id, params=params[first:first + 100])
         self.id = run_id
-        self.place = f"run {run_id} at {mlflow.get_tracking_uri()}"
+        self.place = without_credentials(f"run {run_id} at {mlflow.get_tracking_uri()}")
 
     def send(self, step, values, seconds):
         metrics = [self.entities.Metric(self.taken_name(name), value, int(seconds * 1000), step) for name, value in values.items()]
@@ -160,11 +162,28 @@ def wait(options):
         time.sleep(options.every)
     elif select.select([sys.stdin], [], [], options.every)[0]:
         options.follow = False
-        reader = select.poll()
-        reader.register(1, 0)
-        if reader.poll(100):  # it was killed: a tracker that prints something must not fail
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.dup2(1, 2)
+
+
+class Unheard:
+    """A stream whose reader, the trainer, may be gone: a tracker that prints something must not fail."""
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text):
+        with contextlib.suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self):
+        with contextlib.suppress(OSError):
+            self.stream.flush()
+
+
+def without_credentials(text):
+    return re.sub(r"//[^/@\s]*@", "//", text)
 
 
 def main():
@@ -178,7 +197,10 @@ def main():
     parser.add_argument("--mode", choices=("offline", "online"), help="wandb's; default: as WANDB_MODE says")
     parser.add_argument("--with-trainer", action="store_true", help="--follow until standard input ends")
     options = parser.parse_args()
-    options.follow |= options.with_trainer
+    if options.with_trainer:
+        options.follow = True
+        sys.stdout, sys.stderr = Unheard(sys.stdout), Unheard(sys.stderr)
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)  # memory_limit_mb is the trainer's
     if not importlib.util.find_spec(options.to):
         sys.exit(f"error: {sys.executable} lacks {options.to}: {sys.executable} -m pip install {PACKAGES[options.to]}"
                  f"{', or set PYTHON_EXEC to a Python that has it' * options.with_trainer}")
@@ -192,7 +214,7 @@ def main():
     except Exception as error:
         if not options.with_trainer:
             raise
-        sys.exit(f"error: {type(error).__name__}: {error}".splitlines()[0])
+        sys.exit(without_credentials(f"error: {type(error).__name__}: {error}".splitlines()[0]))
 
 
 def track(options, summary_before):

@@ -91,20 +91,24 @@ OrderedJson adapter_config(const ExportedModel& model) {
             .huggingface_layout()
             ->is_transposed(layer + ".weight");
       });
-  return {{"peft_type", "LORA"},
-          {"task_type", task_type(model.config.task)},
-          {"base_model_name_or_path", model_below(model.config).path},
-          {"r", lora.rank},
-          {"lora_alpha", lora.alpha},
-          {"use_rslora", lora.use_rslora},
-          {"lora_dropout", lora.dropout},
-          {"target_modules", target_modules(adapted, layers_of(model.config, shapes))},
-          {"bias", "none"},
-          {"fan_in_fan_out", conv1d},
-          {"init_lora_weights", true},
-          {"inference_mode", true},
-          {"trainable_token_indices", trainable_token_indices(model)},
-          {"modules_to_save", modules_to_save(model)}};
+  OrderedJson config = {
+      {"peft_type", "LORA"},
+      {"task_type", task_type(model.config.task)},
+      {"base_model_name_or_path", model_below(model.config).path},
+      {"r", lora.rank},
+      {"lora_alpha", lora.alpha},
+      {"use_rslora", lora.use_rslora},
+      {"lora_dropout", lora.dropout},
+      {"target_modules", target_modules(adapted, layers_of(model.config, shapes))},
+      {"bias", "none"},
+      {"fan_in_fan_out", conv1d},
+      {"init_lora_weights", true},
+      {"inference_mode", true},
+      {"modules_to_save", modules_to_save(model)}};
+  // Not null: peft before 0.15 does not know it.
+  if (auto rows = trainable_token_indices(model); !rows.is_null())
+    config["trainable_token_indices"] = std::move(rows);
+  return config;
 }
 
 OrderedJson prompt_config(const ExportedModel& model) {

@@ -318,6 +318,7 @@ PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLay
 /// Further rows, and the last `new_tokens`, are of tokens that were never trained.
 torch::Tensor with_new_rows(const torch::Tensor& table, int64_t rows, int64_t new_tokens) {
   const auto known = table.narrow(0, 0, std::min(table.size(0), rows - new_tokens));
+  if (known.size(0) == rows) return known;
   const auto mean = known.to(torch::kFloat64).mean(0, /*keepdim=*/true).to(torch::kFloat32);
   return torch::cat({known, mean.expand({rows - known.size(0), -1})});
 }
@@ -393,15 +394,16 @@ std::vector<std::string> load_pretrained(
     }
     const StoredCodes* codes = there.codes_of(parameter.name);
     const auto weight = codes == nullptr ? QuantizedWeight() : codes->read();
-    if (codes != nullptr && take_codes) {
+    const bool of_tokens = dimension_of_tokens(layout, parameter.name).has_value();
+    if (codes != nullptr && take_codes && !of_tokens) {
       take_codes(i, weight);
       drop_pages(*bytes);
       continue;
     }
     auto tensor = codes == nullptr ? read(*bytes) : dequantize(weight, 0, weight.rows());
     if (codes == nullptr && layout.is_transposed(parameter.name)) tensor = tensor.t();
-    const bool has_new = new_rows > 0 && dimension_of_tokens(layout, parameter.name).has_value();
-    tensor = has_new ? with_new_rows(tensor, rows, new_tokens) : tensor.narrow(0, 0, rows);
+    tensor = new_rows > 0 && of_tokens ? with_new_rows(tensor, rows, new_tokens)
+                                       : tensor.narrow(0, 0, rows);
     take(i, tensor.dim() == 2 ? tensor.narrow(1, 0, parameter.tensor.size(1)) : tensor);
     drop_pages(*bytes);
   }

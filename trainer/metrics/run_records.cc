@@ -55,7 +55,9 @@ void RunRecords::start_tracking() {
 
 void RunRecords::end_tracking(std::chrono::milliseconds patience) {
   flush();
-  for (const auto& tracker : trackers_) tracker->end(patience);
+  const auto deadline = Clock::now() + patience;
+  for (const auto& tracker : trackers_) tracker->finish();
+  for (const auto& tracker : trackers_) tracker->wait_until(deadline);
 }
 
 void RunRecords::write_info(const RunFacts& facts) {

@@ -85,9 +85,9 @@ Tracker::Tracker(const std::string& folder, std::string target, std::string_view
     return;
   }
   std::vector<std::string> command = {python_for(script), script, folder, "--to", target_};
+  if (!mode.empty()) command.push_back(fmt::format("--mode={}", mode));
   by_hand_ = fmt::format("; afterwards: {}", fmt::join(command, " "));
   command.emplace_back("--with-trainer");
-  if (!mode.empty()) command.push_back(fmt::format("--mode={}", mode));
   std::array<int, 2> ends{-1, -1};
   int error = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0 ? 0 : errno;
   process_ = Descriptor(ends[0]);
@@ -99,39 +99,47 @@ Tracker::Tracker(const std::string& folder, std::string target, std::string_view
                        command.front(), std::strerror(error)));
 }
 
-// Returns whether the process has ended.
-bool Tracker::log_lines_until(std::chrono::steady_clock::time_point deadline) {
+bool Tracker::log_some(std::chrono::milliseconds patience) {
+  constexpr std::size_t kLongestLine = 65536;
   std::array<char, 4096> buffer{};
-  while (pid_ >= 0) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd ready{process_, POLLIN, 0};
-    if (::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) == 0) return false;
-    const ssize_t count = ::recv(process_, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count <= 0) ::waitpid(std::exchange(pid_, -1), nullptr, 0);
-    rest_.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    for (std::size_t end = 0; (end = rest_.find('\n')) != std::string::npos;) {
-      log_line(std::string_view(rest_).substr(0, end));
-      rest_.erase(0, end + 1);
-    }
-  }
-  return true;
+  pollfd ready{process_, POLLIN, 0};
+  if (pid_ < 0 || ::poll(&ready, 1, static_cast<int>(patience.count())) <= 0) return false;
+  const ssize_t count = ::recv(process_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  rest_.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  for (std::size_t end = 0; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1))
+    log_line(std::string_view(rest_).substr(0, end));
+  if (!rest_.empty() && (count <= 0 || rest_.size() > kLongestLine))
+    log_line(std::exchange(rest_, {}));
+  if (count > 0) return true;
+  int status = 0;
+  ::waitpid(std::exchange(pid_, -1), &status, 0);
+  if (status != 0 && !has_failed_)
+    log_line(WIFSIGNALED(status)
+                 ? fmt::format("error: killed by signal {}", WTERMSIG(status))
+                 : fmt::format("error: ended with exit code {}", WEXITSTATUS(status)));
+  return false;
 }
 
 void Tracker::log_line(std::string_view line) {
   constexpr std::string_view kError = "error: ";
   if (!line.starts_with(kError)) return log_.info(line);
+  has_failed_ = true;
   log_.warning(fmt::format("metrics_config.{}: {}; training continues without it{}", target_,
                            line.substr(kError.size()), by_hand_));
 }
 
-void Tracker::end(std::chrono::milliseconds patience) {
-  ::shutdown(process_, SHUT_WR);
-  if (log_lines_until(std::chrono::steady_clock::now() + patience)) return;
+void Tracker::wait_until(std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  milliseconds left{};
+  while (pid_ >= 0 && (left = std::chrono::ceil<milliseconds>(
+                           deadline - std::chrono::steady_clock::now())) > milliseconds(0))
+    log_some(left);
+  if (pid_ < 0) return;
   log_.warning(fmt::format(
-      "metrics_config.{}: process {} still sends after {:.1f} s and is left running{}", target_,
-      std::exchange(pid_, -1), std::chrono::duration<double>(patience).count(), by_hand_));
+      "metrics_config.{}: process {} still sends and is left to itself (ddp-run ends what outlives "
+      "its rank){}",
+      target_, std::exchange(pid_, -1), by_hand_));
 }
 
 }  // namespace ddp::train

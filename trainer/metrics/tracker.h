@@ -1,6 +1,7 @@
 // Sends metrics.jsonl to Weights & Biases or MLflow: a process of scripts/track_run.py.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -19,18 +20,20 @@ class Tracker {
  public:
   /// `folder`: hydra.run.dir. `target`: wandb or mlflow. `mode`: wandb's. `log` must outlive it.
   Tracker(const std::string& folder, std::string target, std::string_view mode, Log& log);
-  /// As end(), with little patience after a failure: ddp-run has little, too.
-  ~Tracker() { end(std::chrono::seconds(2)); }
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 
-  /// Logs what the process has printed. Does not block.
-  void log_lines() { log_lines_until(std::chrono::steady_clock::now()); }
-  /// Blocks until the process has ended; after `patience` it is left running, which is logged.
-  void end(std::chrono::milliseconds patience);
+  /// Logs some of what the process has printed. Does not block.
+  void log_lines() { log_some(std::chrono::milliseconds(0)); }
+  /// Asks the process to send the rest and end.
+  void finish() { ::shutdown(process_, SHUT_WR); }
+  /// Call after finish(): blocks until the process has ended; at `deadline` it is left to itself,
+  /// which is logged.
+  void wait_until(std::chrono::steady_clock::time_point deadline);
 
  private:
-  bool log_lines_until(std::chrono::steady_clock::time_point deadline);
+  /// Waits for `patience` at most. Returns whether there was something.
+  bool log_some(std::chrono::milliseconds patience);
   void log_line(std::string_view line);
 
   std::string target_;
@@ -39,6 +42,7 @@ class Tracker {
   pid_t pid_ = -1;
   Descriptor process_;  // a socket: its standard streams
   std::string rest_;    // an incomplete line
+  bool has_failed_ = false;
 };
 
 }  // namespace ddp::train

@@ -385,17 +385,18 @@ std::vector<ModelParameter> CausalModel::model_parameters() const {
     if (module->as<torch::nn::EmbeddingImpl>() == nullptr) continue;
     for (const auto& table : module->parameters()) tables.push_back(table);
   }
-  const auto role_of = [&](const torch::Tensor& parameter) {
+  const auto role_of = [&](const std::string& name, const torch::Tensor& parameter) {
     const auto is_this = [&parameter](const torch::Tensor& t) { return t.is_same(parameter); };
     if (is_this(prompt_PC_) || std::any_of(tables.begin(), tables.end(), is_this))
       return ParameterRole::kEmbedding;
     if (parameter.dim() < 2) return ParameterRole::kOther;
-    return has_head() && is_this(head_weight()) ? ParameterRole::kLinear : ParameterRole::kHidden;
+    const bool of_head = name.ends_with(kRowsOfTokens) || (has_head() && is_this(head_weight()));
+    return of_head ? ParameterRole::kLinear : ParameterRole::kHidden;
   };
   std::vector<ModelParameter> result;
   for (const auto& item : named_parameters()) {
     if (!is_borrowed(item.value()))
-      result.push_back({item.key(), item.value(), role_of(item.value())});
+      result.push_back({item.key(), item.value(), role_of(item.key(), item.value())});
   }
   return result;
 }

@@ -180,7 +180,7 @@ void check_new_tokens(const Config& config, const Given& given) {
   if (table != config.lora.targets.end())
     given.refuse("lora.targets",
                  fmt::format("{} has no adapter next to rows of data_config.add_tokens, which are "
-                             "trained whole; remove one of both",
+                             "trained whole; keep one of them",
                              *table));
 }
 
@@ -296,11 +296,11 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
                        ParameterRole role) {
     shapes.push_back({matrix, {rows, columns}, role});
   };
-  const auto add_rows = [&](const ParameterShape& table, ParameterRole role) {
+  const auto add_rows = [&](const ParameterShape& table) {
     if (const int64_t count = std::ssize(add_tokens(config)); count > 0 && lora.enabled())
-      add(fmt::format("{}.{}", layer_of(table), kRowsOfTokens), count, table.sizes[1], role);
+      add(fmt::format("{}.{}", layer_of(table), kRowsOfTokens), count, table.sizes[1], table.role);
   };
-  add_rows(parameters.front(), ParameterRole::kEmbedding);
+  add_rows(parameters.front());
   for (const std::string& layer : adapted_layers(lora.targets, target_layers(config, parameters))) {
     const auto [in, out] = sizes_of(config, layer, parameters);
     if (is_table(layer)) {
@@ -311,7 +311,7 @@ std::vector<ParameterShape> adapter_shapes(const Config& config,
     add(layer + ".lora_A.weight", lora.rank, in, ParameterRole::kHidden);
     add(layer + ".lora_B.weight", out, lora.rank, ParameterRole::kHidden);
   }
-  if (layer_of(parameters.back()) == kHead) add_rows(parameters.back(), ParameterRole::kHidden);
+  if (layer_of(parameters.back()) == kHead) add_rows(parameters.back());
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(shapes),
                [](const ParameterShape& p) { return is_of_classifier(p.name); });
   return shapes;

@@ -34,8 +34,7 @@ void check_layers(const Config& config, const WeightsLayout& layout) {
     throw UserError(fmt::format(
         "distributed_config.pipeline={}: stages train adapters of blocks, not of the token "
         "embedding and the output layer; remove them from lora.targets, and "
-        "data_config.add_tokens, "
-        "or use strategy=zero3",
+        "data_config.add_tokens, or use strategy=zero3",
         how.pipeline));
   }
   const int64_t layers = stage_costs(layout, config.data.block_size).layers;

@@ -65,14 +65,15 @@ const PretrainedLayout& layout_below(const Config& config) {
 bool is_of_rows(std::string_view name) { return name.ends_with(kRowsOfTokens); }
 
 /// The values of what `model` trains, and of `more`, in a folder of peft's. A classifier's layers,
-/// and rows of tokens, keep theirs if they are not there.
+/// and rows of tokens without `has_rows`, keep theirs if they are not there.
 void load_trained(const torch::nn::Module& model, PretrainedLayout layout,
-                  const std::string& folder, std::vector<NamedTensor> more = {}) {
+                  const std::string& folder, std::vector<NamedTensor> more = {},
+                  bool has_rows = false) {
   for (const auto& item : model.named_parameters()) {
     if (!is_trained_with_adapters(item.key())) continue;
     more.push_back({item.key(), item.value()});
     if (!is_of_adapter(item.key())) layout.is_optional = is_of_classifier;
-    if (is_of_rows(item.key())) layout.is_optional = is_of_rows;
+    if (is_of_rows(item.key()) && !has_rows) layout.is_optional = is_of_rows;
   }
   load_pretrained(folder, std::move(layout), more);
 }
@@ -209,8 +210,8 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   using TakeCodes = std::function<void(std::size_t, QuantizedWeight)>;
   if (!base.empty()) {
     load_pretrained(base, layout_below(config), weights, take,
-                    config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes(),
-                    std::max(trained_rows, new_tokens), new_tokens);
+                    config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes(), trained_rows,
+                    trained_rows == 0 ? 0 : new_tokens);
   }
   std::string all;
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -295,14 +296,16 @@ void check_base(const Config& config, int64_t vocab_size) {
 std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
                                  std::optional<uint64_t> seed, const std::string& expected,
                                  int64_t new_tokens) {
-  std::string digest = load_base(model, config, expected, new_tokens);
-  add_adapters(model, config.lora, seed);
   auto* const causal = dynamic_cast<CausalModel*>(&model);
   const int64_t trained = std::ssize(add_tokens(config));
+  const bool begins_there = expected.empty() && !config.lora.init_from.empty();
+  const bool has_rows =
+      begins_there && holds_rows_of_tokens(config.lora.init_from, trained,
+                                           causal == nullptr ? 0 : causal->vocab_size());
+  std::string digest = load_base(model, config, expected, new_tokens);
+  add_adapters(model, config.lora, seed);
   if (causal != nullptr && trained > 0) causal->train_last_rows(trained);
-  if (!expected.empty() || config.lora.init_from.empty()) return digest;
-  check_rows_of_tokens(config.lora.init_from, trained, causal ? causal->vocab_size() : 0);
-  load_trained(model, kPeftLayout, config.lora.init_from);
+  if (begins_there) load_trained(model, kPeftLayout, config.lora.init_from, {}, has_rows);
   return digest;
 }
 

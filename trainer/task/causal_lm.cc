@@ -155,7 +155,7 @@ void CausalLm::compare_vocabularies() {
     return;
   if (adds_tokens(own, *base)) {
     new_tokens_ = own.size() - base->size();
-    if (!config_.adapted() || new_tokens_ <= added) return;
+    if (added == 0 || !config_.adapted() || new_tokens_ <= added) return;
     throw UserError(fmt::format(
         "data_config.tokenizer: {} has {} that the model lacks; list them as "
         "data_config.add_tokens, whose rows are trained next to adapters (lora.rank), or train all "
@@ -248,7 +248,7 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
           const std::string& name = whole[i].name;
           if (auto* const weight = held.find(name)) model_->set_weight(name, *weight, values);
         },
-        /*take_codes=*/{}, new_rows, new_tokens_);
+        /*take_codes=*/{}, new_rows, add_tokens(config_).empty() ? 0 : new_tokens_);
   }
   model_->keep_own_parts();
   model_->to(device);

@@ -166,7 +166,8 @@ struct Assign {
   void operator()(E* member) const {
     const bool is_bool = value.kind == Kind::kBool;
     const std::string text = is_bool ? value.boolean ? "true" : "false" : python_str(value);
-    const auto named = value_named<E>(text);
+    auto named = value_named<E>(text);
+    if (!named && is_bool && !value.boolean) named = value_named<E>("off");  // as YAML reads it
     const bool is_word = value.kind == Kind::kString || value.kind == Kind::kInt || is_bool;
     if (is_word && named) {
       *member = *named;

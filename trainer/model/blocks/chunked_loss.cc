@@ -98,7 +98,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
     auto sum = torch::zeros({}, wide(torch::empty({0}, weight_VC.options())).options());
     Gradients gradients{torch::empty_like(x_NC), weight_VC.requires_grad(), {}};
     Gradients of_adapter{
-        low_NR ? torch::empty_like(*low_NR) : torch::Tensor(), low_NR.has_value(), {}};
+        low_NR ? torch::empty_like(*low_NR) : torch::Tensor(), up_VR && up_VR->requires_grad(), {}};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
