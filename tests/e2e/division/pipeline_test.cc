@@ -11,13 +11,13 @@ namespace {
 
 /// Four layers with dropout, and a head of its own: the gradients of each parameter come from one
 /// stage.
-const Words kUntied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
-                       "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
-const Words kTied = {"gpt_config.n_layer=4", "gpt_config.tie_weights=true",
-                     "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
+const Words kUntiedStages = {"gpt_config.n_layer=4", "gpt_config.tie_weights=false",
+                             "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
+const Words kTiedStages = {"gpt_config.n_layer=4", "gpt_config.tie_weights=true",
+                           "trainer_config.max_steps=6", "trainer_config.save_every_steps=3"};
 
 const Words kEvaluatedStages =
-    kUntied + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
+    kUntiedStages + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
 
 Words micro_batches(int count) {
   return {"trainer_config.grad_accumulation_steps=" + std::to_string(count)};
@@ -61,7 +61,7 @@ TEST_CASE("a pipeline learns the same with other optimizers, frozen layers and r
               "trainer_config.amp_dtype=bf16"},
         Words{"trainer_config.use_amp=true", "trainer_config.amp_on_cpu=true",
               "trainer_config.amp_dtype=fp16", "trainer_config.max_steps=20"}})
-    check_like_one_process({pipeline(2)}, 4, kUntied + option);
+    check_like_one_process({pipeline(2)}, 4, kUntiedStages + option);
 }
 
 TEST_CASE("a Llama in stages learns bit for bit what one process learns", "[long]") {
@@ -75,13 +75,14 @@ TEST_CASE("a model of experts in stages learns bit for bit what one process lear
 }
 
 TEST_CASE("through sockets a pipeline learns what one process learns") {
-  check_like_one_process({pipeline(3)}, 4, kUntied + Words{"distributed_config.backend=gloo"});
+  check_like_one_process({pipeline(3)}, 4,
+                         kUntiedStages + Words{"distributed_config.backend=gloo"});
 }
 
 TEST_CASE("two copies of a pipeline learn bit for bit what two copies of the model learn",
           "[long]") {
   check_all_same({{4, stages(2)}, {4, stages(2, "interleaved")}}, {2, {}},
-                 kUntied + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
+                 kUntiedStages + micro_batches(2) + Words{"trainer_config.ema_decay=0.9"});
 }
 
 namespace {
@@ -91,14 +92,14 @@ namespace {
 void check_tied_table(int count) {
   INFO(count << " stages");
   const Workspace one, cut, again, copies;
-  const Words options = kTied + micro_batches(4);
+  const Words options = kTiedStages + micro_batches(4);
   succeed(alone(one, options));
   succeed(launched(cut, count, options + stages(count)));
   succeed(launched(again, count, options + stages(count)));
   CHECK(largest_parameter_distance(cut.snapshot(), one.snapshot()) < 1e-4);
   CHECK(differences(again.snapshot(), cut.snapshot()) == Words{});
   // Two copies of the pipeline: the same step from half as many micro-batches each.
-  succeed(launched(copies, 2 * count, kTied + micro_batches(2) + stages(count)));
+  succeed(launched(copies, 2 * count, kTiedStages + micro_batches(2) + stages(count)));
   CHECK(largest_parameter_distance(copies.snapshot(), one.snapshot()) < 1e-4);
 }
 
@@ -116,8 +117,8 @@ TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
   for (const char* policy : {"skip", "rollback"}) {
     INFO(policy);
-    const Words options =
-        kUntied + micro_batches(2) + Words{std::string("trainer_config.bad_step_policy=") + policy};
+    const Words options = kUntiedStages + micro_batches(2) +
+                          Words{std::string("trainer_config.bad_step_policy=") + policy};
     const Workspace one, cut;
     const nlohmann::json alone_faults = {"rank=0 step=4 kind=nan"};
     succeed(alone(one, options + Words{"trainer_config.fault_plan=" + alone_faults.dump()}));
@@ -130,7 +131,7 @@ TEST_CASE("NaN in one stage is a bad step for all stages", "[long]") {
 
 TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pipelined run",
           "[long]") {
-  const Words training = kUntied + micro_batches(4) + Words{"trainer_config.ema_decay=0.9"};
+  const Words training = kUntiedStages + micro_batches(4) + Words{"trainer_config.ema_decay=0.9"};
   const Workspace plain, busy;
   const auto by_one = succeed(alone(plain, training + kBusy));
   const auto run = succeed(launched(busy, 2, training + kBusy + stages(2)));
@@ -142,7 +143,7 @@ TEST_CASE("samples, histograms, replica checks and spikes change nothing in a pi
 
 TEST_CASE("a snapshot of a pipelined run generates text in one process") {
   const Workspace place;
-  succeed(launched(place, 2, kTied + stages(2)));
+  succeed(launched(place, 2, kTiedStages + stages(2)));
   const auto text = succeed(trainer(place, {"generate", "--snapshot", place.snapshot(), "--prompt",
                                             "a", "--max_new_tokens", "5"}));
   CHECK_FALSE(text.out.empty());
