@@ -165,7 +165,7 @@ def wait(options):
 
 
 class Unheard:
-    """A stream whose reader, the trainer, may be gone: a tracker that prints something must not fail."""
+    """A stream whose reader, the trainer, may have exited: a tracker that prints something must not fail."""
     def __init__(self, stream):
         self.stream = stream
 

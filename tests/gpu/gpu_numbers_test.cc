@@ -298,8 +298,7 @@ TEST_CASE("in bfloat16 trainer's kernels lose no more than torch's do, and are c
   CHECK(ledger.at("counters").at("nvrtc:compile").at("calls") == 1);
   CHECK(ledger.at("missing").empty());
   const auto torchs_kernels = ledgers_of(torchs).at(0).at("kernels");
-  for (const auto& [name, count] : torchs_kernels.items())
-    CHECK_FALSE(name.starts_with("ddp_"));
+  for (const auto& [name, count] : torchs_kernels.items()) CHECK_FALSE(name.starts_with("ddp_"));
 
   succeed(on_gpus(ours, 1, alone(ours, joined(kInBfloat16, {"trainer_config.max_steps=17"}))));
   CHECK_FALSE(ledgers_of(ours).at(1).at("counters").contains("nvrtc:compile"));

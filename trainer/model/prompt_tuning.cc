@@ -60,7 +60,8 @@ void complete_prompt_tuning(Config& config, const Given& given) {
                    "has no effect without prompt_tuning.tokens; set it, e.g. to 20");
     return;
   }
-  if (config.lora.enabled()) given.refuse(key, "conflicts with lora.rank; keep one (~lora takes its section out)");
+  if (config.lora.enabled())
+    given.refuse(key, "conflicts with lora.rank; keep one (~lora takes its section out)");
   if (config.task == TaskKind::kPreference)
     given.refuse(key, "virtual tokens do not learn from pairs (task=preference); use lora.rank");
   const ModelBelow below = model_below(config);

@@ -19,7 +19,8 @@ struct PreferencePlace : Workspace {
                       "data_config: {path: explicit.jsonl, train_split: 1, block_size: 78}\n",
                       10, 4, 1, "0.005"));
     ChildOptions made = trainer(*this, {});
-    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/tests/e2e/tasks/preference_data.py", path()};
+    made.argv = {"python3", std::string(DDP_SOURCE_DIR) + "/tests/e2e/tasks/preference_data.py",
+                 path()};
     succeed(made);
   }
 };
