@@ -47,8 +47,8 @@ class Docs(unittest.TestCase):
 
     def test_foreign_words_are_those_that_explain_knows(self):
         source = (ROOT / "launcher/report/advice.cc").read_text()
-        table = source[source.index("kSymptoms{"):]
-        known = [joined_literals(entry).splitlines() for entry in table[:table.index("\n};\n")].split("Symptom{")[1:]]
+        table = source[source.index("kSymptoms[] = {"):]
+        known = [joined_literals(entry).splitlines() for entry in table[:table.index("\n};\n")].split("\n    {")[1:]]
         listed = [[row[0].removeprefix("| ").strip("`"), row[1].removesuffix(" |")]
                   for row in rows("Words of PyTorch, Python and NCCL")]
         self.assertGreater(len(known), 10)

@@ -65,15 +65,14 @@ const PretrainedLayout& layout_below(const Config& config) {
 bool is_of_rows(std::string_view name) { return name.ends_with(kRowsOfTokens); }
 
 /// The values of what `model` trains, and of `more`, in a folder of peft's. A classifier's layers,
-/// and rows of tokens without `has_rows`, keep theirs if they are not there.
+/// and rows of tokens, keep theirs if they are not there.
 void load_trained(const torch::nn::Module& model, PretrainedLayout layout,
-                  const std::string& folder, std::vector<NamedTensor> more = {},
-                  bool has_rows = false) {
+                  const std::string& folder, std::vector<NamedTensor> more = {}) {
   for (const auto& item : model.named_parameters()) {
     if (!is_trained_with_adapters(item.key())) continue;
     more.push_back({item.key(), item.value()});
     if (!is_of_adapter(item.key())) layout.is_optional = is_of_classifier;
-    if (is_of_rows(item.key()) && !has_rows) layout.is_optional = is_of_rows;
+    if (is_of_rows(item.key())) layout.is_optional = is_of_rows;  // a tied head's, too
   }
   load_pretrained(folder, std::move(layout), more);
 }
@@ -299,13 +298,12 @@ std::string add_adapters_to_base(torch::nn::Module& model, const Config& config,
   auto* const causal = dynamic_cast<CausalModel*>(&model);
   const int64_t trained = std::ssize(add_tokens(config));
   const bool begins_there = expected.empty() && !config.lora.init_from.empty();
-  const bool has_rows =
-      begins_there && holds_rows_of_tokens(config.lora.init_from, trained,
-                                           causal == nullptr ? 0 : causal->vocab_size());
+  if (begins_there)
+    check_rows_of_tokens(config.lora.init_from, trained, causal ? causal->vocab_size() : 0);
   std::string digest = load_base(model, config, expected, new_tokens);
   add_adapters(model, config.lora, seed);
   if (causal != nullptr && trained > 0) causal->train_last_rows(trained);
-  if (begins_there) load_trained(model, kPeftLayout, config.lora.init_from, {}, has_rows);
+  if (begins_there) load_trained(model, kPeftLayout, config.lora.init_from);
   return digest;
 }
 

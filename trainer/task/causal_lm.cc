@@ -155,7 +155,7 @@ void CausalLm::compare_vocabularies() {
     return;
   if (adds_tokens(own, *base)) {
     new_tokens_ = own.size() - base->size();
-    if (added == 0 || !config_.adapted() || new_tokens_ <= added) return;
+    if (!config_.lora.enabled() || new_tokens_ <= added) return;
     throw UserError(fmt::format(
         "data_config.tokenizer: {} has {} that the model lacks; list them as "
         "data_config.add_tokens, whose rows are trained next to adapters (lora.rank), or train all "

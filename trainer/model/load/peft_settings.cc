@@ -82,13 +82,13 @@ void refuse_saved_modules(const nlohmann::json& config) {
       fmt::join(names, ", ")));
 }
 
-bool holds_rows_of_tokens(const std::string& folder, int64_t count, int64_t vocab_size) {
+void check_rows_of_tokens(const std::string& folder, int64_t count, int64_t vocab_size) {
   const PeftJson rows = read_adapter_config(folder).value("trainable_token_indices", PeftJson());
   PeftJson last = PeftJson::array();
   for (int64_t id = vocab_size - count; id < vocab_size; ++id) last.push_back(id);
   const auto are_last = [&last](const PeftJson& ids) { return ids == last; };
   if (rows.is_object() ? std::ranges::all_of(rows, are_last) : rows.empty() || are_last(rows))
-    return !rows.empty();
+    return;
   throw UserError(fmt::format(
       "lora.init_from: {}: trainable_token_indices is {}, and only rows of data_config.add_tokens, "
       "which are the last tokens, here {}, are trained; list the tokens of these rows there",

@@ -21,8 +21,8 @@ nlohmann::json read_adapter_config(const std::string& folder);
 /// Throws UserError if an adapter_config.json has modules_to_save, whose weights would be lost.
 void refuse_saved_modules(const nlohmann::json& config);
 
-/// Whether the adapters of `folder` have rows of tokens. Throws UserError if these are others than
-/// the last `count` of `vocab_size`, in their order.
-bool holds_rows_of_tokens(const std::string& folder, int64_t count, int64_t vocab_size);
+/// Throws UserError if the adapters of `folder` have rows of other tokens than the last `count` of
+/// `vocab_size`, in their order.
+void check_rows_of_tokens(const std::string& folder, int64_t count, int64_t vocab_size);
 
 }  // namespace ddp::train
