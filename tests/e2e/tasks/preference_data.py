@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LAYERS, HEADS, WIDTH, POSITIONS, PAIRS, EVALUATION = 2, 2, 16, 80, 8, 6
 
 
