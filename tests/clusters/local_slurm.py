@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from ports import free_port
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "squeue", "sinfo")
 START = 60  # seconds
 
@@ -45,14 +47,6 @@ def missing_programs():
     return [name for name in PROGRAMS if not shutil.which(name, path=path)]
 
 
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 class LocalSlurm:
     """Nodes 127.0.0.2, 127.0.0.3, ...: names that resolve to themselves, as Slurm gives no others to its jobs."""
 
@@ -72,10 +66,9 @@ class LocalSlurm:
 
     def _write_config(self):
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-        port, *ports = free_ports(1 + len(self.nodes))
-        text = CONFIG.format(host=socket.gethostname(), user=user, folder=self.folder, port=port)
-        for name, own_port in zip(self.nodes, ports):
-            text += f"NodeName={name} NodeAddr=127.0.0.1 Port={own_port} CPUs=2 State=UNKNOWN\n"
+        text = CONFIG.format(host=socket.gethostname(), user=user, folder=self.folder, port=free_port())
+        for name in self.nodes:
+            text += f"NodeName={name} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2 State=UNKNOWN\n"
         text += f"PartitionName=all Nodes={','.join(self.nodes)} Default=YES MaxTime=INFINITE State=UP\n"
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")

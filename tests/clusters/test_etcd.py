@@ -23,6 +23,7 @@ sys.path.append(str(ROOT / "tests/support"))
 import etcd_server  # noqa: E402
 import ledger_job  # noqa: E402
 import network_hosts as net  # noqa: E402
+import ports  # noqa: E402
 
 DDP_RUN = str(net.DDP_RUN)
 LEASE = 3
@@ -148,6 +149,7 @@ class Faults(EtcdTest):
         time.sleep(3 * LEASE)  # the length of the outage
         self.assertEqual({line.epoch for line in job.lines()}, {0}, str(job))
         server.start()
+        server.wait()
         job.wait_for_round({0, 1, 2})
         self.assertEqual(job.nodes[host].read().count("etcd does not answer"), 1, str(job))
         job.check()
@@ -171,6 +173,7 @@ class Faults(EtcdTest):
             time.sleep(0.1)
         self.assertEqual(job.at_work(), set(), str(job))
         server.start()
+        server.wait()
         job.wait_for_round_after(0, {0, 1})
         job.check()
 
@@ -263,7 +266,7 @@ class Mistakes(EtcdTest):
         return f"127.0.0.1:{server.server_port}"
 
     def test_each_mistake_gets_one_line(self):
-        closed = f"127.0.0.1:{etcd_server.free_port()}"
+        closed = f"127.0.0.1:{ports.free_port()}"
         old = self.serve(b'{"etcdserver":"2.3.8","etcdcluster":"2.3.0"}')
         other = self.serve(b"<html>It works!</html>")
         for endpoint, conf, code, told in (

@@ -1,11 +1,11 @@
 """The manifests below examples/kubernetes/: their fields, and their ddp-run as the cluster starts it."""
 
 import re
-import socket
 import subprocess
 import sys
 import unittest
 
+from ports import free_port
 from support import EXAMPLES, ROOT, ExampleTest
 
 try:
@@ -171,8 +171,7 @@ echo x >> {lookups}
 [ "$(wc -l < {lookups})" -gt 3 ] && echo "127.0.0.1 STREAM late-0.late"
 exit 0
 """)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         pods = [subprocess.Popen([self.bin / "ddp-run", self.bin / "trainer"],
                                  env=self.environment(PET_NNODES="2", PET_NODE_RANK=str(rank), PET_NPROC_PER_NODE="1",
                                                       PET_MASTER_ADDR="late-0.late", PET_MASTER_PORT=str(port)),

@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import wire_peer
+from ports import free_port
 from support import DDP_RUN, PATIENCE, ROOT
 from wire_peer import Agent, Closed, Host, flood, greeting, is_closed, raw
 
@@ -26,12 +27,6 @@ MEMORY_MIB = 40  # of a host under attack; an idle one has 3 to 5
 def setUpModule():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192 if hard == resource.RLIM_INFINITY else min(hard, 8192), hard))
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def few_descriptors():

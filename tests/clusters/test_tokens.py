@@ -10,8 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
+from ports import free_port
 from support import DDP_RUN, PATIENCE
-from test_strangers import free_port
 from wire_peer import Agent, Closed
 
 WORKER = 'echo "rank $RANK of $WORLD_SIZE"'

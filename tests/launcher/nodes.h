@@ -6,15 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/base/system/sockets.h"
-#include "launcher/rendezvous/wire/round_port.h"
 #include "tests/launcher/ddp_run.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
-
-inline std::string free_port_of(const std::string& address) {
-  return std::to_string(launch::port_of(launch::listen_for_workers(address, 0).get()));
-}
 
 /// Its exit code, once all of its output is there and nothing of it is left.
 inline int finish(ChildProgram& node) {
@@ -36,7 +31,7 @@ struct Cluster {
 
   TempFolder tmp;
   std::string host = "127.0.0.1";
-  std::string port = free_port_of("127.0.0.1");
+  std::string port = std::to_string(unused_port());
   std::vector<std::unique_ptr<ChildProgram>> nodes{};
 
   std::string endpoint() const { return host + ":" + port; }

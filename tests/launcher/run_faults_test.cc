@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/round_port.h"
 #include "tests/launcher/nodes.h"
 #include "tests/support/catch.h"
 

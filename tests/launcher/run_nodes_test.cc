@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/round_port.h"
 #include "tests/launcher/nodes.h"
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

@@ -32,7 +32,7 @@ struct Job {
   }
 };
 
-std::string free_port() { return free_port_of("127.0.0.1"); }
+std::string free_port() { return std::to_string(unused_port()); }
 
 Lines answers_in(const std::string& out) {
   Lines answers;

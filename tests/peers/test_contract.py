@@ -5,18 +5,12 @@ torchrun takes seconds to start, so each run asks many things.
 
 import json
 import re
-import socket
 import unittest
 
+from ports import free_port
 from support import WORKERS, both_launchers, need_torch, signal
 
 need_torch()
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
 
 class Contract:
     maxDiff = None

@@ -15,20 +15,15 @@ Each has the name of the test there, and launch_user_scripts several, and assert
 """
 
 import os
-import socket
 import unittest
 
+from ports import free_port
 from support import JobTest, WORKERS, need_torch
 
 need_torch()
 
 USUAL = ("--monitor-interval=1", "--start-method=spawn")
 ELASTIC_CONF = "join_timeout=5,last_call_timeout=1,timeout=5"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 class TorchLauncher(JobTest):

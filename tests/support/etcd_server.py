@@ -4,22 +4,17 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
+
+from ports import free_port
 
 
 def missing():
     """What is lacking, or None."""
     lacking = [program for program in ("etcd", "etcdctl") if not shutil.which(program)]
     return f"no {' or '.join(lacking)} (Debian: etcd-server, etcd-client)" if lacking else None
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Etcd:

@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <random>
 
 namespace ddp::test {
 
@@ -14,24 +17,36 @@ struct LoopbackSocket {
   int port;
 };
 
-/// A TCP socket that is bound to a port the kernel chose; the caller closes it.
-inline LoopbackSocket bound_loopback_socket() {
+/// A TCP socket that is bound to a port, 0 for one that the kernel chooses; the caller closes it.
+inline std::optional<LoopbackSocket> loopback_socket(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(fd, any, size) != 0 || ::getsockname(fd, any, &size) != 0) std::abort();
-  return {fd, ntohs(address.sin_port)};
+  if (::bind(fd, any, size) == 0 && ::getsockname(fd, any, &size) == 0)
+    return LoopbackSocket{fd, ntohs(address.sin_port)};
+  ::close(fd);
+  return std::nullopt;
 }
 
-/// A port at which nobody listens. Nobody else binds it soon: the kernel hands out other ones
-/// first.
+inline LoopbackSocket bound_loopback_socket() { return loopback_socket(0).value(); }
+
+/// A port at which nobody listens, and none of those that the kernel gives to connections, which
+/// may be those of other tests.
 inline int unused_port() {
-  const LoopbackSocket socket = bound_loopback_socket();
-  ::close(socket.fd);
-  return socket.port;
+  int first_given = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_given;
+  std::random_device random;
+  for (;;) {
+    const int port = std::uniform_int_distribution(first_given / 2, first_given - 1)(random);
+    if (const auto socket = loopback_socket(port)) {
+      ::close(socket->fd);
+      return port;
+    }
+  }
 }
 
 }  // namespace ddp::test
