@@ -226,6 +226,7 @@ ddp_torch_room(ddp_trainer_app
     app/plan/costed_training.cc
     app/doctor.cc
     app/exit_report.cc
+    app/generation.cc
     app/plan/memory_estimate.cc
     app/modes/chat.cc
     app/modes/data_show.cc

@@ -241,42 +241,6 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
 
 }  // namespace
 
-SamplingOptions sampling_options(const GenerateArgs& options) {
-  SamplingOptions sampling;
-  sampling.max_new_tokens = options.max_new_tokens;
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.top_p = options.top_p;
-  sampling.min_p = options.min_p;
-  sampling.repetition_penalty = options.repetition_penalty;
-  sampling.greedy = options.greedy;
-  sampling.seed = static_cast<uint64_t>(options.seed);
-  sampling.cuda_graphs = options.cuda_graphs;
-  return sampling;
-}
-
-EndTokens::EndTokens(const ModelBundle& model)
-    : tokens_(stop_tokens(model.metadata, *model.tokenizer)) {}
-
-bool EndTokens::contain(int32_t token) const {
-  return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
-}
-
-void report_speed(int64_t tokens, Clock::duration time, torch::Device device,
-                  const GraphUse& graphs) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  if (tokens == 0) return;
-  std::fflush(stdout);
-  fmt::print(stderr, "generate: {} tokens in {:.3f} s, {:.1f} tokens/s on {}\n", tokens, seconds,
-             static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
-  if (graphs.replays > 0)
-    fmt::print(stderr, "CUDA graphs: the launches of a token were replayed as one in {} steps\n",
-               graphs.replays);
-  if (!graphs.why_not.empty())
-    fmt::print(stderr, "CUDA graphs: not used{}; {}\n", graphs.replays > 0 ? " from then on" : "",
-               graphs.why_not);
-}
-
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = chosen_device(options.device);
