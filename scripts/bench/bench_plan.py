@@ -105,7 +105,7 @@ def name_of(plan):
 
 class PlanBench:
     def __init__(self, programs, folder, args):
-        self.programs, self.folder, self.args, self.doctors, self.runs = programs, folder, args, {}, 0
+        self.programs, self.folder, self.args, self.links, self.runs = programs, folder, args, {}, 0
         write_text(folder / "text.txt")
         self.run([programs.trainer, "tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", CASES[0].vocabulary, "--input",
                   folder / "text.txt", "--output", folder / "tokens"])
@@ -120,11 +120,13 @@ class PlanBench:
     def launched(self, ranks, words):
         return self.run([self.programs.ddp_run, "--standalone", f"--nproc_per_node={ranks}", self.programs.trainer, *words])
 
-    def doctor(self, ranks):
-        if ranks not in self.doctors:
-            self.doctors[ranks] = self.folder / f"doctor-{ranks}.json"
-            self.doctors[ranks].write_text(self.launched(ranks, ["doctor", "--json"]), encoding="utf-8")
-        return self.doctors[ranks]
+    def link(self, ranks):
+        """GB/s between two ranks: a ring's all-reduce sends 2 (N - 1) / N of its bytes."""
+        if ranks not in self.links:
+            report = json.loads(self.launched(ranks, ["doctor", "--json"]))["Collectives"]
+            largest = max((run for run in report["runs"] if run["name"] == "all_reduce"), key=lambda run: run["bytes"])
+            self.links[ranks] = 2 * (ranks - 1) / ranks * largest["bytes"] / largest["median_us"] / 1000
+        return self.links[ranks]
 
     def config(self, case, run, steps=None):
         overrides = case.overrides(self.folder / "tokens", steps or self.args.steps, run)
@@ -151,7 +153,7 @@ class PlanBench:
 
     def planned(self, case, ranks):
         speeds = [] if self.args.part == "memory" else \
-            ["--doctor", self.doctor(ranks), "--tflops", self.rate(case, ranks) / 1e12, "--efficiency", 1]
+            ["--link", self.link(ranks), "--tflops", self.rate(case, ranks) / 1e12, "--efficiency", 1]
         said = self.run([self.programs.trainer, "plan", *self.config(case, self.folder / "planned"), "--gpus", ranks, "--memory",
                          64, *speeds, "--json"])
         answer = json.loads(said)

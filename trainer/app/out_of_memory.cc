@@ -35,17 +35,6 @@ std::string items_text(const MemoryEstimate& estimate) {
   return text;
 }
 
-std::string savings_text(const std::vector<MemorySaving>& savings) {
-  if (savings.empty()) return "take a smaller model";
-  std::string text = "set ";
-  bool enough = false;
-  for (const MemorySaving& saving : savings) {
-    text += fmt::format("{} ({}), or ", saving.change, in_bytes(saving.then.device_bytes));
-    enough = enough || saving.then.fits();
-  }
-  return enough ? text.substr(0, text.rfind(", or ")) : text + "take a smaller model";
-}
-
 }  // namespace
 
 bool is_out_of_memory(const std::exception& error) {
@@ -87,7 +76,7 @@ std::string out_of_memory_text(const Config& config, const TaskCost& task,
       in_bytes(estimate.device_bytes),
       limit.empty() ? fmt::format(", {} are free", in_bytes(estimate.available_bytes)) : "",
       items_text(estimate), limit.empty() ? "" : "raise the limit, or, ",
-      savings_text(memory_savings(config, task, place, device_index)));
+      memory_advice(config, task, place, device_index));
 }
 
 }  // namespace ddp::train

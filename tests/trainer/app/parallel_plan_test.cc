@@ -25,13 +25,12 @@ const Model kSmall(10, 10 * kMillion, 500 * kMillion);  // 1.6 GB of state
 const Model kPaper(75, 100 * kMillion, 500 * kMillion);
 
 std::vector<ParallelPlan> plans(const Model& model, const Config& config, const Cluster& cluster) {
-  return parallel_plans({config, model, cluster});
+  return plan_training({config, model, cluster}).plans;
 }
 
 /// The overrides of the choice; empty: nothing fits.
 Overrides chosen(const Model& model, const Config& config, const Cluster& cluster) {
-  const auto plan = chosen_plan(plans(model, config, cluster), {config, model, cluster});
-  return plan ? overrides_of(plan->config, config) : Overrides{};
+  return plan_training({config, model, cluster}).overrides;
 }
 
 Overrides strategy(const std::string& name) { return {"distributed_config.strategy=" + name}; }
@@ -117,12 +116,13 @@ TEST_CASE("of plans that all take a smaller micro-batch the one with the largest
 TEST_CASE("where nothing fits, the ranks that would are named, or that none would") {
   const Config config = batches(1);
   CHECK(chosen(kPaper, config, gpus(2, 40)).empty());
-  CHECK_THAT(way_out({config, kPaper, gpus(2, 40)}),
+  CHECK_THAT(plan_training({config, kPaper, gpus(2, 40)}).way_out,
              Contains("4 ranks fit with distributed_config.strategy=zero3: "));
   CHECK(chosen(kPaper, config, gpus(4, 40)) == strategy("zero3"));
-  CHECK_THAT(way_out({config, kPaper, gpus(2, 2)}), Contains("More ranks do not help"));
+  CHECK_THAT(plan_training({config, kPaper, gpus(2, 2)}).way_out,
+             Contains("More ranks do not help"));
   // 12 width^2 = 3.2 billion parameters in a block: 26 GB of weights and gradients.
-  CHECK_THAT(way_out({config, blocks(2, 16384, 128), gpus(1, 24)}),
+  CHECK_THAT(plan_training({config, blocks(2, 16384, 128), gpus(1, 24)}).way_out,
              Contains(" ranks fit with ") && Contains("distributed_config.tensor="));
 }
 
@@ -137,6 +137,18 @@ TEST_CASE("between slow nodes a reduction for each micro-batch is not worth its 
   slow.memory_bytes = 15 * kGB;  // ddp no longer fits, ZeRO-1 does
   CHECK(chosen(model, batches(4, 8), slow) == strategy("zero1"));
   CHECK_THAT(plans(model, batches(4, 8), gpus(16, 80, 2))[0].reason, Contains("computation takes"));
+}
+
+TEST_CASE("zero2 is not chosen for its speed: it never sends less in sight than zero1") {
+  const Model model(20, 50 * kMillion, 500 * kMillion);
+  Cluster cluster = gpus(16, 15, 2);  // ddp does not fit
+  for (double gb_s = 0.5; gb_s < 512; gb_s *= 1.5) {
+    cluster.between.bytes_per_s = gb_s * 1e9;
+    const auto all = plans(model, batches(4, 8), cluster);
+    CAPTURE(gb_s);
+    CHECK(all[2].time.exposed_s >= all[1].time.exposed_s);
+    CHECK(chosen(model, batches(4, 8), cluster) == strategy("zero1"));
+  }
 }
 
 TEST_CASE("7.5 billion parameters on 64 ranks take what the ZeRO paper says") {

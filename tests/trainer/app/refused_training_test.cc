@@ -130,13 +130,10 @@ TEST_CASE("NCCL and several ranks on a device exclude each other") {
 
 TEST_CASE("plan refuses what it cannot compute in one line") {
   const Workspace place;
-  place.write("other.json", "{}");
   for (const Words& wrong : std::vector<Words>{{"--gpus=0"},
                                                {"--memory=0"},
                                                {"--link=0"},
                                                {"--nodes=3"},
-                                               {"--doctor=other.json"},
-                                               {"--doctor=nowhere.json"},
                                                {"--config=nowhere.yaml"},
                                                {"data_config.path=nowhere.txt"},
                                                {"trainer_config.global_batch_size=4"},

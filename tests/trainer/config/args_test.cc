@@ -166,12 +166,10 @@ TEST_CASE("plan reads GPUs, their memory and speeds, and refuses what no GPU has
   CHECK(args.plan.json);
   const PlanArgs defaults = parse(words).plan;
   CHECK(defaults.nodes == 1);
-  CHECK_FALSE((defaults.link_gb_s || defaults.tflops || defaults.efficiency || defaults.doctor));
-  CHECK(parse(with({"--doctor", "d.json"})).plan.doctor == "d.json");
+  CHECK_FALSE((defaults.link_gb_s || defaults.tflops || defaults.efficiency));
   CHECK(error({"plan", "--gpus=1", "--memory=1"}).find("--config: is required") == 0);
   CHECK(error({"plan", "-c", "c.yaml", "--memory=1"}) ==
         "--gpus: is required; see trainer plan --help");
-  CHECK(error(with({"--link=1", "--doctor=d"})) == "--link: conflicts with --doctor; keep one");
   for (const char* wrong : {"--gpus=0", "--gpus=-1", "--gpus=2.5", "--gpus=1000001", "--memory=0",
                             "--memory=-80", "--memory=nan", "--link=0", "--link=inf", "--nodes=0",
                             "--tflops=0", "--efficiency=0", "--efficiency=1.1"}) {

@@ -231,8 +231,6 @@ TrainerArgs parse_data(const Parsed& parsed) {
 /// --gpus, --memory and what describes their speed.
 PlanArgs plan_options(const Parsed& parsed) {
   parsed.require({"gpus", "memory"});
-  if (parsed.has("link") && parsed.has("doctor"))
-    throw UserError("--link: conflicts with --doctor; keep one");
   const auto number = [&parsed](const char* name) -> std::optional<double> {
     if (!parsed.has(name)) return std::nullopt;
     return parsed.positive_number(name);
@@ -247,7 +245,6 @@ PlanArgs plan_options(const Parsed& parsed) {
   options.link_gb_s = number("link");
   options.tflops = number("tflops");
   if (parsed.has("efficiency")) options.efficiency = parsed.share("efficiency", false);
-  if (parsed.has("doctor")) options.doctor = parsed.text("doctor");
   options.json = parsed.has("json");
   return options;
 }

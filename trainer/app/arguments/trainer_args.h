@@ -103,11 +103,10 @@ struct EstimateArgs {
 struct PlanArgs {
   int64_t gpus = 1;  ///< On all nodes; CPU ranks if the configuration trains on CPUs.
   int64_t nodes = 1;
-  double memory_gb = 0.0;             ///< Per GPU, 1e9 bytes.
-  std::optional<double> link_gb_s;    ///< Between nodes; within the node if there is only one.
-  std::optional<double> tflops;       ///< Peak of a GPU, 1e12 FLOP/s.
-  std::optional<double> efficiency;   ///< Share of the peak that computation attains.
-  std::optional<std::string> doctor;  ///< A file of `trainer doctor --json`.
+  double memory_gb = 0.0;            ///< Per GPU, 1e9 bytes.
+  std::optional<double> link_gb_s;   ///< Between nodes; within the node if there is only one.
+  std::optional<double> tflops;      ///< Peak of a GPU, 1e12 FLOP/s.
+  std::optional<double> efficiency;  ///< Share of the peak that computation attains.
   bool json = false;
 };
 

@@ -24,71 +24,55 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// What a training takes on one of its ranks.
 struct Estimate {
-  std::vector<ParameterPart> parameters;
-  MemoryEstimate memory;
-  std::string unit;  ///< "tokens", "lines"
-  int64_t units_per_step = 0;
-  std::optional<int64_t> steps_per_epoch;  ///< None without data.
-  double flops_per_step = 0.0;
-  std::string flops_formula;
-};
-
-/// What is trained, without a model, and where.
-struct Job {
   const CostedTraining& training;
   ComputePlace place;
   int device_index = 0;
+  MemoryEstimate memory;
+  int64_t units_per_step = 0;
+  std::optional<int64_t> steps_per_epoch;  ///< None without data.
 
-  const Config& config() const { return training.config; }
+  std::string unit() const { return std::string(training.cost->unit()); }  ///< "tokens", "lines"
+  double flops_per_step() const {
+    return static_cast<double>(units_per_step) * training.cost->flops_per_unit();
+  }
 };
 
-Estimate estimate(const Job& job) {
-  const TaskCost& task = job.training.cost();
-  const TrainerConfig& trainer = job.config().trainer;
-  Estimate result;
-  result.parameters = task.parameter_parts();
-  result.memory = estimate_memory(job.config(), task, job.place, job.device_index);
-  const int64_t copies = copies_of_model(job.config().distributed, job.place.world_size);
-  const BatchPlan batches = plan_batches(trainer, static_cast<int>(copies), std::nullopt);
-  const int64_t samples = batches.micro_batches * trainer.batch_size;
-  result.unit = task.unit();
+Estimate estimate(const CostedTraining& training, const torch::Device& device, int64_t ranks) {
+  const Config& config = training.config;
+  const TaskCost& task = *training.cost;
+  Estimate result{training, {device.is_cuda(), ranks}, device.is_cuda() ? device.index() : 0, {}, 0,
+                  {}};
+  task.check_division(config);
+  result.memory = estimate_memory(config, task, result.place, result.device_index);
+  const int64_t copies = copies_of_model(config.distributed, ranks);
+  const BatchPlan batches = plan_batches(config.trainer, static_cast<int>(copies), std::nullopt);
+  const int64_t samples = batches.micro_batches * config.trainer.batch_size;
   result.units_per_step = samples * task.units_per_sample();
-  if (job.training.task) result.steps_per_epoch = job.training.task->training().size() / samples;
-  result.flops_per_step = static_cast<double>(result.units_per_step) * task.flops_per_unit();
-  result.flops_formula = task.flops_formula();
+  if (training.samples) result.steps_per_epoch = *training.samples / samples;
   return result;
 }
 
 Json as_json(const Estimate& e) {
   Json memory;
   for (const MemoryItem& item : e.memory.items) memory[item.name] = item.bytes;
-  Json parameters = {{"total", total_of(e.parameters)}};
-  for (const ParameterPart& part : e.parameters) parameters[part.name] = part.count;
+  const auto parts = e.training.cost->parameter_parts();
+  Json parameters = {{"total", total_of(parts)}};
+  for (const ParameterPart& part : parts) parameters[part.name] = part.count;
   Json json = {{"parameters", parameters},
                {"memory_per_rank_bytes", memory},
                {"device", e.memory.cuda ? "cuda" : "cpu"},
                {"needed_bytes", e.memory.needed_bytes()},
                {"available_bytes", e.memory.available_bytes},
                {"fits", e.memory.fits()},
-               {e.unit + "_per_step", e.units_per_step}};
+               {e.unit() + "_per_step", e.units_per_step}};
   if (e.steps_per_epoch) {
     json["steps_per_epoch"] = *e.steps_per_epoch;
-    json[e.unit + "_per_epoch"] = e.units_per_step * *e.steps_per_epoch;
+    json[e.unit() + "_per_epoch"] = e.units_per_step * *e.steps_per_epoch;
   }
-  json["flops_per_step"] = e.flops_per_step;
+  json["flops_per_step"] = e.flops_per_step();
   return json;
-}
-
-/// What to change, with numbers, when it does not fit.
-std::string advice(const Job& job) {
-  std::string text;
-  for (const auto& [change, then] :
-       memory_savings(job.config(), job.training.cost(), job.place, job.device_index)) {
-    text += fmt::format("  {}: {}{}\n", change, in_bytes(then.needed_bytes()),
-                        then.fits() ? ", which fits" : "");
-  }
-  return text.empty() ? "  take a smaller model\n" : text;
 }
 
 std::string in_short(int64_t value) { return short_number(static_cast<double>(value)); }
@@ -108,20 +92,21 @@ std::string parameter_text(const std::vector<ParameterPart>& parts) {
 
 std::string as_table(const Estimate& e) {
   std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
-                                 parameter_text(e.parameters));
+                                 parameter_text(e.training.cost->parameter_parts()));
   for (const MemoryItem& item : e.memory.items) {
     const std::string note = std::string(counts(item, e.memory.cuda) ? "" : " (of the CPU)") +
                              (item.main_rank_only ? " (rank 0 alone)" : "");
     text += fmt::format("  {:<16} {}{}\n", item.name, in_bytes(item.bytes), note);
   }
-  text += fmt::format("Steps              {} {} each", in_short(e.units_per_step), e.unit);
+  text += fmt::format("Steps              {} {} each", in_short(e.units_per_step), e.unit());
   if (e.steps_per_epoch)
     text += fmt::format(", {} in an epoch of {} {}", *e.steps_per_epoch,
-                        in_short(e.units_per_step * *e.steps_per_epoch), e.unit);
+                        in_short(e.units_per_step * *e.steps_per_epoch), e.unit());
   text += "\n";
   if (e.steps_per_epoch == 0)
     text += "                   the data are too few for one step: training would refuse them\n";
-  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, e.flops_formula);
+  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step(),
+                      e.training.cost->flops_formula());
   text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
                       e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),
                       in_bytes(e.memory.available_bytes),
@@ -133,21 +118,20 @@ std::string as_table(const Estimate& e) {
 
 int run_estimate(const TrainerArgs& args) {
   CostedTraining training = costed_training(args);
-  const Config& config = training.config;
-  const DevicePlan plan = plan_device(config.trainer.device, config.distributed, DistEnv{});
-  if (!plan.device.is_cuda()) settle_amp_here(training.config.trainer);
-  const Job job{training,
-                {plan.device.is_cuda(), args.estimate.world_size},
-                plan.device.is_cuda() ? plan.device.index() : 0};
-  training.cost().check_division(training.config);
-  const Estimate result = estimate(job);
+  const torch::Device device =
+      plan_device(training.config.trainer.device, training.config.distributed, DistEnv{}).device;
+  if (!device.is_cuda()) settle_amp_here(training.config.trainer);
+  const Estimate result = estimate(training, device, args.estimate.world_size);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");
     return launch::kExitDone;
   }
   if (!training.note.empty()) print(fmt::format("Vocabulary         {}\n", training.note));
   print(as_table(result));
-  if (!result.memory.fits()) print("To make it fit:\n" + advice(job));
+  if (!result.memory.fits()) {
+    print(fmt::format("To make it fit, {}\n", memory_advice(training.config, *training.cost,
+                                                            result.place, result.device_index)));
+  }
   return launch::kExitDone;
 }
 

@@ -2,25 +2,22 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/chosen_device.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/plan/costed_training.h"
-#include "trainer/app/plan/parallel_plan.h"
-#include "trainer/app/plan/plan_cluster.h"
 #include "trainer/app/plan/plan_report.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"
 #include "trainer/run/batch_plan.h"
-#include "trainer/task/task.h"
 
 namespace ddp::train {
 namespace {
 
-/// "A step  524.29k tokens: 4 micro-batches of 16 samples on each rank"
+/// "A step       524.29k tokens: 4 micro-batches of 16 samples on each rank"
 std::string step_fact(const Config& config, const TaskCost& task, int64_t ranks) {
   const int64_t copies = copies_of_model(config.distributed, ranks);
   const BatchPlan batches = plan_batches(config.trainer, static_cast<int>(copies), std::nullopt);
@@ -39,19 +36,12 @@ int run_plan(const TrainerArgs& args) {
   CostedTraining costed = costed_training(args);
   Config& config = costed.config;
   if (config.trainer.device == DeviceChoice::kCpu) settle_amp_here(config.trainer);
-  const PlannedTraining training{config, costed.cost(), plan_cluster(args.plan, config)};
-  PlanAnswer answer;
-  answer.cuda = training.cluster.cuda;
-  answer.facts = training.cluster.facts;
-  answer.facts.push_back(step_fact(config, costed.cost(), args.plan.gpus));
-  if (!costed.note.empty()) answer.facts.push_back("Vocabulary   " + costed.note);
-  answer.plans = parallel_plans(training);
-  answer.choice = chosen_plan(answer.plans, training);
-  if (answer.choice)
-    answer.overrides = overrides_of(answer.choice->config, config);
-  else
-    answer.way_out = way_out(training);
-  print(args.plan.json ? plan_json(answer) : plan_text(answer));
+  const PlannedTraining training{config, *costed.cost, plan_cluster(args.plan, config)};
+  std::vector<std::string> facts = training.cluster.facts;
+  facts.push_back(step_fact(config, *costed.cost, args.plan.gpus));
+  if (!costed.note.empty()) facts.push_back("Vocabulary   " + costed.note);
+  const PlanAnswer answer = plan_training(training);
+  print(args.plan.json ? plan_json(answer) : plan_text(answer, facts));
   return launch::kExitDone;
 }
 

@@ -10,6 +10,7 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_cost.h"
+#include "trainer/task/task.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/with_added_tokens.h"
@@ -66,10 +67,12 @@ CostedTraining costed_training(const TrainerArgs& args) {
   of_cost.trainer.batch_size = 1;  // data that are too few for training can be estimated
   result.of_cost = std::make_unique<const Config>(std::move(of_cost));
   if (vocabulary.size == 0) {
-    result.task = make_task(*result.of_cost, nullptr);
+    auto task = make_task(*result.of_cost, nullptr);
+    result.samples = task->training().size();
+    result.cost = std::move(task);
     return result;
   }
-  result.without_data = std::make_unique<CausalCost>(*result.of_cost, vocabulary.size);
+  result.cost = std::make_unique<CausalCost>(*result.of_cost, vocabulary.size);
   result.note =
       fmt::format("{} tokens ({}), as the data were not read", vocabulary.size, vocabulary.source);
   return result;

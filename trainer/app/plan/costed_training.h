@@ -7,18 +7,16 @@
 
 #include "trainer/app/arguments/trainer_args.h"
 #include "trainer/config/config.h"
-#include "trainer/task/task.h"
+#include "trainer/task/task_cost.h"
 
 namespace ddp::train {
 
 struct CostedTraining {
   Config config;
   std::string note;  ///< Where the vocabulary's size is from if not from the data; else "".
-  std::unique_ptr<const Config> of_cost;  ///< What `task` or `without_data` refers to.
-  std::unique_ptr<Task> task;             ///< With its data; null: there are none.
-  std::unique_ptr<TaskCost> without_data;
-
-  const TaskCost& cost() const { return task ? *task : *without_data; }
+  std::optional<int64_t> samples;         ///< In the data, if they were read.
+  std::unique_ptr<const Config> of_cost;  ///< What `cost` refers to.
+  std::unique_ptr<const TaskCost> cost;
 };
 
 /// Opens the data, unless args.vocab_size is given or a language model's are not there: then the

@@ -1,57 +1,45 @@
 #include "trainer/app/plan/memory_estimate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "trainer/app/plan/parallel_plan.h"
 #include "trainer/config/config.h"
+#include "trainer/metrics/text.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kBytesPerKiB = 1024;
-
-std::optional<int64_t> first_number(const std::string& path) {
+/// The number after `key` in a file of the kernel, the first without one.
+std::optional<int64_t> number_in(const std::string& path, std::string_view key = "") {
   std::ifstream file(path);
+  std::string word;
+  while (word != key && file >> word) {
+  }
   int64_t value = 0;
   if (!(file >> value)) return std::nullopt;  // "max", or no such file
   return value;
 }
 
-int64_t mem_available() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    if (line.starts_with(kKey)) return std::stoll(line.substr(kKey.size())) * kBytesPerKiB;
-  }
-  return 0;
-}
-
-struct OwnMemory {
-  int64_t mapped = 0;
-  int64_t resident = 0;
-};
-
-OwnMemory own_memory() {
-  std::ifstream file("/proc/self/statm");
-  OwnMemory pages;
-  file >> pages.mapped >> pages.resident;
-  const int64_t bytes = ::sysconf(_SC_PAGESIZE);
-  return {pages.mapped * bytes, pages.resident * bytes};
+int64_t bytes_in(const std::string& path, std::string_view key) {
+  constexpr int64_t kBytesPerKiB = 1024;
+  return number_in(path, key).value_or(0) * kBytesPerKiB;
 }
 
 /// What `ulimit -v` leaves.
-std::optional<int64_t> left_by_limit() {
+int64_t left_by_limit() {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - own_memory().mapped);
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
+  const auto most = static_cast<int64_t>(limit.rlim_cur);
+  return std::max<int64_t>(0, most - bytes_in("/proc/self/status", "VmSize:"));
 }
 
 /// Bytes that a trainer takes besides what it computes with: libraries, kernels, threads.
@@ -59,16 +47,16 @@ int64_t program_bytes(bool cuda) {
   // Measured: what the first steps add for kernels, threads and buffers.
   constexpr int64_t kStepsOnCpu = 40'000'000;
   constexpr int64_t kStepsOnCuda = 400'000'000;
-  return own_memory().resident + (cuda ? kStepsOnCuda : kStepsOnCpu);
+  return bytes_in("/proc/self/status", "VmRSS:") + (cuda ? kStepsOnCuda : kStepsOnCpu);
 }
 
 }  // namespace
 
 int64_t available_memory_bytes() {
   const std::string cgroup = "/sys/fs/cgroup/";
-  const auto limit = first_number(cgroup + "memory.max");
-  const auto used = first_number(cgroup + "memory.current");
-  const int64_t available = std::min(mem_available(), left_by_limit().value_or(INT64_MAX));
+  const auto limit = number_in(cgroup + "memory.max");
+  const auto used = number_in(cgroup + "memory.current");
+  const int64_t available = std::min(bytes_in("/proc/meminfo", "MemAvailable:"), left_by_limit());
   return limit && used ? std::min(available, std::max<int64_t>(0, *limit - *used)) : available;
 }
 
@@ -89,17 +77,20 @@ MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
   return result;
 }
 
-std::vector<MemorySaving> memory_savings(const Config& config, const TaskCost& task,
-                                         const ComputePlace& place, int device_index) {
+std::string memory_advice(const Config& config, const TaskCost& task, const ComputePlace& place,
+                          int device_index) {
   const auto estimate = [&](const Config& changed) {
     return estimate_memory(changed, task, place, device_index);
   };
   const MemoryEstimate now = estimate(config);
-  std::vector<MemorySaving> savings;
-  const auto suggest = [&](const Config& changed, std::string change) {
-    MemoryEstimate then = estimate(changed);
-    if (then.device_bytes < now.device_bytes)
-      savings.push_back({std::move(change), std::move(then)});
+  std::vector<std::string> ways;
+  bool enough = false;
+  const auto suggest = [&](const Config& changed, std::string_view change) {
+    const MemoryEstimate then = estimate(changed);
+    if (then.device_bytes >= now.device_bytes) return;
+    ways.push_back(
+        fmt::format("{}{} ({})", ways.empty() ? "set " : "", change, in_bytes(then.device_bytes)));
+    enough = enough || then.fits();
   };
   for (const MemorySaver& saver : savers_of(config)) {
     Config changed = config;
@@ -113,7 +104,8 @@ std::vector<MemorySaving> memory_savings(const Config& config, const TaskCost& t
   }
   suggest(changed, fmt::format("trainer_config.batch_size={} with more grad_accumulation_steps",
                                changed.trainer.batch_size));
-  return savings;
+  if (!enough) ways.emplace_back("take a smaller model");
+  return fmt::format("{}", fmt::join(ways, ", or "));
 }
 
 }  // namespace ddp::train

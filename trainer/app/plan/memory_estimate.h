@@ -30,14 +30,9 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index);
 
-/// A change of the configuration that needs less.
-struct MemorySaving {
-  std::string change;  ///< "gpt_config.activation_checkpointing=true"
-  MemoryEstimate then;
-};
-
-/// What is still possible: checkpointed blocks; a micro-batch halved until it fits, or is 1.
-std::vector<MemorySaving> memory_savings(const Config& config, const TaskCost& task,
-                                         const ComputePlace& place, int device_index);
+/// "set gpt_config.activation_checkpointing=true (1.20GB), or ...": what a rank would need with
+/// savers, and with a micro-batch halved until it fits, or is 1.
+std::string memory_advice(const Config& config, const TaskCost& task, const ComputePlace& place,
+                          int device_index);
 
 }  // namespace ddp::train

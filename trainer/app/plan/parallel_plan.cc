@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "trainer/config/keys/config_checks.h"
@@ -19,48 +20,41 @@ namespace {
 
 using Divisions = std::vector<DistributedConfig>;
 
-/// Each of `all` with each of the values.
-template <typename Value>
-Divisions with_each(const Divisions& all, Value DistributedConfig::*key,
-                    const std::vector<Value>& values) {
-  Divisions result;
-  for (DistributedConfig how : all) {
-    for (const Value value : values) {
-      how.*key = value;
-      result.push_back(how);
+constexpr std::array kStrategies = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2,
+                                    Strategy::kZero3};
+
+/// `how` with each strategy and schedule; the ranks of a single copy have nothing to share.
+void add_each(Divisions& all, DistributedConfig how, int64_t ranks) {
+  for (const auto& [schedule, chunks] : {std::pair(PipelineSchedule::k1f1b, 1),
+                                         {PipelineSchedule::kInterleaved, 2},
+                                         {PipelineSchedule::kGpipe, 1}}) {
+    if (how.pipeline == 1 && schedule != PipelineSchedule::k1f1b) continue;
+    how.pipeline_schedule = schedule;
+    how.pipeline_chunks = chunks;
+    for (const Strategy strategy : kStrategies) {
+      how.strategy = strategy;
+      if (ranks_of_copy(how) < ranks || strategy == Strategy::kDdp) all.push_back(how);
     }
   }
-  return result;
-}
-
-Divisions with_strategies(const Divisions& all) {
-  return with_each(all, &DistributedConfig::strategy,
-                   {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2, Strategy::kZero3});
 }
 
 /// Every division of the ranks, the simplest first.
 Divisions divisions(const PlannedTraining& training) {
   const int64_t ranks = training.cluster.ranks;
   const WeightsLayout layout = training.task.layout();
+  const int64_t most = layout.empty() ? 1 : ranks;
   const int64_t layers = stage_costs(layout, training.config.data.block_size).layers;
-  std::vector<int64_t> counts = {1};
-  for (int64_t count = 2; !layout.empty() && count <= ranks; ++count)
-    if (ranks % count == 0) counts.push_back(count);
-  Divisions all = {training.config.distributed};
-  all = with_each(all, &DistributedConfig::pipeline, counts);
-  all = with_each(all, &DistributedConfig::tensor, counts);
-  all = with_each(all, &DistributedConfig::sequence_parallel, {false, true});
-  all = with_each(
-      all, &DistributedConfig::pipeline_schedule,
-      {PipelineSchedule::k1f1b, PipelineSchedule::kInterleaved, PipelineSchedule::kGpipe});
-  all = with_strategies(all);
-  std::erase_if(all, [&](DistributedConfig& how) {
-    const bool scheduled = how.pipeline_schedule != PipelineSchedule::k1f1b;
-    how.pipeline_chunks = how.pipeline_schedule == PipelineSchedule::kInterleaved ? 2 : 1;
-    return ranks % ranks_of_copy(how) != 0 || how.pipeline > std::max<int64_t>(1, layers) ||
-           (how.tensor == 1 && how.sequence_parallel) || (how.pipeline == 1 && scheduled) ||
-           (ranks_of_copy(how) == ranks && how.strategy != Strategy::kDdp);
-  });
+  Divisions all;
+  DistributedConfig how = training.config.distributed;
+  for (how.pipeline = 1; how.pipeline <= std::clamp<int64_t>(layers, 1, most); ++how.pipeline) {
+    for (how.tensor = 1; how.tensor <= most / how.pipeline; ++how.tensor) {
+      if (ranks % ranks_of_copy(how) != 0) continue;
+      for (const bool parts : {false, true}) {
+        how.sequence_parallel = parts;
+        if (how.tensor > 1 || !parts) add_each(all, how, ranks);
+      }
+    }
+  }
   return all;
 }
 
@@ -122,29 +116,21 @@ std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& tr
   return items;
 }
 
-bool fits(const Config& config, const PlannedTraining& training) {
-  return bytes_of_rank(items_of(config, training), training.cluster.cuda) <=
-         training.cluster.memory_bytes;
-}
-
 int64_t largest_batch(Config config, const PlannedTraining& training) {
+  const Cluster& cluster = training.cluster;
   int64_t largest = 0;
   for (int64_t more = int64_t{1} << 19U; more > 0; more /= 2) {
     config.trainer.batch_size = largest + more;
-    if (fits(config, training)) largest += more;
+    if (bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes)
+      largest += more;
   }
   return largest;
 }
 
 std::string need_text(const ParallelPlan& plan, const Cluster& cluster) {
-  const auto bytes = [&](const MemoryItem& item) {
-    return counts(item, cluster.cuda) ? item.bytes : 0;
-  };
-  const auto most =
-      std::max_element(plan.items.begin(), plan.items.end(),
-                       [&](const auto& one, const auto& two) { return bytes(one) < bytes(two); });
+  const MemoryItem& most = *std::ranges::max_element(plan.items, {}, &MemoryItem::bytes);
   return fmt::format("needs {} of {}, of which {} {}", in_bytes(plan.memory_bytes),
-                     in_bytes(cluster.memory_bytes), most->name, in_bytes(most->bytes));
+                     in_bytes(cluster.memory_bytes), most.name, in_bytes(most.bytes));
 }
 
 ParallelPlan plan_of(Config config, const PlannedTraining& training) {
@@ -157,11 +143,25 @@ ParallelPlan plan_of(Config config, const PlannedTraining& training) {
   if (!plan.accepted) return plan;
   plan.items = items_of(plan.config, training);
   plan.memory_bytes = bytes_of_rank(plan.items, cluster.cuda);
-  plan.largest_batch = largest_batch(plan.config, training);
   plan.time = step_time(plan.config, training, plan.items);
+  std::erase_if(plan.items, [&](const auto& item) { return !counts(item, cluster.cuda); });
   plan.fits = plan.memory_bytes <= cluster.memory_bytes;
   plan.reason = plan.fits ? plan.time.limit() : need_text(plan, cluster);
   return plan;
+}
+
+/// "key=value" of the strategy, which always is the first, and of what else differs in `config`.
+std::vector<std::string> overrides_of(const Config& config, const Config& given) {
+  const std::string strategy = "distributed_config.strategy";
+  std::vector<std::string> changes = {
+      fmt::format("{}={}", strategy, name_of(config.distributed.strategy))};
+  for (const Field& field : config_fields()) {
+    const Node value = current_value(field, config);
+    if (field.path == strategy || same_value(value, current_value(field, given))) continue;
+    changes.push_back(fmt::format("{}={}", field.path,
+                                  value.kind == Kind::kString ? value.text : node_to_json(value)));
+  }
+  return changes;
 }
 
 /// The first that fits of smaller micro-batches, which keep the numbers of a training, then of
@@ -175,8 +175,7 @@ std::optional<ParallelPlan> changed_plan(const PlannedTraining& training,
       if (training.config.trainer.batch_size % parts != 0) continue;
       Config config = divided(training, how, parts);
       saver.apply(config);
-      if (why_not(config, training).empty() && fits(config, training))
-        return plan_of(std::move(config), training);
+      if (ParallelPlan plan = plan_of(std::move(config), training); plan.fits) return plan;
     }
   }
   return std::nullopt;
@@ -190,17 +189,25 @@ std::vector<ParallelPlan> plans_of(const Divisions& all, const PlannedTraining& 
                     training.config.model));
   }
   std::vector<ParallelPlan> plans;
-  for (const DistributedConfig& how : all) {
+  for (const DistributedConfig& how : all)
     plans.push_back(plan_of(divided(training, how), training));
-    ParallelPlan& plan = plans.back();
-    if (!plan.accepted || plan.fits) continue;
-    const auto changed = changed_plan(training, how);
-    if (!changed) continue;
-    const auto overrides = overrides_of(changed->config, training.config);
-    plan.reason +=
-        fmt::format("; fits with {}", fmt::join(overrides.begin() + 1, overrides.end(), " "));
-  }
   return plans;
+}
+
+/// A line that states on how many more ranks it would fit, and how.
+std::string way_out(PlannedTraining training) {
+  constexpr int kDoublings = 10;
+  training.cluster.nodes = 1;  // memory alone counts
+  for (int i = 0; i < kDoublings; ++i) {
+    training.cluster.ranks *= 2;
+    for (const DistributedConfig& how : divisions(training)) {
+      if (const auto plan = changed_plan(training, how))
+        return fmt::format("{} ranks fit with {}: {} on each.", training.cluster.ranks,
+                           fmt::join(overrides_of(plan->config, training.config), " "),
+                           in_bytes(plan->memory_bytes));
+    }
+  }
+  return "More ranks do not help. Use GPUs with more memory or a smaller model.";
 }
 
 }  // namespace
@@ -226,15 +233,38 @@ std::string ParallelPlan::name() const {
   return how.pipeline_chunks == 1 ? text : text + fmt::format("x{}", how.pipeline_chunks);
 }
 
-std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training) {
-  return plans_of(divisions(training), training);
+PlanAnswer plan_training(const PlannedTraining& training) {
+  PlanAnswer answer;
+  answer.plans = plans_of(divisions(training), training);
+  std::vector<ParallelPlan> changed;
+  for (ParallelPlan& plan : answer.plans) {
+    if (plan.accepted) plan.largest_batch = largest_batch(plan.config, training);
+    if (plan.fits) continue;
+    const auto fitting = changed_plan(training, plan.config.distributed);
+    if (!fitting) continue;
+    const auto overrides = overrides_of(fitting->config, training.config);
+    if (plan.accepted)
+      plan.reason +=
+          fmt::format("; fits with {}", fmt::join(overrides.begin() + 1, overrides.end(), " "));
+    changed.push_back(*fitting);
+  }
+  answer.choice = fastest_of(answer.plans);
+  if (!answer.choice) answer.choice = fastest_of(changed);
+  if (answer.choice)
+    answer.overrides = overrides_of(answer.choice->config, training.config);
+  else
+    answer.way_out = way_out(training);
+  return answer;
 }
 
 std::vector<ParallelPlan> strategy_plans(const PlannedTraining& training) {
-  return plans_of(with_strategies({training.config.distributed}), training);
+  Divisions all(kStrategies.size(), training.config.distributed);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].strategy = kStrategies.at(i);
+  return plans_of(all, training);
 }
 
 std::optional<ParallelPlan> fastest_of(const std::vector<ParallelPlan>& plans) {
+  constexpr double kClearlyFaster = 0.95;  // a ratio closer to 1 is within the formula's error
   std::optional<ParallelPlan> best;
   for (const ParallelPlan& plan : plans) {
     if (!plan.fits || (best && plan.config.distributed.strategy == Strategy::kZero3)) continue;
@@ -245,44 +275,6 @@ std::optional<ParallelPlan> fastest_of(const std::vector<ParallelPlan>& plans) {
       best = plan;
   }
   return best;
-}
-
-std::optional<ParallelPlan> chosen_plan(const std::vector<ParallelPlan>& plans,
-                                        const PlannedTraining& training) {
-  if (auto best = fastest_of(plans)) return best;
-  std::vector<ParallelPlan> changed;
-  for (const ParallelPlan& plan : plans)
-    if (auto fitting = changed_plan(training, plan.config.distributed))
-      changed.push_back(std::move(*fitting));
-  return fastest_of(changed);
-}
-
-std::string way_out(PlannedTraining training) {
-  constexpr int kDoublings = 10;
-  training.cluster.nodes = 1;  // memory alone counts
-  for (int i = 0; i < kDoublings; ++i) {
-    training.cluster.ranks *= 2;
-    for (const DistributedConfig& how : divisions(training)) {
-      if (const auto plan = changed_plan(training, how))
-        return fmt::format("{} ranks fit with {}: {} on each.", training.cluster.ranks,
-                           fmt::join(overrides_of(plan->config, training.config), " "),
-                           in_bytes(plan->memory_bytes));
-    }
-  }
-  return "More ranks do not help. Use GPUs with more memory or a smaller model.";
-}
-
-std::vector<std::string> overrides_of(const Config& config, const Config& given) {
-  const std::string strategy = "distributed_config.strategy";
-  std::vector<std::string> changes = {
-      fmt::format("{}={}", strategy, name_of(config.distributed.strategy))};
-  for (const Field& field : config_fields()) {
-    const Node value = current_value(field, config);
-    if (field.path == strategy || same_value(value, current_value(field, given))) continue;
-    changes.push_back(fmt::format("{}={}", field.path,
-                                  value.kind == Kind::kString ? value.text : node_to_json(value)));
-  }
-  return changes;
 }
 
 std::vector<MemorySaver> savers_of(const Config& config) {

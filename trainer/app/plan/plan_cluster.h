@@ -25,10 +25,10 @@ struct Cluster {
   Link inside;        ///< Between two ranks of a node.
   Link between;       ///< Between ranks of two nodes; each rank of a node has one of its own.
   bool cuda = true;
-  int64_t memory_bytes = 0;         ///< Per rank.
-  double flops_per_s = 0.0;         ///< Attained by each rank.
-  double memory_bytes_per_s = 0.0;  ///< Its memory's, which the optimizer's update waits for.
-  std::vector<std::string> facts;   ///< A line each: ranks, their speed, links; what is assumed.
+  int64_t memory_bytes = 0;          ///< Per rank.
+  double flops_per_s = 0.0;          ///< Attained by each rank.
+  double memory_bytes_per_s = 0.0;   ///< Its memory's, which the optimizer's update waits for.
+  std::vector<std::string> facts{};  ///< A line each: ranks, their speed, links; what is assumed.
 
   int64_t ranks_of_node() const { return ranks / nodes; }
 };
@@ -37,8 +37,7 @@ struct Cluster {
 /// a ring of nodes exchanges the rest, the slower of the two counts. An all-reduce is both.
 double all_gather_seconds(const Cluster& cluster, double bytes);
 
-/// Reads the file of --doctor, nothing else. Throws UserError: ranks that nodes do not divide, a
-/// file that is not doctor's or does not fit the ranks.
+/// Throws UserError: ranks that nodes do not divide.
 Cluster plan_cluster(const PlanArgs& args, const Config& config);
 
 }  // namespace ddp::train

@@ -1,13 +1,16 @@
 #include "trainer/app/plan/plan_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <tuple>
 
-#include "trainer/config/config.h"
+#include "trainer/hydra/override/overrides.h"
+#include "trainer/hydra/yaml/node_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"
 
@@ -15,57 +18,9 @@ namespace ddp::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Row = std::vector<std::string>;
 
 std::string in_seconds(double seconds) {
   return seconds < 1 ? fmt::format("{:.3g}ms", 1000 * seconds) : fmt::format("{:.3g}s", seconds);
-}
-
-/// The column that adds up an item; "other" has all that are not here.
-std::string column_of(const std::string& item) {
-  static const std::map<std::string, std::string> columns = {{"weights", "weights"},
-                                                             {"collected_weights", "weights"},
-                                                             {"weight_copies", "weights"},
-                                                             {"table_copy", "weights"},
-                                                             {"gradients", "gradients"},
-                                                             {"ddp_buckets", "gradients"},
-                                                             {"gradient_buckets", "gradients"},
-                                                             {"optimizer", "optimizer"},
-                                                             {"averaged_weights", "optimizer"},
-                                                             {"activations", "activations"},
-                                                             {"logits", "activations"}};
-  const auto found = columns.find(item);
-  return found == columns.end() ? "other" : found->second;
-}
-
-const Row kMemory = {"weights", "gradients", "optimizer", "activations", "other"};
-
-Row row_of(const ParallelPlan& plan, bool cuda) {
-  std::map<std::string, int64_t> bytes;
-  for (const MemoryItem& item : plan.items)
-    bytes[column_of(item.name)] += counts(item, cuda) ? item.bytes : 0;
-  Row row = {plan.name(), fmt::format("{}", plan.data), in_bytes(plan.memory_bytes)};
-  for (const std::string& column : kMemory) row.push_back(in_bytes(bytes[column]));
-  row.push_back(short_number(plan.time.sent_bytes) + "B");
-  row.push_back(in_seconds(plan.time.total_s()));
-  row.push_back(plan.largest_batch > 0 ? fmt::format("{}", plan.largest_batch) : "-");
-  row.push_back(fmt::format("{}: {}", plan.fits ? "yes" : "no", plan.reason));
-  return row;
-}
-
-/// The first and the last column to the left, figures to the right.
-std::string aligned(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const Row& row : rows) {
-    text += fmt::format("{:<{}}", row.front(), widths.front());
-    for (std::size_t i = 1; i + 1 < row.size(); ++i)
-      text += fmt::format("  {:>{}}", row[i], widths[i]);
-    text += fmt::format("  {}\n", row.back());
-  }
-  return text;
 }
 
 /// The strategy of a whole model; of one that ranks divide "tensor=2 pipeline=4".
@@ -83,41 +38,46 @@ std::vector<const ParallelPlan*> best_of_groups(const PlanAnswer& answer) {
                       plan.fits ? -plan.time.total_s() : -static_cast<double>(plan.memory_bytes));
   };
   std::vector<const ParallelPlan*> best;
-  std::map<std::string, std::size_t> places;
   for (const ParallelPlan& plan : answer.plans) {
-    const auto [place, is_new] = places.try_emplace(group_of(plan), best.size());
-    if (is_new) best.push_back(&plan);
-    const ParallelPlan*& now = best[place->second];
-    if (rank(plan) > rank(*now)) now = &plan;
+    const auto same = std::ranges::find(best, group_of(plan),
+                                        [](const ParallelPlan* each) { return group_of(*each); });
+    if (same == best.end())
+      best.push_back(&plan);
+    else if (rank(plan) > rank(**same))
+      *same = &plan;
   }
   return best;
 }
 
 /// Rows for the accepted ones, and lines for the others by their reasons.
 std::string table(const PlanAnswer& answer) {
-  std::vector<Row> rows = {{"strategy", "data", "memory"}};
-  rows[0].insert(rows[0].end(), kMemory.begin(), kMemory.end());
-  for (const char* title : {"sent", "step", "batch up to", "fits"}) rows[0].emplace_back(title);
-  std::map<std::string, std::string> refused;
-  for (const ParallelPlan* plan : best_of_groups(answer)) {
-    if (plan->accepted) {
-      rows.push_back(row_of(*plan, answer.cuda));
+  const auto best = best_of_groups(answer);
+  std::size_t width = 8;  // of "strategy"
+  for (const ParallelPlan* plan : best) width = std::max(width, plan->name().size());
+  constexpr std::string_view kRow = "{:<{}}  {:>4}  {:>8}  {:>8}  {:>6}  {:>11}  {}\n";
+  std::string text =
+      fmt::format(kRow, "strategy", width, "data", "memory", "sent", "step", "batch up to", "fits");
+  std::map<std::string, std::vector<std::string>> refused;
+  for (const ParallelPlan* plan : best) {
+    if (!plan->accepted) {
+      refused[plan->reason].push_back(group_of(*plan));
       continue;
     }
-    std::string& names = refused[plan->reason];
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", group_of(*plan));
+    text += fmt::format(kRow, plan->name(), width, plan->data, in_bytes(plan->memory_bytes),
+                        short_number(plan->time.sent_bytes) + "B", in_seconds(plan->time.total_s()),
+                        plan->largest_batch > 0 ? fmt::format("{}", plan->largest_batch) : "-",
+                        fmt::format("{}: {}", plan->fits ? "yes" : "no", plan->reason));
   }
-  std::string text = fmt::format("\n{}\n", aligned(rows));
+  if (!refused.empty()) text += "\n";
   for (const auto& [reason, names] : refused)
-    text += fmt::format("Not possible: {}: {}\n", names, reason);
-  return refused.empty() ? text : text += "\n";
+    text += fmt::format("Not possible: {}: {}\n", fmt::join(names, ", "), reason);
+  return text;
 }
 
-Json as_json(const ParallelPlan& plan, bool cuda) {
+Json as_json(const ParallelPlan& plan) {
   const DistributedConfig& how = plan.config.distributed;
   Json kinds = Json::object();
-  for (const MemoryItem& item : plan.items)
-    if (counts(item, cuda)) kinds[item.name] = item.bytes;
+  for (const MemoryItem& item : plan.items) kinds[item.name] = item.bytes;
   return {{"strategy", name_of(how.strategy)},
           {"tensor", how.tensor},
           {"pipeline", how.pipeline},
@@ -141,23 +101,18 @@ Json as_json(const ParallelPlan& plan, bool cuda) {
 
 /// "distributed_config.strategy=zero1" as a line of its section.
 std::string yaml_of(const std::vector<std::string>& overrides) {
-  std::map<std::string, std::string> sections;
+  Node root = Node::map();
   for (const std::string& change : overrides) {
-    const auto dot = change.find('.'), equal = change.find('=');
-    sections[change.substr(0, dot)] += fmt::format(
-        "  {}: {}\n", change.substr(dot + 1, equal - dot - 1), change.substr(equal + 1));
+    const Override parsed = parse_override(change);
+    set_path(root, parsed.key, parsed.value);
   }
-  std::string text;
-  for (const auto& [section, keys] : sections) text += fmt::format("{}:\n{}", section, keys);
-  return text;
+  return node_to_yaml(root);
 }
 
 }  // namespace
 
-std::string plan_text(const PlanAnswer& answer) {
-  std::string text;
-  for (const std::string& fact : answer.facts) text += fact + "\n";
-  text += table(answer);
+std::string plan_text(const PlanAnswer& answer, const std::vector<std::string>& facts) {
+  const std::string text = fmt::format("{}\n\n{}\n", fmt::join(facts, "\n"), table(answer));
   if (!answer.choice) return text + "Nothing fits.\n" + answer.way_out + "\n";
   const ParallelPlan& choice = *answer.choice;
   return text + fmt::format("Choice: {} on {}, {} a step, {} on each.\n\n{}", choice.name(),
@@ -168,8 +123,8 @@ std::string plan_text(const PlanAnswer& answer) {
 
 std::string plan_json(const PlanAnswer& answer) {
   Json plans = Json::array();
-  for (const ParallelPlan& plan : answer.plans) plans.push_back(as_json(plan, answer.cuda));
-  Json choice = answer.choice ? as_json(*answer.choice, answer.cuda) : Json(nullptr);
+  for (const ParallelPlan& plan : answer.plans) plans.push_back(as_json(plan));
+  Json choice = answer.choice ? as_json(*answer.choice) : Json(nullptr);
   if (answer.choice) choice["overrides"] = answer.overrides;
   return Json{{"plans", plans}, {"choice", choice}}.dump(2) + "\n";
 }

@@ -1,13 +1,22 @@
-#include "trainer/app/plan/step_time.h"
-
+// How long one optimizer step takes, by a short formula.
+//
+//   m (c + t) + b + e + u
+//
+// m  micro-batches of a copy of the model
+// c  computation of one on the slowest stage: FLOPs / (attained FLOP/s x tensor)
+// t  sums of the ranks that share its layers
+// b  one micro-batch in the other stages, / pipeline_chunks
+// e  what copies exchange, less the passes that hide it; on CPUs nothing is hidden
+// u  the update: bytes read and written / bytes/s of the memory, or of the bus with offload
+//
+// Left out: buckets, messages between stages, what embedding and output layer exchange.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
-#include "trainer/config/config.h"
-#include "trainer/model/causal_architecture.h"
+#include "trainer/app/plan/parallel_plan.h"
 #include "trainer/model/model_division.h"
 
 namespace ddp::train {
@@ -30,10 +39,13 @@ double largest_stage(const Config& config, const WeightsLayout& layout, const St
   return most / (static_cast<double>(costs.layers) * costs.layer + costs.head);
 }
 
-/// Share of the forward pass that the backward pass computes once more.
-double recomputed_share(const Config& config) {
-  if (!trains_causal_lm(config.task)) return 0.0;
-  return causal_architecture(config).recomputed_share(config);
+/// Elements of a hidden state: a micro-batch between two layers.
+double hidden_elements(const Config& config, const WeightsLayout& layout) {
+  auto elements = static_cast<double>(config.trainer.batch_size * config.data.block_size);
+  for (const WeightPlace& place : layout)
+    if (place.block == WeightPlace::kBeforeBlocks && place.split == Split::kVocabulary)
+      elements *= static_cast<double>(place.shape[1]);
+  return elements;
 }
 
 /// Adds `count` all-gathers or reduce-scatters, of which computation hides `hidden_s`.
@@ -42,25 +54,6 @@ void add_gathers(StepTime& time, double count, const Cluster& among, double byte
   const auto ranks = static_cast<double>(among.ranks);
   time.exposed_s += std::max(0.0, count * all_gather_seconds(among, bytes) - hidden_s);
   time.sent_bytes += count * bytes * (ranks - 1) / ranks;
-}
-
-/// What the ranks of one copy send each other: each layer's two sums forward and two backward, with
-/// recomputation the first two again, and from stage to stage a hidden state and its gradient.
-void add_exchange_of_copy(StepTime& time, const Config& config, Cluster cluster,
-                          const WeightsLayout& layout, const StageCosts& costs, double passes) {
-  const DistributedConfig& how = config.distributed;
-  double hidden = static_cast<double>(config.trainer.batch_size * config.data.block_size);
-  for (const WeightPlace& place : layout)
-    if (place.block == WeightPlace::kBeforeBlocks && place.split == Split::kVocabulary)
-      hidden *= static_cast<double>(place.shape[1]);
-  const double sums = (4.0 + 2.0 * recomputed_share(config)) * passes *
-                      static_cast<double>(costs.layers) / static_cast<double>(how.pipeline);
-  cluster.ranks = how.tensor;
-  cluster.nodes = 1;
-  add_gathers(time, 2 * sums, cluster, hidden * (config.trainer.use_amp ? 2.0 : 4.0), 0.0);
-  const auto shared = static_cast<double>(how.sequence_parallel ? how.tensor : 1);
-  if (how.pipeline > 1)
-    time.sent_bytes += 2 * passes * static_cast<double>(how.pipeline_chunks) * hidden * 4 / shared;
 }
 
 /// What the copies of the model send each other for `weights` bytes of them: below a backward pass,
@@ -104,23 +97,34 @@ StepTime step_time(const Config& config, const PlannedTraining& training,
   const TaskCost& task = training.task;
   const WeightsLayout layout = task.layout();
   const StageCosts costs = stage_costs(layout, config.data.block_size);
-  Cluster copies = training.cluster;
+  Cluster copies = training.cluster, sharers = training.cluster;
   copies.ranks = copies_of_model(how, copies.ranks);
   copies.nodes = std::min(copies.nodes, copies.ranks);
+  sharers.ranks = how.tensor;
+  sharers.nodes = 1;
+  const double recomputed =
+      trains_causal_lm(config.task) ? causal_architecture(config).recomputed_share(config) : 0.0;
   const auto passes = static_cast<double>(micro_batches_of_rank(config.trainer, copies.ranks));
+  const auto chunks = static_cast<double>(how.pipeline_chunks);
   const double micro_batch_s =
       static_cast<double>(config.trainer.batch_size * task.units_per_sample()) *
-      task.flops_per_unit() * (1.0 + recomputed_share(config) / 3) /
-      static_cast<double>(how.tensor) / copies.flops_per_s;
+      task.flops_per_unit() * (1.0 + recomputed / 3) / static_cast<double>(how.tensor) /
+      copies.flops_per_s;
   const double stage_s = micro_batch_s * largest_stage(config, layout, costs);
   StepTime time;
   time.compute_s = passes * stage_s;
-  time.bubble_s = (micro_batch_s - stage_s) / static_cast<double>(how.pipeline_chunks);
-  add_exchange_of_copy(time, config, copies, layout, costs, passes);
-  const auto sharers = static_cast<double>(divides_state(how.strategy) ? copies.ranks : 1);
-  add_exchange_of_copies(time, how, copies, bytes_of(items, "gradients") * sharers, passes,
-                         stage_s);
+  time.bubble_s = (micro_batch_s - stage_s) / chunks;
   time.update_s = update_seconds(how, copies, items);
+  // Each layer's two sums forward and two backward, with recomputation the first two again; a sum
+  // is two gathers. From stage to stage go a hidden state and its gradient.
+  const double hidden = hidden_elements(config, layout);
+  const double sums = (4.0 + 2.0 * recomputed) * passes * static_cast<double>(costs.layers) /
+                      static_cast<double>(how.pipeline);
+  add_gathers(time, 2 * sums, sharers, hidden * (config.trainer.use_amp ? 2.0 : 4.0), 0.0);
+  const auto parts = static_cast<double>(how.sequence_parallel ? how.tensor : 1);
+  if (how.pipeline > 1) time.sent_bytes += 2 * passes * chunks * hidden * 4 / parts;
+  const auto owners = static_cast<double>(divides_state(how.strategy) ? copies.ranks : 1);
+  add_exchange_of_copies(time, how, copies, bytes_of(items, "gradients") * owners, passes, stage_s);
   return time;
 }
 

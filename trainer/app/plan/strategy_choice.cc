@@ -47,21 +47,17 @@ bool same_division(const DistributedConfig& one, const DistributedConfig& two) {
 /// The fastest strategy that fits; if none fits, the one that needs the least memory.
 StrategyChoice planned_choice(const PlannedTraining& training) {
   const auto plans = strategy_plans(training);
-  const std::string memory = in_bytes(training.cluster.memory_bytes);
-  if (const auto best = fastest_of(plans)) {
-    return {best->config.distributed.strategy,
-            fmt::format("the fastest that fits, with {} of {} on each rank; {}",
-                        in_bytes(best->memory_bytes), memory, best->reason)};
-  }
-  const auto leanest = std::min_element(plans.begin(), plans.end(),
-                                        [](const ParallelPlan& one, const ParallelPlan& two) {
-                                          return std::pair(!one.accepted, one.memory_bytes) <
-                                                 std::pair(!two.accepted, two.memory_bytes);
-                                        });
-  return {leanest->config.distributed.strategy,
-          fmt::format("none is expected to fit in {} on each rank, and it needs least, {}; "
-                      "trainer plan shows what would fit",
-                      memory, in_bytes(leanest->memory_bytes))};
+  const auto fastest = fastest_of(plans);
+  const ParallelPlan& plan =
+      fastest ? *fastest : *std::ranges::min_element(plans, {}, [](const ParallelPlan& each) {
+        return std::pair(!each.accepted, each.memory_bytes);
+      });
+  return {plan.config.distributed.strategy,
+          fmt::format("{} {} of {} on each rank; {}",
+                      fastest ? "the fastest that fits, with"
+                              : "none is expected to fit, and it needs least,",
+                      in_bytes(plan.memory_bytes), in_bytes(training.cluster.memory_bytes),
+                      fastest ? plan.reason : "trainer plan shows what would fit")};
 }
 
 }  // namespace
