@@ -107,10 +107,17 @@ TEST_CASE("the stated error holds for the speeds of a plan") {
   PlanArgs measured = args_of(2);
   measured.tflops = 0.06;
   measured.link_gb_s = 2.2;
-  CHECK_THAT(plan_cluster(measured, cpus).facts[3], Contains("step -17 to +2 % on 2 ranks"));
-  CHECK_THAT(plan_cluster(args_of(2), cpus).facts[3], Contains("step unmeasured without --tflops"));
-  CHECK_THAT(plan_cluster(args_of(8), {}).facts[3], Contains("within 25 % of published runs"));
-  CHECK_THAT(plan_cluster(measured, {}).facts[3], Contains("step and memory unmeasured"));
+  const auto error = [](const PlanArgs& args, const Config& config) {
+    return plan_cluster(args, config).facts[3];
+  };
+  CHECK_THAT(error(measured, cpus), Contains("step unmeasured without --tflops, --efficiency"));
+  measured.efficiency = 1.0;
+  CHECK_THAT(error(measured, cpus), Contains("step -17 to +2 % on 2 ranks"));
+  CHECK_THAT(error(args_of(2), cpus), Contains("step unmeasured without --tflops"));
+  CHECK_THAT(error(args_of(8), amp()), Contains("within 25 % of published runs"));
+  CHECK_THAT(error(args_of(16, 2), amp()), Contains("step and memory unmeasured"));
+  CHECK_THAT(error(args_of(8), {}), Contains("step and memory unmeasured"));
+  CHECK_THAT(error(measured, amp()), Contains("step and memory unmeasured"));
 }
 
 TEST_CASE("nodes divide the GPUs equally") {

@@ -107,7 +107,8 @@ Required:
 Speed (figures that are not given are an H100's, or one core's on CPUs; the output lists them):
       --nodes M       Nodes that the GPUs are divided among (default: 1)
       --link G        GB/s that a GPU sends to one of another node; to one of the only node. trainer
-                      doctor on two ranks measures it: the rate of the largest all_reduce
+                      doctor measures it with one rank on each of two nodes, or with two on the
+                      only one: the rate of the largest all_reduce
       --tflops T      Peak of a GPU in TFLOP/s (default: logging_config.peak_tflops)
       --efficiency S  Share of the peak that computation attains, without communication
 

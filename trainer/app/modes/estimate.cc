@@ -107,10 +107,11 @@ std::string as_table(const Estimate& e) {
     text += "                   the data are too few for one step: training would refuse them\n";
   text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step(),
                       e.training.cost->flops_formula());
-  text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
-                      e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),
-                      in_bytes(e.memory.available_bytes),
-                      e.memory.cuda ? "the GPU has" : "this machine has");
+  const std::string all = fmt::format(" on each of {} ranks", e.memory.ranks_sharing);
+  text += fmt::format(
+      "Fits               {}: {}{} of the {} that {} free now\n", e.memory.fits() ? "yes" : "no",
+      in_bytes(e.memory.device_bytes), e.memory.ranks_sharing > 1 ? all + "," : "",
+      in_bytes(e.memory.available_bytes), e.memory.cuda ? "the GPU has" : "this machine has");
   return text;
 }
 

@@ -88,8 +88,8 @@ std::string memory_advice(const Config& config, const TaskCost& task, const Comp
   const auto suggest = [&](const Config& changed, std::string_view change) {
     const MemoryEstimate then = estimate(changed);
     if (then.device_bytes >= now.device_bytes) return;
-    ways.push_back(
-        fmt::format("{}{} ({})", ways.empty() ? "set " : "", change, in_bytes(then.device_bytes)));
+    ways.push_back(fmt::format("{}{} ({}{})", ways.empty() ? "set " : "", change,
+                               in_bytes(then.device_bytes), then.fits() ? ", fits" : ""));
     enough = enough || then.fits();
   };
   for (const MemorySaver& saver : savers_of(config)) {

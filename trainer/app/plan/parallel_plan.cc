@@ -236,10 +236,11 @@ std::string ParallelPlan::name() const {
 PlanAnswer plan_training(const PlannedTraining& training) {
   PlanAnswer answer;
   answer.plans = plans_of(divisions(training), training);
+  answer.choice = fastest_of(answer.plans);
   std::vector<ParallelPlan> changed;
   for (ParallelPlan& plan : answer.plans) {
     if (plan.accepted) plan.largest_batch = largest_batch(plan.config, training);
-    if (plan.fits) continue;
+    if (plan.fits || (answer.choice && !plan.accepted)) continue;
     const auto fitting = changed_plan(training, plan.config.distributed);
     if (!fitting) continue;
     const auto overrides = overrides_of(fitting->config, training.config);
@@ -248,7 +249,6 @@ PlanAnswer plan_training(const PlannedTraining& training) {
           fmt::format("; fits with {}", fmt::join(overrides.begin() + 1, overrides.end(), " "));
     changed.push_back(*fitting);
   }
-  answer.choice = fastest_of(answer.plans);
   if (!answer.choice) answer.choice = fastest_of(changed);
   if (answer.choice)
     answer.overrides = overrides_of(answer.choice->config, training.config);

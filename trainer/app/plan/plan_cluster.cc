@@ -42,13 +42,16 @@ Hardware assumed(const TrainerConfig& trainer, bool cuda) {
 }
 
 /// How far plans were from measurements with such speeds, docs/choosing-a-strategy.md.
-std::string_view error_text(const PlanArgs& args, bool cuda, bool peak_given) {
+std::string_view error_text(const PlanArgs& args, bool cuda, bool use_amp, bool peak_given) {
   const bool assumed = !args.tflops && !args.efficiency && !args.link_gb_s && !peak_given;
-  if (cuda && assumed) return "step within 25 % of published runs on 8 H100s, memory unmeasured";
-  if (cuda) return "step and memory unmeasured";
-  return args.tflops && args.link_gb_s
+  if (cuda) {
+    return assumed && use_amp && args.nodes == 1
+               ? "step within 25 % of published runs on 8 H100s, memory unmeasured"
+               : "step and memory unmeasured";
+  }
+  return args.tflops && args.efficiency && args.link_gb_s
              ? "step -17 to +2 % on 2 ranks with measured speeds, memory -7 to +6 %"
-             : "step unmeasured without --tflops and --link, memory -7 to +6 %";
+             : "step unmeasured without --tflops, --efficiency and --link, memory -7 to +6 %";
 }
 
 }  // namespace
@@ -99,7 +102,8 @@ Cluster plan_cluster(const PlanArgs& args, const Config& config) {
       "Links        " + (cluster.nodes == 1 ? text(cluster.inside, "between ranks")
                                             : text(cluster.inside, "within a node") + ", " +
                                                   text(cluster.between, "between nodes")),
-      fmt::format("Error        {}", error_text(args, cuda, of_config > 0))};
+      fmt::format("Error        {}",
+                  error_text(args, cuda, config.trainer.use_amp, of_config > 0))};
   return cluster;
 }
 

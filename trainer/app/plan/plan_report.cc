@@ -20,7 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string in_seconds(double seconds) {
-  return seconds < 1 ? fmt::format("{:.3g}ms", 1000 * seconds) : fmt::format("{:.3g}s", seconds);
+  if (seconds < 1) return fmt::format("{:.3g}ms", 1000 * seconds);
+  return seconds < 1000 ? fmt::format("{:.3g}s", seconds) : fmt::format("{:.0f}s", seconds);
 }
 
 /// The strategy of a whole model; of one that ranks divide "tensor=2 pipeline=4".
@@ -53,7 +54,8 @@ std::vector<const ParallelPlan*> best_of_groups(const PlanAnswer& answer) {
 std::string table(const PlanAnswer& answer) {
   const auto best = best_of_groups(answer);
   std::size_t width = 8;  // of "strategy"
-  for (const ParallelPlan* plan : best) width = std::max(width, plan->name().size());
+  for (const ParallelPlan* plan : best)
+    if (plan->accepted) width = std::max(width, plan->name().size());
   constexpr std::string_view kRow = "{:<{}}  {:>4}  {:>8}  {:>8}  {:>6}  {:>11}  {}\n";
   std::string text =
       fmt::format(kRow, "strategy", width, "data", "memory", "sent", "step", "batch up to", "fits");
