@@ -245,8 +245,7 @@ ddp_torch_room(ddp_trainer_app
     app/standard_output.cc
     app/resume_point.cc
     app/plan/strategy_choice.cc
-    app/train_job.cc
-    app/warm_up.cc)
+    app/train_job.cc)
 target_compile_definitions(ddp_trainer_app PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 
 add_executable(trainer main.cc)

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
-
-#include "trainer/interop/base_settings.h"
 
 namespace ddp::train {
 
@@ -21,13 +18,6 @@ SamplingOptions sampling_options(const GenerateArgs& options) {
   sampling.seed = static_cast<uint64_t>(options.seed);
   sampling.cuda_graphs = options.cuda_graphs;
   return sampling;
-}
-
-EndTokens::EndTokens(const ModelBundle& model)
-    : tokens_(stop_tokens(model.metadata, *model.tokenizer)) {}
-
-bool EndTokens::contain(int32_t token) const {
-  return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
 }
 
 void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device,

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <vector>
 
 #include "trainer/app/arguments/trainer_args.h"
 #include "trainer/model/sampling.h"
@@ -13,16 +12,6 @@
 namespace ddp::train {
 
 SamplingOptions sampling_options(const GenerateArgs& options);
-
-/// The tokens that end a text or an answer; see stop_tokens().
-class EndTokens {
- public:
-  explicit EndTokens(const ModelBundle& model);
-  bool contain(int32_t token) const;
-
- private:
-  std::vector<int32_t> tokens_;
-};
 
 /// Prints to stderr how fast `tokens` were generated, and what CUDA graphs did; nothing if there
 /// were none.

@@ -108,6 +108,7 @@ std::unique_ptr<Tokenizer> with_added_tokens(std::unique_ptr<Tokenizer> tokenize
         kKey, tokenizer->kind()));
   }
   Json file = Json::parse(tokenizer->state());
+  std::vector<AddedToken> added;
   std::set<std::string> known;
   id = size;
   for (const auto& each : file.at("added_tokens")) known.insert(each.at("content"));
@@ -116,14 +117,9 @@ std::unique_ptr<Tokenizer> with_added_tokens(std::unique_ptr<Tokenizer> tokenize
     if (file.at("model").at("vocab").contains(text) || !known.insert(text).second)
       throw UserError(fmt::format("{}: {} is a token already; remove it from the list", kKey,
                                   quoted_part(text)));
-    file["added_tokens"].push_back({{"id", id++},
-                                    {"content", text},
-                                    {"single_word", false},
-                                    {"lstrip", false},
-                                    {"rstrip", false},
-                                    {"normalized", true},
-                                    {"special", false}});
+    added.push_back({text, id++, /*special=*/false, /*normalized=*/true});
   }
+  for (const auto& token : added_tokens_json(added)) file["added_tokens"].push_back(Json(token));
   return parse_tokenizer(file.dump(), kKey);
 }
 

@@ -1,5 +1,5 @@
 // The table, the JSON and the YAML of `trainer plan`.
-#include "trainer/app/plan/plan_report.h"
+#include "trainer/app/plan/parallel_plan.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,6 @@
 
 #include "trainer/app/arguments/mode_parsers.h"
 #include "trainer/app/arguments/parsed_options.h"
-#include "trainer/app/arguments/trainer_help.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -6,7 +6,6 @@
 
 #include "trainer/app/arguments/mode_parsers.h"
 #include "trainer/app/arguments/parsed_options.h"
-#include "trainer/app/arguments/trainer_help.h"
 #include "trainer/config/keys/trainer_keys.h"
 #include "trainer/config/show/key_reference.h"
 #include "trainer/hydra/compose/sweep_plan.h"

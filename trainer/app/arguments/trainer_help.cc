@@ -1,4 +1,4 @@
-#include "trainer/app/arguments/trainer_help.h"
+#include "trainer/app/arguments/mode_parsers.h"
 
 #include "launcher/worker_contract.h"
 

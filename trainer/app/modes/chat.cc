@@ -16,6 +16,7 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/data/chat/chat_encoding.h"
 #include "trainer/data/chat/chat_template_file.h"
+#include "trainer/interop/base_settings.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/utf8.h"
@@ -92,7 +93,7 @@ class Conversing {
         tokenizer_(*model.tokenizer),
         template_(template_of(model)),
         encoder_(encoder_of(template_, model)),
-        ends_(model),
+        ends_(stop_tokens(model.metadata, tokenizer_)),
         generator_(model_, sampling_options(options)) {
     reset();
   }
@@ -196,7 +197,7 @@ class Conversing {
   }
 
   bool ends_turn(int32_t token) const {
-    return token == encoder_.end_of_turn() || ends_.contain(token);
+    return token == encoder_.end_of_turn() || std::ranges::count(ends_, token) > 0;
   }
 
   /// The first token's without the space that SentencePiece puts in front of words.
@@ -209,7 +210,7 @@ class Conversing {
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
   ChatEncoder encoder_;
-  EndTokens ends_;
+  std::vector<int32_t> ends_;
   TurnGenerator generator_;
   std::vector<ChatMessage> messages_;
 };

@@ -199,10 +199,10 @@ uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
   return mix64(mix64(seed, sample.prompt_number), static_cast<uint64_t>(sample.number));
 }
 
-void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, const EndTokens& ends,
-                int64_t most) {
+void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer,
+                const std::vector<int32_t>& ends, int64_t most) {
   ++sample.tokens;
-  if (ends.contain(token)) {
+  if (std::ranges::count(ends, token) > 0) {
     sample.stopped = true;
   } else {
     sample.text += sample.stream.add(tokenizer.decode(token));
@@ -220,7 +220,7 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
     rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
     sample.done = options.max_new_tokens == 0;
   }
-  const EndTokens ends(loaded);
+  const auto ends = stop_tokens(loaded.metadata, *loaded.tokenizer);
   BatchGenerator generator(loaded.as<CausalModel>(), std::move(rows), sampling_options(options));
   output.begin_batch();
   output.show(samples);

@@ -8,7 +8,7 @@
 #include "trainer/app/chosen_device.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/plan/costed_training.h"
-#include "trainer/app/plan/plan_report.h"
+#include "trainer/app/plan/parallel_plan.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/model_division.h"

@@ -162,14 +162,41 @@ void append_answers(std::vector<TableCell>& cells, const Prediction& prediction,
 class PredictionFile {
  public:
   /// Throws UserError or RunError if the file cannot be created.
-  PredictionFile(const std::string& path, const Predictor& predictor);
+  PredictionFile(const std::string& path, const Predictor& predictor)
+      : file_(path),
+        separator_(separator_of(path)),
+        type_(predictor.problem_type()),
+        names_(answer_columns(predictor)),
+        answers_(names_.size() - 1) {
+    names_.emplace_back("error");
+    for (std::string name : predictor.columns()) {
+      while (std::find(names_.begin(), names_.end(), name) != names_.end()) name = "input." + name;
+      names_.push_back(std::move(name));
+    }
+    if (separator_ == 0) return;
+    std::vector<TableCell> header;
+    for (const std::string& name : names_) header.push_back({name});
+    write_row(header);
+  }
 
-  void write(const Prediction& prediction);
+  void write(const Prediction& prediction) {
+    const bool answered = prediction.problem.empty();
+    std::vector<TableCell> cells = {{prediction.input}};
+    if (answered) append_answers(cells, prediction, type_);
+    cells.resize(1 + answers_, no_value());
+    cells.push_back(answered ? no_value() : TableCell{prediction.problem});
+    cells.insert(cells.end(), prediction.cells.begin(), prediction.cells.end());
+    write_row(cells);
+  }
   /// Publishes it under its name.
   void commit() { file_.commit(); }
 
  private:
-  void write_row(const std::vector<TableCell>& cells);
+  void write_row(const std::vector<TableCell>& cells) {
+    const std::string row =
+        separator_ == 0 ? json_row(names_, cells) : separated_row(cells, separator_);
+    file_.write(row.data(), row.size());
+  }
 
   AtomicFile file_;
   const char separator_;  ///< 0: JSON lines.
@@ -177,39 +204,6 @@ class PredictionFile {
   std::vector<std::string> names_;
   std::size_t answers_ = 0;  ///< Columns between the input and the error.
 };
-
-PredictionFile::PredictionFile(const std::string& path, const Predictor& predictor)
-    : file_(path),
-      separator_(separator_of(path)),
-      type_(predictor.problem_type()),
-      names_(answer_columns(predictor)),
-      answers_(names_.size() - 1) {
-  names_.emplace_back("error");
-  for (std::string name : predictor.columns()) {
-    while (std::find(names_.begin(), names_.end(), name) != names_.end()) name = "input." + name;
-    names_.push_back(std::move(name));
-  }
-  if (separator_ == 0) return;
-  std::vector<TableCell> header;
-  for (const std::string& name : names_) header.push_back({name});
-  write_row(header);
-}
-
-void PredictionFile::write(const Prediction& prediction) {
-  const bool answered = prediction.problem.empty();
-  std::vector<TableCell> cells = {{prediction.input}};
-  if (answered) append_answers(cells, prediction, type_);
-  cells.resize(1 + answers_, no_value());
-  cells.push_back(answered ? no_value() : TableCell{prediction.problem});
-  cells.insert(cells.end(), prediction.cells.begin(), prediction.cells.end());
-  write_row(cells);
-}
-
-void PredictionFile::write_row(const std::vector<TableCell>& cells) {
-  const std::string row =
-      separator_ == 0 ? json_row(names_, cells) : separated_row(cells, separator_);
-  file_.write(row.data(), row.size());
-}
 
 /// Where the predictions go, in the form that was asked for.
 class PredictionWriter {

@@ -30,8 +30,8 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,
                                const ComputePlace& place, int device_index);
 
-/// "set gpt_config.activation_checkpointing=true (1.20GB, fits), or ...": what a rank would need with
-/// savers, and with a micro-batch halved until it fits, or is 1.
+/// "set gpt_config.activation_checkpointing=true (1.20GB, fits), or ...": what a rank would need
+/// with savers, and with a micro-batch halved until it fits, or is 1.
 std::string memory_advice(const Config& config, const TaskCost& task, const ComputePlace& place,
                           int device_index);
 

@@ -39,7 +39,7 @@ struct StepTime {
 struct ParallelPlan {
   Config config;  ///< The training's with the same global batch, divided like that.
   int64_t data = 1;
-  std::vector<MemoryItem> items;  ///< Of the limiting memory of the largest rank.
+  std::vector<MemoryItem> items;  ///< The largest rank's, in the limiting memory.
   int64_t memory_bytes = 0;       ///< Their sum.
   int64_t largest_batch = 0;      ///< Samples of the largest micro-batch that fits; 0: none.
   StepTime time;
@@ -74,6 +74,12 @@ std::optional<ParallelPlan> fastest_of(const std::vector<ParallelPlan>& plans);
 /// rank, whose gradients and optimizer state it exchanges and updates.
 StepTime step_time(const Config& config, const PlannedTraining& training,
                    const std::vector<MemoryItem>& items);
+
+/// What `trainer plan` prints: a table below `facts`, then the choice as YAML to paste, or the way
+/// out.
+std::string plan_text(const PlanAnswer& answer, const std::vector<std::string>& facts);
+/// {"plans": [...], "choice": {...}}; choice is null where nothing fits.
+std::string plan_json(const PlanAnswer& answer);
 
 /// The items of the rank that needs most: in a pipeline each stage has its own.
 std::vector<MemoryItem> items_of_largest_rank(const Config& config, const TaskCost& task,

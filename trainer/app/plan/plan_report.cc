@@ -1,4 +1,4 @@
-#include "trainer/app/plan/plan_report.h"
+#include "trainer/app/plan/parallel_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/config/load/run_paths.h"
+#include "trainer/config/keys/config_checks.h"
 #include "trainer/hydra/compose/config_repository.h"
 
 namespace ddp::train {
@@ -24,6 +24,9 @@ struct RunConfig {
   Given given;          ///< For checks beyond the configuration, such as of a model's folder.
   std::string warning;  ///< Settings of Hydra without effect here, or "".
 };
+
+/// Whether data must exist: not if only the configuration is used.
+enum class DataFiles { kChecked, kUnchecked };
 
 /// Sets values that follow from others; before the checks across keys.
 using DeriveValues = void (*)(Config& config, const Given& given);

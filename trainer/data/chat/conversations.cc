@@ -126,19 +126,17 @@ void add_messages(const OrderedJson& list, bool trained, Conversation& conversat
   }
 }
 
-void add_part(const OrderedJson& object, const char* key, std::string_view role,
-              Conversation& conversation) {
-  const bool trained = role == kAssistantRole;
-  const auto found = object.find(key);
-  if (found != object.end() && found->is_array())
-    return add_messages(*found, trained, conversation);
-  conversation.messages.push_back({std::string(role), required_text(object, key)});
-  conversation.trained.push_back(trained);
-}
-
 void add_text(std::string_view role, std::string text, Conversation& conversation) {
   conversation.messages.push_back({std::string(role), std::move(text)});
   conversation.trained.push_back(role == kAssistantRole);
+}
+
+void add_part(const OrderedJson& object, const char* key, std::string_view role,
+              Conversation& conversation) {
+  const auto found = object.find(key);
+  if (found != object.end() && found->is_array())
+    return add_messages(*found, role == kAssistantRole, conversation);
+  add_text(role, required_text(object, key), conversation);
 }
 
 void add_system(const OrderedJson& object, Conversation& conversation) {

@@ -59,31 +59,23 @@ bool is_python_space(std::string_view character) {
   return !character.empty() && stripped(std::string(character), {}, true, true).empty();
 }
 
-/// At white space.
+/// At white space. Above `limit` of them the last part is the rest, or from the right the first.
 TemplateValues words(const std::string& text, int64_t limit, bool from_right) {
-  auto all = characters(text);
-  if (from_right) std::reverse(all.begin(), all.end());
-  TemplateValues parts;
-  const auto part_of = [&](std::size_t begin, std::size_t end) {
-    const char* from = from_right ? all[end - 1].data() : all[begin].data();
-    const std::string_view last = from_right ? all[begin] : all[end - 1];
-    return std::string(from, last.data() + last.size());
-  };
-  for (std::size_t at = 0; at < all.size();) {
-    while (at < all.size() && is_python_space(all[at])) ++at;
-    if (at == all.size()) break;
-    std::size_t end = at;
-    if (limit-- <= 0) {
-      end = all.size();
-      parts.emplace_back(part_of(at, end));
-      break;
-    }
-    while (end < all.size() && !is_python_space(all[end])) ++end;
-    parts.emplace_back(part_of(at, end));
-    at = end;
+  std::vector<std::string_view> found;
+  bool inside = false;
+  for (const std::string_view each : characters(text)) {
+    const bool begins = !std::exchange(inside, !is_python_space(each)) && inside;
+    if (begins) found.push_back(each);
+    if (inside) found.back() = {found.back().data(), each.data() + each.size()};
   }
-  if (from_right) std::reverse(parts.begin(), parts.end());
-  return parts;
+  if (limit < std::ssize(found) && from_right) {
+    found.erase(found.begin(), found.end() - limit - 1);
+    found.front() = {text.data(), found.front().data() + found.front().size()};
+  } else if (limit < std::ssize(found)) {
+    found.resize(static_cast<std::size_t>(limit) + 1);
+    found.back() = {found.back().data(), text.data() + text.size()};
+  }
+  return {found.begin(), found.end()};
 }
 
 TemplateValues split(const std::string& text, const std::string& by, int64_t limit,

@@ -92,7 +92,7 @@ class SpecReader {
       fail("an entry of 'added_tokens' has no content or no id");
     }
     const auto& content = token["content"].get_ref<const std::string&>();
-    if (is_set(token, "single_word"))
+    if (part_flag(token, "single_word", false))
       fail(fmt::format(
           "added_tokens.single_word is set for {}, which this trainer does not reproduce",
           quoted_part(content)));
@@ -102,9 +102,10 @@ class SpecReader {
     } else if (token["id"] != known->second) {
       fail(fmt::format("added token {} has two ids", quoted_part(content)));
     }
-    spec_.added.push_back({content, ids_.at(content), is_set(token, "special"),
-                           is_set(token, "normalized"), is_set(token, "lstrip"),
-                           is_set(token, "rstrip"), is_set(token, "end_of_text")});
+    spec_.added.push_back({content, ids_.at(content), part_flag(token, "special", false),
+                           part_flag(token, "normalized", false), part_flag(token, "lstrip", false),
+                           part_flag(token, "rstrip", false),
+                           part_flag(token, "end_of_text", false)});
   }
 
   int32_t merged_id(std::string_view token, std::string_view left, std::string_view right) const {
@@ -116,11 +117,6 @@ class SpecReader {
           spec_.merges.size() + 1, quoted_part(left), quoted_part(right), quoted_part(token)));
     }
     return found->second;
-  }
-
-  static bool is_set(const Json& object, const char* flag) {
-    const auto found = object.find(flag);
-    return found != object.end() && found->is_boolean() && found->get<bool>();
   }
 
   std::string name_;
@@ -174,11 +170,6 @@ void read_merge_list(const Json& merges, SpecReader& reader) {
 }
 
 OrderedJson model_json(const BpeSpec& spec) {
-  // Members are appended as they come: set by name, each would be looked for among the others.
-  OrderedJson::object_t vocabulary;
-  for (std::size_t id = 0; id < spec.vocabulary.size(); ++id)
-    vocabulary.std::vector<OrderedJson::object_t::value_type>::emplace_back(spec.vocabulary[id],
-                                                                            id);
   OrderedJson merges = OrderedJson::array();
   for (const Merge& merge : spec.merges) {
     merges.push_back({spec.vocabulary[static_cast<std::size_t>(merge.left)],
@@ -192,7 +183,7 @@ OrderedJson model_json(const BpeSpec& spec) {
           {"fuse_unk", false},
           {"byte_fallback", false},
           {"ignore_merges", spec.ignore_merges},
-          {"vocab", std::move(vocabulary)},
+          {"vocab", vocabulary_json(spec.vocabulary)},
           {"merges", std::move(merges)}};
 }
 
@@ -239,6 +230,14 @@ BpeSpec parse_vocab_and_merges(std::string_view vocab, const std::string& vocab_
     if (!line.empty() && !line.starts_with("#version")) reader.add_merge(line);
   }
   return std::move(reader.spec());
+}
+
+nlohmann::ordered_json vocabulary_json(const std::vector<std::string>& tokens) {
+  // Members are appended as they come: set by name, each would be looked for among the others.
+  OrderedJson::object_t vocabulary;
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    vocabulary.std::vector<OrderedJson::object_t::value_type>::emplace_back(tokens[id], id);
+  return vocabulary;
 }
 
 nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens) {

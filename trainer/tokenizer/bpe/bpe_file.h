@@ -22,7 +22,8 @@ BpeSpec parse_vocab_and_merges(std::string_view vocab, const std::string& vocab_
 /// The vocabulary and the added tokens of a tokenizer.json alone, whatever its model: no merges.
 BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string& name);
 
-/// In the format of tokenizer.json.
+// In the format of tokenizer.json.
+nlohmann::ordered_json vocabulary_json(const std::vector<std::string>& tokens);
 nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens);
 
 /// Loaded by Tokenizer.from_file() of Python's `tokenizers`.

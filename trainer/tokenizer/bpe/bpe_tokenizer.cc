@@ -1,8 +1,11 @@
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "trainer/runtime/error.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/byte_alphabet.h"
 #include "trainer/tokenizer/normal_form.h"
@@ -60,10 +63,19 @@ void set_end_of_text(BpeSpec& spec, const std::string& text) {
 
 BpeTokenizer::BpeTokenizer(BpeSpec spec)
     : spec_(std::move(spec)),
-      words_(spec_),
+      merges_(spec_.merges),
       added_(spec_.added, normalizer_of(spec_)),
       bytes_(bytes_of_tokens(spec_)),
-      end_of_text_(end_of_text_of(spec_)) {}
+      end_of_text_(end_of_text_of(spec_)) {
+  token_of_byte_.fill(-1);
+  for (std::size_t id = 0; id < spec_.vocabulary.size(); ++id) {
+    const auto bytes = symbols_to_bytes(spec_.vocabulary[id]);
+    if (!bytes || bytes->empty()) continue;
+    if (bytes->size() == 1)
+      token_of_byte_[static_cast<unsigned char>(bytes->front())] = static_cast<int32_t>(id);
+    if (spec_.ignore_merges) whole_words_.emplace(*bytes, static_cast<int32_t>(id));
+  }
+}
 
 std::optional<int32_t> BpeTokenizer::token_of(std::string_view text) const {
   return added_token_of(spec_, text);
@@ -84,10 +96,44 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
 
 void BpeTokenizer::encode_text(std::string_view text, BpeScratch& scratch,
                                std::vector<int32_t>& out) const {
-  if (!spec_.add_prefix_space || text.front() == ' ') return words_.encode(text, scratch, out);
+  if (!spec_.add_prefix_space || text.front() == ' ') return encode_words(text, scratch, out);
   std::string spaced(1, ' ');
   spaced.append(text);
-  words_.encode(spaced, scratch, out);
+  encode_words(spaced, scratch, out);
+}
+
+void BpeTokenizer::encode_words(std::string_view text, BpeScratch& scratch,
+                                std::vector<int32_t>& out) const {
+  for_each_word(spec_.words, text, [&](std::string_view word) {
+    // The cache reads the bytes after a short word, too, so that it needs the text around it.
+    const auto at = static_cast<std::size_t>(word.data() - text.data());
+    encode_cached(text, at, word.size(), scratch, out,
+                  [&](std::string_view w) { encode_word(w, scratch, out); });
+  });
+}
+
+void BpeTokenizer::encode_word(std::string_view word, BpeScratch& scratch,
+                               std::vector<int32_t>& out) const {
+  if (!whole_words_.empty()) {
+    const auto whole = whole_words_.find(std::string(word));
+    if (whole != whole_words_.end()) return out.push_back(whole->second);
+  }
+  split_to_bytes(word, scratch.tokens);
+  merge_pairs(merges_, scratch);
+  out.insert(out.end(), scratch.tokens.begin(), scratch.tokens.end());
+}
+
+void BpeTokenizer::split_to_bytes(std::string_view word, std::vector<int32_t>& tokens) const {
+  tokens.clear();
+  for (const char byte : word) {
+    const int32_t token = token_of_byte_[static_cast<unsigned char>(byte)];
+    if (token < 0) {
+      throw UserError(fmt::format(
+          "the vocabulary has no token for the byte 0x{:02x}; train it with all 256 bytes in it",
+          static_cast<unsigned char>(byte)));
+    }
+    tokens.push_back(token);
+  }
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> tokens) const {

@@ -2,15 +2,18 @@
 // decode(encode(bytes)) is bytes, or with `nfc` their normal form.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "trainer/tokenizer/added_tokens.h"
 #include "trainer/tokenizer/bpe/bpe_spec.h"
-#include "trainer/tokenizer/bpe/bpe_words.h"
+#include "trainer/tokenizer/bpe/merge_table.h"
+#include "trainer/tokenizer/bpe/pair_merging.h"
 #include "trainer/tokenizer/bpe/scratch_pool.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -39,9 +42,16 @@ class BpeTokenizer : public Tokenizer {
 
  private:
   void encode_text(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
+  /// Appends the tokens of all words of `text`, which is split as the spec says. Throws UserError
+  /// naming a byte that is not in the vocabulary.
+  void encode_words(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
+  void encode_word(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const;
+  void split_to_bytes(std::string_view word, std::vector<int32_t>& tokens) const;
 
   BpeSpec spec_;
-  BpeWords words_;
+  MergeTable merges_;
+  std::array<int32_t, 256> token_of_byte_{};
+  std::unordered_map<std::string, int32_t> whole_words_;  ///< For ignore_merges: by their bytes.
   AddedTokens added_;
   std::vector<std::string> bytes_;  // of each token
   std::optional<int32_t> end_of_text_;

@@ -12,6 +12,7 @@
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
+#include "trainer/tokenizer/bpe/bpe_parts.h"
 
 namespace ddp::train {
 namespace {
@@ -22,28 +23,17 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::array kSpecialTokens = {kPadToken, kUnknownToken, kFirstToken, kLastToken,
                                        kMaskToken};
 
-std::string type_in(const Json& part) {
-  return part.is_object() && part.contains("type") && part["type"].is_string()
-             ? part["type"].get<std::string>()
-             : "";
-}
-
-bool flag_in(const Json& object, const char* name, bool otherwise) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
-}
-
-std::string text_in(const Json& object, const char* name, const std::string& otherwise) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+std::string text_in(const Json& object, const char* name, const char* otherwise) {
+  const Json& text = part_member(object, name);
+  return text.is_string() ? text.get<std::string>() : otherwise;
 }
 
 BertWordOptions options_of_normalizer(const Json& normalizer) {
   BertWordOptions options;
-  options.lower_case = flag_in(normalizer, "lowercase", true);
-  options.strip_accents = flag_in(normalizer, "strip_accents", options.lower_case);
-  options.clean_text = flag_in(normalizer, "clean_text", true);
-  options.split_cjk = flag_in(normalizer, "handle_chinese_chars", true);
+  options.lower_case = part_flag(normalizer, "lowercase", true);
+  options.strip_accents = part_flag(normalizer, "strip_accents", options.lower_case);
+  options.clean_text = part_flag(normalizer, "clean_text", true);
+  options.split_cjk = part_flag(normalizer, "handle_chinese_chars", true);
   return options;
 }
 
@@ -51,7 +41,7 @@ BertWordOptions options_of_normalizer(const Json& normalizer) {
 void check_wordpiece_parts(const Json& root, const std::string& name) {
   for (const auto& [part, wanted] : {std::pair{"normalizer", "BertNormalizer"},
                                      std::pair{"pre_tokenizer", "BertPreTokenizer"}}) {
-    const std::string type = root.contains(part) ? type_in(root[part]) : "";
+    const std::string type = part_type(part_member(root, part));
     if (type == wanted) continue;
     throw UserError(fmt::format("{}: its {} is {}; for wordpieces this trainer reads {}", name,
                                 part, type.empty() ? "missing" : quoted_part(type), wanted));
@@ -92,15 +82,11 @@ OrderedJson post_processor_json(const WordpieceSpec& spec) {
 }
 
 OrderedJson wordpiece_model_json(const WordpieceSpec& spec) {
-  OrderedJson::object_t vocabulary;
-  for (std::size_t id = 0; id < spec.vocabulary.size(); ++id)
-    vocabulary.std::vector<OrderedJson::object_t::value_type>::emplace_back(spec.vocabulary[id],
-                                                                            id);
   return {{"type", "WordPiece"},
           {"unk_token", spec.unknown},
           {"continuing_subword_prefix", spec.prefix},
           {"max_input_chars_per_word", spec.longest_word},
-          {"vocab", std::move(vocabulary)}};
+          {"vocab", vocabulary_json(spec.vocabulary)}};
 }
 
 }  // namespace
@@ -116,7 +102,7 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& vocabular
 }
 
 bool is_wordpiece_json(const Json& root) {
-  return root.is_object() && root.contains("model") && type_in(root["model"]) == "WordPiece";
+  return part_type(part_member(root, "model")) == "WordPiece";
 }
 
 WordpieceSpec read_wordpiece_json(const Json& root, const std::string& name) {
@@ -158,10 +144,9 @@ WordpieceSpec parse_vocab_txt(std::string_view text, const std::string& name) {
 
 BertWordOptions read_word_options(const Json& config) {
   BertWordOptions options;
-  if (!config.is_object()) return options;
-  options.lower_case = flag_in(config, "do_lower_case", true);
-  options.strip_accents = flag_in(config, "strip_accents", options.lower_case);
-  options.split_cjk = flag_in(config, "tokenize_chinese_chars", true);
+  options.lower_case = part_flag(config, "do_lower_case", true);
+  options.strip_accents = part_flag(config, "strip_accents", options.lower_case);
+  options.split_cjk = part_flag(config, "tokenize_chinese_chars", true);
   return options;
 }
 
