@@ -6,7 +6,7 @@
 
 trainer starts it with metrics_config.wandb or metrics_config.mlflow, keeps its standard input open and logs what it prints.
 Called again, also after a crash and a resume, it continues the same run there: its id and the last step that was sent are in
-tracking.json in the run's folder. A run that started over in the same folder is a new one there. Each tracker is configured by
+tracking.wandb.json or tracking.mlflow.json in the run's folder. A run that started over in the same folder is a new one there. Each tracker is configured by
 its own environment: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ... wandb's files are in the
 folder wandb of the run's unless WANDB_DIR names another. Needs `pip install wandb` or `pip install mlflow-skinny`.
 """
@@ -22,6 +22,7 @@ import os
 import re
 import resource
 import select
+import shlex
 import signal
 import sys
 import time
@@ -29,7 +30,6 @@ from pathlib import Path
 
 NOT_METRICS = ("step", "split", "time", "resumed_from")
 PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
-LOCKS = {"tracking.json": 0, "wandb": 1, "mlflow": 2}  # bytes of tracking.lock
 
 
 class Wandb:
@@ -43,7 +43,7 @@ class Wandb:
                               settings=settings)
         self.id = self.run.id
         # Each start of the run has a folder of its own.
-        files = f"wandb sync {Path(self.run.dir).parents[1]}/offline-run-*-{self.id}"
+        files = f"wandb sync {shlex.quote(str(Path(self.run.dir).parents[1]))}/offline-run-*-{self.id}"
         self.place = files if self.run.offline else self.run.url
         self.run.define_metric("step")  # an axis of its own: W&B's counter never takes a step twice
         self.run.define_metric("*", step_metric="step")
@@ -141,19 +141,10 @@ def changed_at(path):
         return None
 
 
-def write_state(path, lock, to, mine):
-    lockf(lock, fcntl.LOCK_EX, "tracking.json")  # the other tracker's state is in it, too
+def write_state(path, mine):
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps({**read_json(path), to: mine}))
+    aside.write_text(json.dumps(mine))
     aside.replace(path)
-    lockf(lock, fcntl.LOCK_UN, "tracking.json")
-
-
-def lockf(lock, how, what):
-    try:
-        fcntl.lockf(lock, how, 1, LOCKS[what])
-    except OSError:
-        pass  # a file system without locks
 
 
 def wait(options):
@@ -194,13 +185,16 @@ def main():
     parser.add_argument("--every", type=float, default=5, metavar="SECONDS", help="how often --follow looks (default: 5)")
     parser.add_argument("--patience", type=float, default=300, metavar="SECONDS",
                         help="how long --follow waits for a run that is gone, or had ended before, to go on (default: 300)")
-    parser.add_argument("--mode", choices=("offline", "online"), help="wandb's; default: as WANDB_MODE says")
+    parser.add_argument("--mode", choices=("offline", "online"), help="wandb's; default: as WANDB_MODE says, whose disabled wins")
     parser.add_argument("--with-trainer", action="store_true", help="--follow until standard input ends")
     options = parser.parse_args()
     if options.with_trainer:
         options.follow = True
         sys.stdout, sys.stderr = Unheard(sys.stdout), Unheard(sys.stderr)
         resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)  # memory_limit_mb is the trainer's
+    if options.to == "wandb" and os.environ.get("WANDB_MODE") == "disabled":
+        print("wandb: nothing is sent, as WANDB_MODE=disabled")
+        return
     if not importlib.util.find_spec(options.to):
         sys.exit(f"error: {sys.executable} lacks {options.to}: {sys.executable} -m pip install {PACKAGES[options.to]}"
                  f"{', or set PYTHON_EXEC to a Python that has it' * options.with_trainer}")
@@ -219,18 +213,19 @@ def main():
 
 def track(options, summary_before):
     """Sends one run; returns whether another one has begun in its folder."""
-    metrics, saved, summary = (options.folder / name for name in ("metrics.jsonl", "tracking.json", "run_summary.json"))
+    metrics, saved, summary = (options.folder / name for name in ("metrics.jsonl", f"tracking.{options.to}.json", "run_summary.json"))
     while not (first := next(whole_records(metrics), None)):
         if not options.follow:
             if options.with_trainer:
                 return False
             sys.exit(f"error: {metrics}: no such file, or empty; give the folder of a run (hydra.run.dir) with logging_config.jsonl")
         wait(options)
-    lock = open(options.folder / "tracking.lock", "w")
-    lockf(lock, fcntl.LOCK_EX, options.to)  # that of a process that was killed may still be sending
+    lock = open(saved.with_suffix(".lock"), "w")
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # that of a process that was killed may still be sending
     config = read_json(options.folder / "run_info.json").get("config", {})
     manifest = Path(f"{config.get('trainer_config', {}).get('snapshot_path')}.manifest.json")
-    mine = json.loads(saved.read_text()).get(options.to) if saved.exists() else None
+    mine = json.loads(saved.read_text()) if saved.exists() else None
     if not mine or is_of_another_run(first, read_json(manifest).get("run"), mine):
         mine = {"id": None, "sent": {}}
     mine["began"] = first["time"]
@@ -263,7 +258,7 @@ def track(options, summary_before):
                 finished = is_finished(account, first, last_step)
             if time.monotonic() - since >= tracker.settles:  # a process that is killed may lose what has not
                 settled, settling, since = settling if tracker.settles else mine["sent"], dict(mine["sent"]), time.monotonic()
-            write_state(saved, lock, options.to, {**mine, "sent": settled})
+            write_state(saved, {**mine, "sent": settled})
             gone = time.monotonic() - alive >= options.patience and (finished or seen)
             ended = not options.with_trainer and (gone or finished and ended_anew and not open_now)
             if not following or ended:
@@ -272,7 +267,7 @@ def track(options, summary_before):
     except KeyboardInterrupt:
         options.follow = False
     tracker.end(finished)
-    write_state(saved, lock, options.to, mine)
+    write_state(saved, mine)
     lock.close()
     if options.with_trainer:
         print(f"{options.to}: {tracker.place}", flush=True)

@@ -130,6 +130,7 @@ ddp_torch_room(ddp_interop
     interop/bitsandbytes_files.cc
     interop/export_model.cc
     interop/gguf_files.cc
+    interop/gguf_names.cc
     interop/gguf_tokenizer.cc
     interop/peft_files.cc
     interop/pretrained_weights.cc

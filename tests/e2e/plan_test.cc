@@ -127,6 +127,19 @@ TEST_CASE("where nothing fits, plan says what would, and that is no failure") {
   CHECK(Json::parse(layer.out)["choice"].is_null());
 }
 
+TEST_CASE("plan and estimate of data that are too few for a step of all ranks say so") {
+  const Workspace place;
+  const std::string line = "the data are too few";
+  CHECK_THAT(succeed(trainer(place, planning({}, "100000"))).out, Contains(line));
+  CHECK_THAT(planned(place, {}), !Contains(line));
+  const Words estimate = {"estimate", "--config", "config.yaml", "--world_size"};
+  CHECK_THAT(succeed(trainer(place, joined(estimate, {"100000"}))).out, Contains(line));
+  CHECK_THAT(succeed(trainer(place, joined(estimate, {"2"}))).out, !Contains(line));
+  const auto refused = finish(trainer(place, joined(estimate, {"4294967296"})));
+  CHECK(refused.exit == 2);
+  CHECK_THAT(refused.err, Contains("--world_size: 4294967296 is more than 1000000"));
+}
+
 // The steps measured in docs/choosing-a-strategy.md, with the link and the rate of that run.
 TEST_CASE("planned steps are 17 % below to 2 % above measured ones, as the output states") {
   const Workspace place;

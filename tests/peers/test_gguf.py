@@ -59,6 +59,11 @@ KINDS = {
                 {"context_length": 50, "attention.key_length": 32}),
     "qwen2": ("qwen2", "qwen2", "q8_0", made.qwen, {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, {**SIZES, "tie_word_embeddings": True}, {}),
     "qwen3": ("qwen3", "qwen3", "bf16", made.qwen, {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, {**SIZES, "head_dim": 32}, {"attention.value_length": 32}),
+    "mixtral": ("mixtral", "llama", "q8_0", llama2_tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}, {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2},
+                {"expert_count": 4, "expert_used_count": 2}),
+    "qwen3_moe": ("qwen3_moe", "qwen3moe", "bf16", made.qwen, {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"},
+                  {**SIZES, "head_dim": 32, "moe_intermediate_size": 48, "num_experts": 12, "num_experts_per_tok": 3, "norm_topk_prob": True},
+                  {"expert_count": 12, "expert_used_count": 3, "expert_feed_forward_length": 48, "feed_forward_length": 48}),
     "phi3": ("phi3", "phi3", "q8_0", llama2_tokenizer, {"bos_token": "<s>", "eos_token": "</s>"}, {**SIZES, "sliding_window": None, "pad_token_id": 0},
              {"rope.dimension_count": 16, "attention.sliding_window": 0}),
     "gemma2": ("gemma2", "gemma2", "bf16", made.gemma, {"bos_token": "<s>", "eos_token": "</s>"}, GEMMA,
@@ -89,12 +94,24 @@ def permuted(rows, heads):
     return torch.stack([pairs[:, 0], pairs[:, 1]], dim=2).reshape(rows.shape)
 
 
+def with_experts_apart(state):
+    """All experts of a layer are one tensor [experts, out, in], as in llama.cpp, but gate and up are one in transformers 5."""
+    apart = {}
+    for name, weight in state.items():
+        if name.endswith("experts.gate_up_proj"):
+            for part, half in zip(("gate_proj", "up_proj"), weight.chunk(2, dim=1)):
+                apart[name.replace("gate_up_proj", f"{part}.weight")] = half
+        else:
+            apart[name + ".weight" * name.endswith("experts.down_proj")] = weight
+    return apart
+
+
 def expected_tensors(model, kind):
     """By name, as numbers in float32."""
     architecture = next(each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == KINDS[kind][1])
     names = gguf.get_tensor_name_map(architecture, model.config.num_hidden_layers)
     weights = {}
-    for name, weight in model.state_dict().items():
+    for name, weight in with_experts_apart(model.state_dict()).items():
         if name == "lm_head.weight" and model.config.tie_word_embeddings:
             continue
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
@@ -109,7 +126,7 @@ def expected_tensors(model, kind):
 
 
 def type_of(name, shape, wanted):
-    if len(shape) < 2 or name == "position_embd.weight":
+    if len(shape) < 2 or name == "position_embd.weight" or name.endswith("ffn_gate_inp.weight"):
         return Type.F32
     return wanted if wanted != Type.Q8_0 or shape[-1] % 32 == 0 else Type.F16
 
@@ -205,6 +222,9 @@ class Gguf(unittest.TestCase):
         save(self.folder / "base", "other")
         to_out = ["export", "--snapshot", "base", "--output", "out"]
         self.assertIn("--format gguf: llama.cpp takes 16 for query_pre_attn_scalar=24; use --format huggingface", self.refused(*to_out, "--format", "gguf"))
+        KINDS["other"] = (*KINDS["qwen3_moe"][:5], {**KINDS["qwen3_moe"][5], "norm_topk_prob": False}, {})
+        save(self.folder / "base", "other")
+        self.assertIn("--format gguf: llama.cpp has no qwen3moe with norm_topk_prob=false; use --format huggingface", self.refused(*to_out, "--format", "gguf"))
         self.assertIn("--dtype q8_0: is for --format gguf; use fp32, bf16 or fp16", self.refused(*to_out, "--dtype", "q8_0"))
 
     def test_a_character_model_is_refused_and_a_number_beyond_the_type(self):

@@ -6,6 +6,7 @@ tests/peers/test_tracking.py does so by the packages themselves.
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -89,6 +90,18 @@ class TrackedRuns(unittest.TestCase):
         self.assertRegex(out.splitlines()[-1], f"wandb: wandb sync {self.folder}/run/wandb/offline-run-\\*-{self.notes('init')[0]}$")
         self.assertEqual(err, "")
 
+    def test_a_folder_with_a_blank_is_quoted_in_the_command(self):
+        out, _ = self.train("hydra.run.dir='my run'")
+        command = out.splitlines()[-1].partition("wandb: ")[2]
+        self.assertEqual(shlex.split(command), ["wandb", "sync", f"{self.folder}/my run/wandb/offline-run-*-{self.notes('init')[0]}"])
+        self.assertTrue(command.endswith(f"'/offline-run-*-{self.notes('init')[0]}"))  # the shell expands it
+
+    def test_wandb_mode_disabled_sends_nothing(self):
+        out, err = self.train(WANDB_MODE="disabled")
+        self.assertRegex(out.splitlines()[-1], "wandb: nothing is sent, as WANDB_MODE=disabled$")
+        self.assertEqual(err, "")
+        self.assertFalse((self.folder / "notes").exists() or list((self.folder / "run").glob("tracking*")))
+
     def test_without_the_package_or_python_one_line_says_how_to_get_it_and_training_continues(self):
         bare = self.folder / "python"
         bare.write_text('#!/bin/sh\nexec python3 -I -S "$@"\n')
@@ -109,7 +122,7 @@ class TrackedRuns(unittest.TestCase):
         self.train("metrics_config.wandb=off")
         command = ["python3", ROOT / "scripts/track_run.py", self.folder / "run", "--to", "wandb", "--with-trainer"]
         first = subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        while not (self.folder / "run/tracking.json").exists():
+        while not (self.folder / "run/tracking.wandb.json").exists():
             self.assertIsNone(first.poll())
             time.sleep(0.05)
         first.kill()

@@ -71,7 +71,7 @@ class Tracking(unittest.TestCase):
         from mlflow import MlflowClient
         self.train("trainer_config.max_steps=3")
         self.track("--to", "mlflow")
-        first = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"]
+        first = json.loads((self.folder / "run/tracking.mlflow.json").read_text())["id"]
         self.train()
         for _ in range(2):
             self.track("--to", "mlflow", "--follow", "--patience", "0")  # ends, as the run has finished
@@ -88,7 +88,7 @@ class Tracking(unittest.TestCase):
         with open(self.folder / "run/metrics.jsonl", "a") as metrics:
             metrics.write(json.dumps({"step": 7, "split": "eval", "f1_R&D (x)": 0.5, "time": 1.0}) + "\n")
         self.track("--to", "mlflow")
-        mine = json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]["id"]
+        mine = json.loads((self.folder / "run/tracking.mlflow.json").read_text())["id"]
         self.assertEqual(MlflowClient(self.environment["MLFLOW_TRACKING_URI"]).get_run(mine).data.metrics["eval/f1_R_D _x_"], 0.5)
 
     def wandb_history(self):
@@ -111,7 +111,7 @@ class Tracking(unittest.TestCase):
         self.train()
         self.track("--to", "wandb")
         ids, rows = self.wandb_history()
-        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.json").read_text())["wandb"]["id"], "run")})
+        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.wandb.json").read_text())["id"], "run")})
         for split, name in (("train", "loss"), ("eval", "perplexity")):
             self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
 
@@ -122,7 +122,7 @@ class Tracking(unittest.TestCase):
                        "trainer_config.fault_plan=['rank=0 step=5 phase=backward kind=kill']")
         self.train("metrics_config.wandb=offline", "trainer_config.log_every_steps=1")  # waits for the tracker of the first
         ids, rows = self.wandb_history()
-        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.json").read_text())["wandb"]["id"], "run")})
+        self.assertEqual(ids, {(json.loads((self.folder / "run/tracking.wandb.json").read_text())["id"], "run")})
         self.assertEqual(len(list(self.folder.glob("run/wandb/offline-run-*"))), 2)
         for split, name in (("train", "loss"), ("eval", "perplexity")):
             self.assertEqual([(row["step"], row[f"{split}/{name}"]) for row in rows if f"{split}/{name}" in row], self.expected(split, name))
@@ -138,7 +138,7 @@ class Tracking(unittest.TestCase):
 
     def follower(self, *more):
         """One that has sent what there is."""
-        tracking = self.folder / "run/tracking.json"
+        tracking = self.folder / "run/tracking.mlflow.json"
         before = tracking.stat().st_mtime_ns if tracking.exists() else None
         process = subprocess.Popen([sys.executable, ROOT / "scripts/track_run.py", "run", "--to", "mlflow", "--follow", "--every", "0.1", *more],
                                    cwd=self.folder, env=self.environment)
@@ -150,7 +150,7 @@ class Tracking(unittest.TestCase):
         return process
 
     def mine(self):
-        return json.loads((self.folder / "run/tracking.json").read_text())["mlflow"]
+        return json.loads((self.folder / "run/tracking.mlflow.json").read_text())
 
     def train_and_fail(self):
         self.train("trainer_config.max_steps=3")
@@ -170,7 +170,7 @@ class Tracking(unittest.TestCase):
         self.train_and_fail()
         with open(self.folder / "run/metrics.jsonl", "a"):
             follower = self.follower("--every", "0.01", "--patience", "15")
-            tracking = self.folder / "run/tracking.json"
+            tracking = self.folder / "run/tracking.mlflow.json"
             sent = tracking.stat().st_mtime_ns
             while tracking.stat().st_mtime_ns == sent:  # until it looks again, with nothing to send
                 time.sleep(0.01)

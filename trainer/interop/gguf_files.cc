@@ -9,8 +9,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <span>
 
+#include "trainer/interop/gguf_names.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/llama/llama.h"
@@ -37,6 +37,8 @@ constexpr GgufKind kGgufKinds[] = {{"gpt2", "gpt2"},
                                    {"qwen2", "qwen2"},
                                    {"qwen3", "qwen3"},
                                    {"phi3", "phi3"},
+                                   {"mixtral", "llama", true},
+                                   {"qwen3_moe", "qwen3moe"},
                                    {.model_type = "gemma2",
                                     .architecture = "gemma2",
                                     .full_attention_every = 2,
@@ -45,59 +47,6 @@ constexpr GgufKind kGgufKinds[] = {{"gpt2", "gpt2"},
                                     .architecture = "gemma3",
                                     .full_attention_every = 6,
                                     .layers_with_wide_scale = 62}};
-
-struct NamePair {
-  std::string_view own, theirs;
-};
-constexpr NamePair kOutside[] = {
-    {"model.embed_tokens", "token_embd"}, {"transformer.wte", "token_embd"},
-    {"transformer.wpe", "position_embd"}, {"model.norm", "output_norm"},
-    {"transformer.ln_f", "output_norm"},  {"lm_head", "output"}};
-constexpr NamePair kInBlock[] = {{"input_layernorm", "attn_norm"},
-                                 {"self_attn.q_proj", "attn_q"},
-                                 {"self_attn.k_proj", "attn_k"},
-                                 {"self_attn.v_proj", "attn_v"},
-                                 {"self_attn.qkv_proj", "attn_qkv"},
-                                 {"self_attn.o_proj", "attn_output"},
-                                 {"self_attn.q_norm", "attn_q_norm"},
-                                 {"self_attn.k_norm", "attn_k_norm"},
-                                 {"post_attention_layernorm", "ffn_norm"},
-                                 {"mlp.gate_proj", "ffn_gate"},
-                                 {"mlp.up_proj", "ffn_up"},
-                                 {"mlp.gate_up_proj", "ffn_up"},
-                                 {"mlp.down_proj", "ffn_down"},
-                                 {"ln_1", "attn_norm"},
-                                 {"attn.c_attn", "attn_qkv"},
-                                 {"attn.c_proj", "attn_output"},
-                                 {"ln_2", "ffn_norm"},
-                                 {"mlp.c_fc", "ffn_up"},
-                                 {"mlp.c_proj", "ffn_down"}};
-constexpr NamePair kInGemmaBlock[] = {{"post_attention_layernorm", "post_attention_norm"},
-                                      {"pre_feedforward_layernorm", "ffn_norm"},
-                                      {"post_feedforward_layernorm", "post_ffw_norm"}};
-
-std::string_view theirs_of(std::span<const NamePair> names, std::string_view own) {
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [own](const NamePair& pair) { return pair.own == own; });
-  return found == names.end() ? std::string_view() : found->theirs;
-}
-
-/// "model.layers.3.mlp.up_proj.weight" becomes "blk.3.ffn_up.weight".
-std::string gguf_name(std::string_view own, bool of_gemma) {
-  const auto end = own.rfind('.');
-  std::string_view layer = own.substr(0, end);
-  std::string block;
-  for (const std::string_view stack : {"model.layers.", "transformer.h."}) {
-    if (!layer.starts_with(stack)) continue;
-    const auto number = layer.substr(stack.size(), layer.find('.', stack.size()) - stack.size());
-    block = fmt::format("blk.{}.", number);
-    layer.remove_prefix(stack.size() + number.size() + 1);
-  }
-  std::string_view name = of_gemma && !block.empty() ? theirs_of(kInGemmaBlock, layer) : "";
-  if (name.empty()) name = block.empty() ? theirs_of(kOutside, layer) : theirs_of(kInBlock, layer);
-  TORCH_CHECK(!name.empty(), own, " has no name in GGUF files");
-  return fmt::format("{}{}{}", block, name, own.substr(end));
-}
 
 [[noreturn]] void refuse_gguf(const std::string& why) {
   throw UserError(fmt::format("--format gguf: {}; use --format huggingface", why));
@@ -119,7 +68,7 @@ GgufType gguf_type(const ExportedModel& model) {
 /// The type that llama.cpp's converter gives a tensor in a file of `wanted`.
 GgufType type_in_file(const std::string& name, const std::vector<int64_t>& shape, GgufType wanted) {
   if (shape.size() < 2 || !name.ends_with(".weight") || name.ends_with("_norm.weight") ||
-      name == "position_embd.weight")
+      name.ends_with(".ffn_gate_inp.weight") || name == "position_embd.weight")
     return GgufType::kF32;
   const bool fits = wanted != GgufType::kQ8_0 || shape.back() % kQ8Block == 0;
   return fits ? wanted : GgufType::kF16;
@@ -151,6 +100,27 @@ torch::Tensor permuted(const torch::Tensor& rows, int64_t heads) {
       .reshape(rows.sizes());
 }
 
+constexpr std::string_view kExperts = ".experts.";
+
+/// Joins a layer's "mlp.experts.7.up_proj.weight" of each expert to "mlp.experts.up_proj.weight".
+std::vector<FileWeight> with_stacked_experts(std::vector<FileWeight> weights) {
+  std::vector<FileWeight> result;
+  for (FileWeight& weight : weights) {
+    const auto at = weight.name.find(kExperts);
+    if (at != std::string::npos) {
+      const auto number = at + kExperts.size();
+      weight.name.erase(number, weight.name.find('.', number) + 1 - number);
+      const auto stack = std::ranges::find(result, weight.name, &FileWeight::name);
+      if (stack != result.end()) {
+        stack->parts.push_back(std::move(weight.parts.front()));
+        continue;
+      }
+    }
+    result.push_back(std::move(weight));
+  }
+  return result;
+}
+
 class GgufWeights {
  public:
   GgufWeights(const ExportedModel& model, const GgufKind& kind)
@@ -158,7 +128,8 @@ class GgufWeights {
     if (kind.model_type != "gpt2") shape_ = &llama_of(model.config);
     if (shape_ != nullptr && shape_->rope_scaling.rope_type == "llama3") add_rope_factors();
     const auto& layout = *causal_architecture(model.config).huggingface_layout();
-    for (FileWeight& weight : fused_weights(model.weights, layout, kind.model_type))
+    for (FileWeight& weight :
+         with_stacked_experts(fused_weights(model.weights, layout, kind.model_type)))
       add(std::move(weight));
   }
 
@@ -169,8 +140,11 @@ class GgufWeights {
 
   void add(FileWeight weight) {
     GgufTensor tensor{gguf_name(weight.name, of_gemma()), weight.parts.front().sizes().vec()};
-    for (std::size_t i = 1; i < weight.parts.size(); ++i)
-      tensor.shape.front() += weight.parts[i].size(0);
+    if (weight.name.find(kExperts) != std::string::npos)
+      tensor.shape.insert(tensor.shape.begin(), std::ssize(weight.parts));
+    else
+      for (std::size_t i = 1; i < weight.parts.size(); ++i)
+        tensor.shape.front() += weight.parts[i].size(0);
     tensor.type = type_in_file(tensor.name, tensor.shape, wanted_);
     tensor.write = [this, weight = std::move(weight), type = tensor.type](const GgufSink& sink) {
       write_tensor(weight.name, values_of(weight), type, sink);
@@ -293,11 +267,20 @@ void add_windows(ArchitectureKeys& keys, const LlamaShape& shape, const GgufKind
     keys.number("attention.sliding_window_pattern", full_every);
 }
 
+void add_experts(ArchitectureKeys& keys, const LlamaShape& shape, const GgufKind& kind) {
+  if (!shape.norm_topk_prob)
+    refuse_gguf(fmt::format("llama.cpp has no {} with norm_topk_prob=false", kind.architecture));
+  keys.number("expert_count", shape.n_expert);
+  keys.number("expert_used_count", shape.n_expert_per_token);
+  if (kind.model_type == "qwen3_moe") keys.number("expert_feed_forward_length", shape.intermediate);
+}
+
 void add_llama_keys(ArchitectureKeys& keys, const LlamaShape& shape, const GgufKind& kind,
                     int64_t positions) {
   const bool of_gemma = family_of(shape).is_gemma;
   check_rope(shape.rope_scaling, kind, of_gemma);
   if (of_gemma) check_gemma(shape, kind);
+  if (shape.n_expert > 0) add_experts(keys, shape, kind);
   keys.number("block_count", shape.n_layer);
   keys.number("context_length", same_context(shape, kind, positions));
   keys.number("embedding_length", shape.n_embd);

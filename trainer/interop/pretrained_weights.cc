@@ -303,11 +303,23 @@ void join_tied_head(PretrainedTensors& there, const PretrainedLayout& layout,
       layout.key, there.file_of(head), head->name, words->name, head->name));
 }
 
+/// Where config.json has no quantization_config to refuse.
+void refuse_other_codes(const PretrainedTensors& there, const PretrainedLayout& layout) {
+  for (const auto& [name, tensor] : there.all()) {
+    if (!name.ends_with(".qweight")) continue;
+    throw UserError(fmt::format(
+        "{}: {}: {} is a weight in codes of GPTQ or AWQ (qweight, qzeros, scales), which are not "
+        "read; give the folder of the original model, and quantize.base to quantize it here",
+        layout.key, there.file_of(tensor), tensor->name));
+  }
+}
+
 /// Returns the tensors in `folder`, if they fit.
 PretrainedTensors fitting_tensors(const std::string& folder, const PretrainedLayout& layout,
                                   const std::vector<ParameterShape>& parameters,
                                   int64_t new_rows = 0) {
   PretrainedTensors there(folder, layout);
+  refuse_other_codes(there, layout);
   there.split(layout, parameters);
   join_tied_head(there, layout, parameters);
   auto differences = all_differences(there, layout, parameters, new_rows);

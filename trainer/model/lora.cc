@@ -174,9 +174,7 @@ void check_new_tokens(const Config& config, const Given& given) {
     given.refuse("data_config.add_tokens",
                  "prompt_tuning trains no rows of new tokens; use lora.rank, or train all weights "
                  "with them first, then start from that model without this key");
-  const auto table = std::ranges::find_if(config.lora.targets, [](const std::string& target) {
-    return is_of_tokens(last_part(target));
-  });
+  const auto table = std::ranges::find_if(config.lora.targets, is_of_tokens);
   if (table != config.lora.targets.end())
     given.refuse("lora.targets",
                  fmt::format("{} has no adapter next to rows of data_config.add_tokens, which are "
@@ -231,6 +229,10 @@ void complete_lora(Config& config, const Given& given) {
                  fmt::format("adapters need a pretrained model; set {} to its folder or snapshot",
                              below.key));
   }
+  if (given.has("lora.targets") && lora.targets.empty())
+    given.refuse("lora.targets",
+                 fmt::format("selects no layer; remove it for the default, [{}], or use all-linear",
+                             fmt::join(defaults, ", ")));
   if (lora.targets.empty()) lora.targets = defaults;
   check_targets(config, given);
 }

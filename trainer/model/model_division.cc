@@ -26,10 +26,7 @@ void check_layers(const Config& config, const WeightsLayout& layout) {
   const DistributedConfig& how = config.distributed;
   if (how.pipeline == 1) return;
   const bool trains_tables =
-      !add_tokens(config).empty() ||
-      std::ranges::any_of(config.lora.targets, [](const std::string& target) {
-        return is_of_tokens(target.substr(target.rfind('.') + 1));
-      });
+      !add_tokens(config).empty() || std::ranges::any_of(config.lora.targets, is_of_tokens);
   if (config.lora.enabled() && trains_tables) {
     throw UserError(fmt::format(
         "distributed_config.pipeline={}: stages train adapters of blocks, not of the token "

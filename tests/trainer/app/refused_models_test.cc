@@ -8,6 +8,7 @@
 #include "tests/e2e/pictures.h"
 #include "tests/e2e/reviews.h"
 #include "tests/trainer/app/in_process.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::test {
 namespace {
@@ -114,6 +115,9 @@ TEST_CASE("what adapters cannot be is refused in one line") {
           "model end in embed_tokens, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
           "down_proj, lm_head, and whole names look like model.layers."));
   CHECK_THAT(refusal_of(alone(place, {"lora.targets=['lm_h*']"})), Contains("'lm_h*' matches no"));
+  CHECK_THAT(refusal_of(alone(place, {"lora.targets=[]"})),
+             Contains("lora.targets=[]: selects no layer; remove it for the default, [q_proj, "
+                      "v_proj], or use all-linear"));
   CHECK_THAT(refusal_of(alone(place, {"lora.rank=0"})),
              Contains("has no effect without lora.rank"));
   CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=null", "llama_config.n_layer=2",
@@ -201,6 +205,19 @@ TEST_CASE("weights that cannot be quantized are refused in one line") {
                                         "trainer_config.snapshot_path=new.pt"})),
                Contains("weights quantized by " + method + " are not read"));
   }
+  place.write("folder/config.json", config);
+  const int32_t codes = 0;
+  train::publish_safetensors(place / "folder/model.safetensors", "", {},
+                             {{"model.layers.0.self_attn.q_proj.qweight",
+                               "I32",
+                               {1, 1},
+                               reinterpret_cast<const std::byte*>(&codes),
+                               sizeof codes}});
+  CHECK_THAT(
+      refusal_of(
+          alone(place, {"llama_config.init_from=folder", "trainer_config.snapshot_path=new.pt"})),
+      Contains("model.safetensors: model.layers.0.self_attn.q_proj.qweight is a weight in codes of "
+               "GPTQ or AWQ (qweight, qzeros, scales), which are not read; give the folder"));
 }
 
 TEST_CASE("a snapshot of images is no language model, and of other images is not resumed") {

@@ -209,10 +209,18 @@ TrainerArgs args_with_config(const Parsed& parsed, Words overrides) {
   return args;
 }
 
+int64_t rank_count(const Parsed& parsed, const char* name) {
+  constexpr int64_t kMost = 1'000'000;
+  const int64_t count = parsed.whole_number(name, 1);
+  if (count > kMost)
+    throw UserError(fmt::format("--{}: {} is more than {}; give fewer", name, count, kMost));
+  return count;
+}
+
 TrainerArgs parse_estimate(const Parsed& parsed) {
   TrainerArgs args = args_with_config(parsed, parsed.rest());
   args.estimate.json = parsed.has("json");
-  if (parsed.has("world_size")) args.estimate.world_size = parsed.whole_number("world_size", 1);
+  if (parsed.has("world_size")) args.estimate.world_size = rank_count(parsed, "world_size");
   take_vocab_size(parsed, args);
   return args;
 }
@@ -235,10 +243,7 @@ PlanArgs plan_options(const Parsed& parsed) {
     return parsed.positive_number(name);
   };
   PlanArgs options;
-  options.gpus = parsed.whole_number("gpus", 1);
-  constexpr int64_t kMostGpus = 1'000'000;
-  if (options.gpus > kMostGpus)
-    throw UserError(fmt::format("--gpus: {} is more than {}; give fewer", options.gpus, kMostGpus));
+  options.gpus = rank_count(parsed, "gpus");
   if (parsed.has("nodes")) options.nodes = parsed.whole_number("nodes", 1);
   options.memory_gb = parsed.positive_number("memory");
   options.link_gb_s = number("link");
