@@ -79,19 +79,20 @@ std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
 
 /// As distributed_config says. Throws UserError when the ranks cannot be divided like that.
 MeshShape mesh_shape(const DistributedConfig& config, int world_size) {
-  const int64_t model = config.pipeline * config.tensor;
+  const int64_t model = config.pipeline * config.tensor * config.expert;
   if (world_size % model != 0) {
-    const std::string keys = config.pipeline == 1 ? fmt::format("tensor={}", config.tensor)
-                             : config.tensor == 1 ? fmt::format("pipeline={}", config.pipeline)
-                                                  : fmt::format("pipeline={} x tensor={}",
-                                                                config.pipeline, config.tensor);
+    const std::string keys = config.expert > 1      ? fmt::format("expert={}", config.expert)
+                             : config.pipeline == 1 ? fmt::format("tensor={}", config.tensor)
+                             : config.tensor == 1   ? fmt::format("pipeline={}", config.pipeline)
+                                                    : fmt::format("pipeline={} x tensor={}",
+                                                                  config.pipeline, config.tensor);
     throw UserError(fmt::format(
         "distributed_config.{} is {} ranks for each copy of the model, and {} {} not a multiple "
         "of it; start a multiple with ddp-run --nproc_per_node=N",
         keys, model, counted(world_size, "rank"), world_size == 1 ? "is" : "are"));
   }
   return {static_cast<int>(world_size / model), static_cast<int>(config.pipeline),
-          static_cast<int>(config.tensor)};
+          static_cast<int>(config.tensor), static_cast<int>(config.expert)};
 }
 
 void warn_of_far_neighbours(const DistributedConfig& config, const DistEnv& env, Log& log) {

@@ -38,6 +38,7 @@ struct DistributedConfig {
   int64_t pipeline_chunks = 1;       ///< Stages of each rank.
   int64_t tensor = 1;                ///< Ranks that share each layer.
   bool sequence_parallel = false;    ///< They divide the rows between shared layers, too.
+  int64_t expert = 1;                ///< Ranks that share the experts of each layer.
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;

@@ -19,6 +19,7 @@ constexpr int64_t kBytesOfFloat = 4;
 
 CausalModel::CausalModel(Options options) : options_(std::move(options)) {
   for (const WeightPlace& place : options_.layout) places_.emplace(place.name, &place);
+  if (options_.experts) whole_ = shapes_of(options_.layout);
 }
 
 const WeightPlace& CausalModel::place_of(const std::string& weight) const {
@@ -33,13 +34,15 @@ TensorLayout CausalModel::layout_of(const std::string& weight) const {
 
 TensorLayouts CausalModel::parameter_layouts() const {
   TensorLayouts layouts;
-  if (!options_.ranks && !part_) return layouts;
+  if (!options_.ranks && whole_.empty()) return layouts;
   std::unordered_map<std::string, int64_t> order;  // in the whole model
   for (const auto& each : whole_) order.emplace(each.name, std::ssize(order));
   for (const auto& [name, tensor, role] : model_parameters()) {
+    const bool counted = !options_.experts || options_.experts->rank() == 0 ||
+                         place_of(name).expert != WeightPlace::kNoExpert;
     TensorLayout layout =
-        options_.ranks ? layout_of(name) : TensorLayout::whole(tensor.sizes().vec());
-    layout.place = part_ ? order.at(name) : static_cast<int64_t>(layouts.size());
+        options_.ranks ? layout_of(name) : TensorLayout::whole(tensor.sizes().vec(), counted);
+    layout.place = whole_.empty() ? static_cast<int64_t>(layouts.size()) : order.at(name);
     layouts.emplace(name, std::move(layout));
   }
   return layouts;
@@ -132,6 +135,12 @@ torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCach
   cache.make_room(count);
   const auto x_BTC = token_states(idx_BT, {&cache});
   cache.advance(count);
+  if (options_.experts) {  // products of other sizes may differ in the last bit
+    auto logits_BV = all_logits(x_BTC.select(1, -1));
+    if (options_.experts->rank() > 0) logits_BV.zero_();
+    options_.experts->sum(logits_BV);
+    return logits_BV;
+  }
   if (links_ == nullptr) return all_logits(x_BTC.select(1, -1));
   auto logits_BV = torch::empty({idx_BT.size(0), vocab_size()}, parameters().front().options());
   if (has_head()) logits_BV.copy_(all_logits(x_BTC.select(1, -1)));
@@ -219,7 +228,7 @@ void CausalModel::cut(ModelPart part, std::optional<uint64_t> seed) {
 void CausalModel::draw_each(
     const std::function<void(const std::string& name, torch::Tensor& tensor)>& value) {
   auto own = named_parameters();
-  if (!part_) {
+  if (whole_.empty()) {
     for (auto& item : own) {
       draw(item.key(), item.value(), [&](torch::Tensor& tensor) { value(item.key(), tensor); });
     }
@@ -402,7 +411,7 @@ std::vector<ModelParameter> CausalModel::model_parameters() const {
 }
 
 std::vector<ParameterShape> CausalModel::whole_shapes() const {
-  if (part_) return whole_;
+  if (!whole_.empty()) return whole_;
   std::vector<ParameterShape> shapes;
   for (const auto& [name, tensor, role] : model_parameters())
     shapes.push_back({name, tensor.sizes().vec(), role});
@@ -410,7 +419,7 @@ std::vector<ParameterShape> CausalModel::whole_shapes() const {
 }
 
 int64_t CausalModel::parameter_count() const {
-  if (options_.ranks) return elements_of(options_.layout);
+  if (options_.ranks || options_.experts) return elements_of(options_.layout);
   int64_t count = part_ ? elements_of(options_.layout) : quantized_count(*this);
   for (const auto& each : whole_shapes())
     if (!part_ || is_of_adapter(each.name)) count += c10::multiply_integers(each.sizes);

@@ -39,6 +39,7 @@ class CausalModel : public torch::nn::Module {
     WeightsLayout layout{};               ///< The whole model's.
     double logit_softcap = 0.0;           ///< Logits x are cap tanh(x / cap); 0: they are not.
     double router_aux_loss_coef = 0.0;    ///< Factor of router_loss() in a loss.
+    TensorRanksPtr experts{};             ///< Those that share experts; null: this rank has all.
   };
   explicit CausalModel(Options options);
 
@@ -196,9 +197,8 @@ class CausalModel : public torch::nn::Module {
   std::unordered_map<std::string_view, const WeightPlace*> places_;  // in options_.layout
   torch::Tensor prompt_PC_;  // undefined: there are no virtual tokens
   std::optional<ModelPart> part_;
-  // These two of a part: the whole model's parameters, its width.
-  std::vector<ParameterShape> whole_;
-  int64_t width_ = 0;
+  std::vector<ParameterShape> whole_;  // the model's parameters, where this rank lacks some
+  int64_t width_ = 0;                  // of a part
   StageLinks* links_ = nullptr;
   double label_smoothing_ = 0.0;
   torch::Tensor router_loss_;
@@ -206,7 +206,7 @@ class CausalModel : public torch::nn::Module {
 
 /// The model that `config.model` names, in training mode on the CPU. Initial weights depend on
 /// `seed` alone; without one they are undefined, for a caller that loads all of them. `ranks`: they
-/// share its layers.
+/// share its layers, or the experts.
 std::shared_ptr<CausalModel> make_causal_model(const Config& config, int64_t vocab_size,
                                                std::optional<uint64_t> seed,
                                                const TensorRanksPtr& ranks = {});

@@ -78,6 +78,23 @@ void check_tensor(const Config& config, const CausalArchitecture& architecture,
       ranks, config.data.block_size, ranks));
 }
 
+void check_experts(const Config& config, const CausalArchitecture& architecture,
+                   const WeightsLayout& layout) {
+  const int64_t ranks = config.distributed.expert, experts = expert_count(layout);
+  if (ranks == 1) return;
+  if (experts == 0) {
+    throw UserError(
+        fmt::format("distributed_config.expert={}: ranks share the experts of a mixture of "
+                    "experts, and this {} has none; remove expert",
+                    ranks, architecture.name()));
+  }
+  if (experts % ranks == 0) return;
+  throw UserError(
+      fmt::format("distributed_config.expert={}: {} has {} experts in a layer, which {} ranks "
+                  "cannot share evenly; use a divisor of {}",
+                  ranks, architecture.name(), experts, ranks, experts));
+}
+
 }  // namespace
 
 void check_division(const Config& config, const CausalArchitecture& architecture,
@@ -86,6 +103,7 @@ void check_division(const Config& config, const CausalArchitecture& architecture
   check_task(config);
   check_layers(config, layout);
   check_tensor(config, architecture, layout, vocab_size);
+  check_experts(config, architecture, layout);
 }
 
 ModelPart part_of_stage(const Config& config, const WeightsLayout& layout, int64_t stage) {

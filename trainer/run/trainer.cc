@@ -51,7 +51,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       mesh_(mesh),
       task_(task),
       config_json_(config_to_json(config)),
-      batch_plan_(plan_batches(config.trainer, mesh.data().size(), meta, mesh.divides_model())),
+      batch_plan_(plan_batches(config.trainer, mesh.data().size(), meta,
+                               mesh.data().size() < mesh.world().size())),
       strategy_(make_parallel_strategy({config, plan.device, mesh, task, batch_plan_},
                                        first_values(meta))),
       optimizer_(make_optimizer(strategy_->updated(), config)),
@@ -178,10 +179,11 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
   {
     GradientSync& sync = strategy_->sync();
     const Inference inference(sync);
-    evaluation =
-        evaluate(task_, samples, config_.trainer.batch_size, mesh_.data(), plan_.device,
-                 autocast_dtype(config_.trainer), go_on, before_wait, most_batches,
-                 sync.divides_weights() ? IdleRanks::kJoin : IdleRanks::kWait, &mesh_.world());
+    evaluation = evaluate(
+        task_, samples, config_.trainer.batch_size, mesh_.data(), plan_.device,
+        autocast_dtype(config_.trainer), go_on, before_wait, most_batches,
+        sync.divides_weights() || mesh_.shape().expert > 1 ? IdleRanks::kJoin : IdleRanks::kWait,
+        &mesh_.world());
   }
   swap_averages();
   return evaluation;

@@ -195,6 +195,7 @@ void CausalLm::divide(Mesh& mesh) {
   check_division(config_);
   const MeshShape& shape = mesh.shape();
   if (shape.pipeline > 1) part_ = part_of_stage(config_, layout(), mesh.place().stage);
+  if (shape.expert > 1) expert_ranks_ = make_expert_ranks(mesh.model());
   if (shape.tensor == 1) return;
   tensor_ranks_ = make_tensor_ranks(mesh.tensor(), config_.distributed.sequence_parallel);
 }
@@ -232,13 +233,13 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   } else if (!resumed_ && !pretrained.empty()) {
     check_pretrained(pretrained, architecture_, config_, data_->tokenizer().size(), new_rows);
   }
-  const bool drawn =
-      !part_ && !config_.quantize.enabled() && (!tensor_ranks_ || pretrained.empty());
-  model_ = make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt,
-                             tensor_ranks_);
+  const auto& ranks = expert_ranks_ ? expert_ranks_ : tensor_ranks_;
+  const bool drawn = !part_ && !config_.quantize.enabled() && (!ranks || pretrained.empty());
+  model_ =
+      make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt, ranks);
   model_->set_label_smoothing(config_.trainer.label_smoothing);
   if (config_.adapted()) add_to_base(seed);
-  const auto whole = weights();
+  const auto whole = expert_ranks_ ? whole_weights() : weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
     auto held = model_->named_parameters();
@@ -280,12 +281,20 @@ std::vector<NamedTensor> CausalLm::weights() const {
   return result;
 }
 
+// Names and shapes of the whole model's weights, without memory.
+std::vector<NamedTensor> CausalLm::whole_weights() const {
+  std::vector<NamedTensor> result;
+  for (const auto& each : model_->whole_shapes())
+    result.push_back({each.name, torch::empty({1}).expand(each.sizes)});
+  return result;
+}
+
 std::vector<Parameter> CausalLm::parameters() const {
   return trainable_parameters(model_->model_parameters());
 }
 
 std::vector<ParameterShape> CausalLm::whole_shapes() const {
-  return part_ ? trainable_shapes(model_->whole_shapes()) : Task::whole_shapes();
+  return part_ || expert_ranks_ ? trainable_shapes(model_->whole_shapes()) : Task::whole_shapes();
 }
 
 std::vector<std::string> CausalLm::shape_keys() const {
@@ -298,7 +307,13 @@ std::vector<std::string> CausalLm::shape_keys() const {
   return keys;
 }
 
-void CausalLm::join(ProcessGroup& group, int64_t /*micro_batches*/) {
+void CausalLm::join(ProcessGroup& group, int64_t micro_batches) {
+  if (expert_ranks_ && micro_batches % group.size() != 0) {
+    throw UserError(fmt::format(
+        "distributed_config.expert={}: ranks compute experts for each other, and cannot share the "
+        "{} micro-batches of a step evenly; make trainer_config.global_batch_size a multiple of {}",
+        expert_ranks_->size(), micro_batches, group.size() * config_.trainer.batch_size));
+  }
   if (config_.adapted()) check_same_base(base_digest_, config_, group);
 }
 
@@ -411,18 +426,20 @@ void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
 std::string CausalLm::describe_shares() const {
   int64_t held = 0;
   for (const auto& parameter : model_->parameters()) held += parameter.numel();
-  return fmt::format(
-      "Tensor parallel: {} ranks share each layer, rank 0 holds {} of {} parameters{}",
-      tensor_ranks_->size(), short_number(static_cast<double>(held)),
-      short_number(static_cast<double>(model_->parameter_count())),
-      tensor_ranks_->divides_sequence() ? "; sequence parallel between layers" : "");
+  const auto& ranks = expert_ranks_ ? expert_ranks_ : tensor_ranks_;
+  return fmt::format("{} parallel: {} ranks share {}, rank 0 holds {} of {} parameters{}",
+                     expert_ranks_ ? "Expert" : "Tensor", ranks->size(),
+                     expert_ranks_ ? "the experts" : "each layer",
+                     short_number(static_cast<double>(held)),
+                     short_number(static_cast<double>(model_->parameter_count())),
+                     ranks->divides_sequence() ? "; sequence parallel between layers" : "");
 }
 
 std::vector<std::string> CausalLm::describe() const {
   std::vector<std::string> lines = {fmt::format(
       "Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
       short_number(static_cast<double>(model_->parameter_count())), model_->parameter_count())};
-  if (tensor_ranks_) lines.push_back(describe_shares());
+  if (tensor_ranks_ || expert_ranks_) lines.push_back(describe_shares());
   for (std::string& line : data_->describe()) lines.push_back(std::move(line));
   if (const int64_t padding = model_->logits_padding(); padding > 0 && !tensor_ranks_) {
     lines.push_back(fmt::format(

@@ -100,6 +100,7 @@ class CausalLm : public Task, private StageModel {
   void cut_model(std::optional<uint64_t> seed);
   static torch::Tensor countable_targets(const Batch& batch);
   std::vector<NamedTensor> weights() const;
+  std::vector<NamedTensor> whole_weights() const;
   std::string describe_shares() const;
   void open_eval_sets();
   /// Throws UserError if the weights' embeddings belong to other tokens.
@@ -118,6 +119,7 @@ class CausalLm : public Task, private StageModel {
   int64_t new_tokens_ = 0;  ///< Tokens that the model to start from has no rows for.
   std::vector<int32_t> sample_prompt_;
   TensorRanksPtr tensor_ranks_;    ///< Null: this process holds the whole model.
+  TensorRanksPtr expert_ranks_;    ///< Null: it has all experts.
   std::optional<ModelPart> part_;  ///< This rank's part, if the model is cut into stages.
   std::shared_ptr<CausalModel> model_;
   std::vector<torch::Tensor> router_losses_, last_router_losses_;  ///< This and the last step's.

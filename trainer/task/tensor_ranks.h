@@ -8,5 +8,7 @@ namespace ddp::train {
 
 /// `group` must outlive the result, and has more than one rank.
 TensorRanksPtr make_tensor_ranks(ProcessGroup& group, bool divides_sequence);
+/// The same for ranks that share experts alone.
+TensorRanksPtr make_expert_ranks(ProcessGroup& group);
 
 }  // namespace ddp::train

@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/llama_kinds.h"
+#include "tests/trainer/model/thread_ranks.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/model/llama/llama.h"
 #include "trainer/model/llama/llama_cost.h"
@@ -90,6 +91,46 @@ TEST_CASE("a trained expert without tokens has gradients of zeros, a frozen one 
   CHECK(zeros == 3 * 4);  // all experts but one; the router has a gradient
   const torch::NoGradGuard no_grad;
   CHECK(output_of_experts(layer, x_NC).sizes() == x_NC.sizes());
+}
+
+TEST_CASE("ranks that share experts compute outputs and gradients of one, some without tokens") {
+  constexpr int64_t kRanks = 2, kExperts = 4;
+  Experts whole = experts_of(kExperts, 2);
+  const auto x_RNC = torch::rand({kRanks, kExpertRows, 8}).requires_grad_();
+  const auto gradient_RNC = torch::randn({kRanks, kExpertRows, 8});
+  SECTION("each expert has some") {}
+  SECTION("rank 1's have none") {
+    const torch::NoGradGuard no_grad;
+    auto gate_EC = whole->named_parameters()["gate.weight"];
+    gate_EC.narrow(0, 0, 2).fill_(1.0);
+    gate_EC.narrow(0, 2, 2).fill_(-1.0);
+  }
+  std::vector<torch::Tensor> outputs;
+  for (int64_t r = 0; r < kRanks; ++r) outputs.push_back(output_of_experts(whole, x_RNC[r]));
+  torch::stack(outputs).backward(gradient_RNC);
+  test::ThreadRanks threads(kRanks, /*divides_sequence=*/false, /*divides_experts=*/true);
+  threads.run([&](const TensorRanksPtr& ranks) {
+    Experts shared(ExpertsShape{.width = 8, .inner = 6, .experts = kExperts, .per_token = 2},
+                   LayerOptions{.experts = ranks});
+    auto own = shared->named_parameters();
+    CHECK(own.size() == 1 + 3 * kExperts / kRanks);
+    for (auto& item : own) {
+      const torch::NoGradGuard no_grad;
+      item.value().copy_(whole->named_parameters()[item.key()]);
+    }
+    const int64_t r = ranks->rank();
+    const auto x_NC = x_RNC[r].detach().clone().requires_grad_();
+    const auto y_NC = output_of_experts(shared, x_NC);
+    y_NC.backward(gradient_RNC[r]);
+    CHECK(torch::allclose(y_NC, outputs[static_cast<std::size_t>(r)], 1e-5, 1e-6));
+    CHECK(torch::allclose(x_NC.grad(), x_RNC.grad()[r], 1e-4, 1e-5));
+    for (const auto& item : own) {
+      REQUIRE(item.value().grad().defined());
+      if (item.key() != "gate.weight")  // which each rank has for its own tokens
+        CHECK(torch::allclose(item.value().grad(), whole->named_parameters()[item.key()].grad(),
+                              1e-4, 1e-5));
+    }
+  });
 }
 
 TEST_CASE("the load-balancing loss is that of equations 4 to 6 over the rows of all layers") {

@@ -23,10 +23,11 @@ namespace ddp::train::test {
 
 class ThreadRanks {
  public:
-  explicit ThreadRanks(int64_t size, bool divides_sequence = false)
+  explicit ThreadRanks(int64_t size, bool divides_sequence = false, bool divides_experts = false)
       : generators_(static_cast<std::size_t>(size), generator_state()),
         size_(size),
-        divides_sequence_(divides_sequence) {}
+        divides_sequence_(divides_sequence),
+        divides_experts_(divides_experts) {}
 
   /// Runs `work` as each rank. Throws what the first rank that failed threw.
   void run(const std::function<void(const TensorRanksPtr&)>& work) {
@@ -54,6 +55,8 @@ class ThreadRanks {
   int64_t largest_tensor() const { return largest_tensor_; }
 
  private:
+  static constexpr const char* kAllToAll = "all_to_all";
+
   class Rank : public TensorRanks {
    public:
     Rank(ThreadRanks& all, int64_t rank) : all_(all), rank_(rank) {}
@@ -74,6 +77,21 @@ class ThreadRanks {
     void reduce_scatter(const torch::Tensor& table, const torch::Tensor& own) override {
       const auto tables = all_.exchange("reduce_scatter", rank_, table);
       own.copy_(torch::stack(tables).sum(0)[rank_]);
+    }
+    bool divides_experts() const override { return all_.divides_experts_; }
+    torch::Tensor all_to_all(const torch::Tensor& x, const std::vector<int64_t>& sent,
+                             const std::vector<int64_t>& received) override {
+      const auto counts = all_.exchange("sizes", rank_, torch::tensor(sent, torch::kInt64));
+      const auto rows = all_.exchange(kAllToAll, rank_, x);
+      std::vector<torch::Tensor> own;
+      for (std::size_t from = 0; from < rows.size(); ++from) {
+        const auto* const sizes = counts[from].const_data_ptr<int64_t>();
+        own.push_back(
+            rows[from].split_with_sizes({sizes, counts.size()})[static_cast<std::size_t>(rank_)]);
+        if (own.back().size(0) != received[from])
+          throw std::logic_error("all_to_all: sizes differ");
+      }
+      return at::cat(own);
     }
 
    private:
@@ -99,7 +117,8 @@ class ThreadRanks {
     pass_turn(rank);
     take_turn(rank);
     for (const auto& value : values) {
-      if (value.sizes() != x.sizes()) throw std::logic_error(name + ": shapes differ");
+      if (name != kAllToAll && value.sizes() != x.sizes())
+        throw std::logic_error(name + ": shapes differ");
     }
     return values;
   }
@@ -130,7 +149,7 @@ class ThreadRanks {
   std::map<std::string, int> calls_;
   int64_t largest_tensor_ = 0;
   int64_t size_;
-  bool divides_sequence_;
+  bool divides_sequence_, divides_experts_;
 };
 
 }  // namespace ddp::train::test

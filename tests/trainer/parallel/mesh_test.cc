@@ -17,6 +17,18 @@ TEST_CASE("ranks that share layers are neighbours, copies of the model furthest 
   CHECK(place.tensor == 2);
 }
 
+TEST_CASE("ranks that share experts are neighbours, and all ranks have micro-batches") {
+  const MeshShape shape{2, 1, 1, 3};
+  CHECK(shape.size() == 6);
+  CHECK(shape.model_size() == 3);
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    const auto place = MeshPlace::of_rank(rank, shape);
+    CHECK(place.data == rank / 3);
+    CHECK(place.expert == rank % 3);
+    CHECK(place.rank_in(shape) == rank);
+  }
+}
+
 TEST_CASE("the groups of a mesh have their ranks and no others") {
   CHECK(test::probe(4, "mesh 2x1x2,1x2x2,2x2x1,4x1x1,1x1x4") == "done\n");
   CHECK(test::probe(8, "mesh 2x2x2") == "done\n");

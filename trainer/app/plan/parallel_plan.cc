@@ -94,6 +94,9 @@ std::string why_not(const Config& config, const PlannedTraining& training) {
   } catch (const UserError& error) {
     return error.what();
   }
+  if (copies % how.expert != 0)
+    return fmt::format("{} ranks are not a multiple of distributed_config.expert={}", copies,
+                       how.expert);
   if (on_node % how.tensor != 0)
     return fmt::format(
         "ranks that share layers wait for each other four times per layer: a node has {}", on_node);
@@ -228,6 +231,7 @@ std::string ParallelPlan::name() const {
   std::string text(name_of(how.strategy));
   if (how.tensor > 1)
     text += fmt::format(" tensor={}{}", how.tensor, how.sequence_parallel ? "+sp" : "");
+  if (how.expert > 1) text += fmt::format(" expert={}", how.expert);
   if (how.pipeline > 1)
     text += fmt::format(" pipeline={} {}", how.pipeline, name_of(how.pipeline_schedule));
   return how.pipeline_chunks == 1 ? text : text + fmt::format("x{}", how.pipeline_chunks);

@@ -200,6 +200,7 @@ void check_strategy(const Config& config, const Given& given) {
 void check_memory_copies(const Config& config, const Given& given) {
   const DistributedConfig& how = config.distributed;
   const std::string divided = how.tensor > 1     ? fmt::format("tensor={}", how.tensor)
+                              : how.expert > 1   ? fmt::format("expert={}", how.expert)
                               : how.pipeline > 1 ? fmt::format("pipeline={}", how.pipeline)
                               : divides_state(how.strategy)
                                   ? fmt::format("strategy={}", name_of(how.strategy))
@@ -246,6 +247,26 @@ void check_tensor(const Config& config, const Given& given) {
                     "whole ones; use strategy=zero3 instead, or remove label_smoothing",
                     ranks));
   }
+}
+
+void check_expert(const Config& config, const Given& given) {
+  const DistributedConfig& how = config.distributed;
+  if (how.expert == 1) return;
+  const std::string other = how.strategy != Strategy::kDdp
+                                ? fmt::format("strategy={}", name_of(how.strategy))
+                            : how.tensor > 1   ? fmt::format("tensor={}", how.tensor)
+                            : how.pipeline > 1 ? fmt::format("pipeline={}", how.pipeline)
+                                               : fmt::format("offload={}", name_of(how.offload));
+  const std::string adapted = config.lora.enabled()            ? "lora.rank"
+                              : config.prompt_tuning.enabled() ? "prompt_tuning.tokens"
+                              : config.quantize.enabled()      ? "quantize.base"
+                                                               : "";
+  const bool alone = how.strategy == Strategy::kDdp && how.tensor == 1 && how.pipeline == 1 &&
+                     how.offload == Offload::kNone;
+  if (alone && adapted.empty()) return;
+  given.refuse("distributed_config.expert",
+               fmt::format("is not supported with {}; remove one of them",
+                           alone ? adapted : "distributed_config." + other));
 }
 
 void check_schedule(const DistributedConfig& config, const Given& given) {
@@ -351,6 +372,7 @@ void check_parallelism(const Config& config, const Given& given) {
   check_offload(config.distributed, given);
   check_tensor(config, given);
   check_pipeline(config, given);
+  check_expert(config, given);
 }
 
 void complete_config(Config& config, const Given& given) {

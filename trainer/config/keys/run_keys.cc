@@ -25,6 +25,13 @@ std::vector<Field> distributed_fields() {
       {DDP_KEY(distributed, sequence_parallel), .null_means = NullMeans::kOff,
        .meaning = "With tensor above 1: norms, dropout and residuals work on each rank's share of "
                   "a sequence's rows: less memory for activations, the same bytes sent."},
+      {DDP_KEY(distributed, expert), .range = Range{1, 1024}, .unit = "ranks",
+       .tasks = {TaskKind::kCausalLm},
+       .meaning =
+           "Expert parallelism of a mixture of experts: neighbouring ranks, each with its own "
+           "micro-batches, that share the experts of each layer and send tokens to their owners; "
+           "everything else is trained as by strategy: ddp. The numbers of ranks and of experts "
+           "are multiples of it. 1: each rank has all experts."},
       {DDP_KEY(distributed, pipeline), .range = Range{1, 1e4}, .unit = "stages",
        .tasks = {TaskKind::kCausalLm},
        .meaning = "Cut each copy of the model into this many stages of consecutive layers, one for "

@@ -44,6 +44,7 @@ constexpr std::pair<const char*, const char*> kNames[] = {
     {"distributed_config.bucket_cap_mb", "ddp_bucket_cap_mb"},
     {"distributed_config.timeout_s", "ddp_timeout"},
     {"distributed_config.tensor", "tensor_parallel_size"},
+    {"distributed_config.expert", "expert_parallel_size"},
     {"optimizer_config.lr_schedule=cosine", "decay_lr"},
     {"distributed_config.strategy=zero1, zero2 or zero3", "deepspeed"},
     {"hydra.run.dir", "default_root_dir logging_dir out_dir output_dir"},

@@ -23,6 +23,11 @@ class ExpertImpl : public torch::nn::Module {
   AdaptableLinear gate_, up_, down_;
 };
 
+std::vector<int64_t> numbers_of(const torch::Tensor& on_host) {
+  const auto* const first = on_host.const_data_ptr<int64_t>();
+  return {first, first + on_host.numel()};
+}
+
 }  // namespace
 
 void RouterLoad::add(const torch::Tensor& counts_E, const torch::Tensor& probs_NE) {
@@ -53,11 +58,19 @@ torch::Tensor RouterLoad::take_from(const torch::Tensor& x) {
 }
 
 ExpertsImpl::ExpertsImpl(const ExpertsShape& shape, const LayerOptions& layers)
-    : shape_(shape), ranks_(layers.ranks) {
+    : shape_(shape), ranks_(layers.ranks), owners_(layers.experts), own_{0, shape.experts} {
+  if (owners_) {
+    const int64_t own = shape.experts / owners_->size();
+    own_ = {own * owners_->rank(), own * (owners_->rank() + 1)};
+  }
   gate = register_module("gate", uninitialized_linear(shape.width, shape.experts, /*bias=*/false));
   experts = register_module("experts", torch::nn::ModuleList());
-  for (int64_t e = 0; e < shape.experts; ++e)
-    experts->push_back(std::make_shared<ExpertImpl>(shape));
+  for (int64_t e = 0; e < shape.experts; ++e) {
+    if (own_.begin <= e && e < own_.end)
+      experts->push_back(std::make_shared<ExpertImpl>(shape));
+    else
+      experts->push_back(std::make_shared<torch::nn::IdentityImpl>());  // the others keep numbers
+  }
 }
 
 ResidualStream ExpertsImpl::forward(const Normed& x, const BlockPass& pass) {
@@ -80,23 +93,41 @@ ResidualStream ExpertsImpl::forward(const Normed& x, const BlockPass& pass) {
   const auto order_M = expert_of_M.argsort(/*stable=*/true, 0, /*descending=*/false);
   // Repeated before they are sorted: the backward pass then adds one row to each place.
   const auto repeated_MC = x_NC.unsqueeze(1).expand({-1, K, -1}).reshape({-1, shape_.width});
-  const auto host_E = counts_E.to(torch::kCPU);
-  const auto sorted_MC =
-      products(repeated_MC.index_select(0, order_M),
-               {host_E.const_data_ptr<int64_t>(), static_cast<std::size_t>(shape_.experts)});
-  const auto y_NKC = sorted_MC.index_select(0, order_M.argsort()).view({-1, K, shape_.width});
+  const auto sorted_MC = repeated_MC.index_select(0, order_M);
+  const auto products_MC = owners_ ? products_of_owners(sorted_MC, counts_E)
+                                   : products(sorted_MC, numbers_of(counts_E.to(torch::kCPU)));
+  const auto y_NKC = products_MC.index_select(0, order_M.argsort()).view({-1, K, shape_.width});
   const auto y_NC = (y_NKC * weights_NK.unsqueeze(-1)).sum(1).to(y_NKC.scalar_type());
   return {x.sum, leave_layers(y_NC.view(x_BTC.sizes()), ranks_, pass.rows)};
 }
 
+// The rows that arrive are of one rank after the other, each sorted by expert.
+torch::Tensor ExpertsImpl::products_of_owners(const torch::Tensor& sorted,
+                                              const torch::Tensor& counts_E) {
+  const int64_t R = owners_->size();
+  const std::vector<int64_t> one_row(static_cast<std::size_t>(R), 1);
+  const auto counts_RE = counts_E.view({R, own_.size()});
+  const auto of_others_RE = owners_->all_to_all(counts_RE, one_row, one_row);
+  const auto host_2RE = at::stack({counts_RE, of_others_RE}).to(torch::kCPU);  // one wait
+  const auto sent = numbers_of(host_2RE[0].sum(1)), received = numbers_of(host_2RE[1].sum(1));
+  const auto arrived = exchange_rows(sorted, owners_, sent, received);
+  const auto expert_of_row = at::arange(own_.size(), torch::kInt64)
+                                 .repeat({R})
+                                 .repeat_interleave(host_2RE[1].reshape({-1}))
+                                 .to(arrived.device());
+  const auto order = expert_of_row.argsort(/*stable=*/true, 0, /*descending=*/false);
+  const auto y = products(arrived.index_select(0, order), numbers_of(host_2RE[1].sum(0)));
+  return exchange_rows(y.index_select(0, order.argsort()), owners_, received, sent);
+}
+
 // An expert without tokens that is trained takes part: its gradients are zeros, as transformers'
-// are, and not missing.
+// are, and not missing. So does one that is shared: each rank then goes through the same passes.
 torch::Tensor ExpertsImpl::products(const torch::Tensor& sorted, torch::IntArrayRef sizes) {
   const auto parts = sorted.split_with_sizes(sizes);
   std::vector<torch::Tensor> outputs;
   for (std::size_t e = 0; e < parts.size(); ++e) {
-    auto* const expert = experts[e]->as<ExpertImpl>();
-    if (parts[e].size(0) > 0 || (c10::GradMode::is_enabled() && expert->is_trained()))
+    auto* const expert = experts[e + static_cast<std::size_t>(own_.begin)]->as<ExpertImpl>();
+    if (parts[e].size(0) > 0 || owners_ || (c10::GradMode::is_enabled() && expert->is_trained()))
       outputs.push_back(expert->forward(parts[e]));
   }
   return at::cat(outputs);

@@ -8,7 +8,9 @@
 // tokens: the host waits for the device once for each layer and pass, and CUDA graphs cannot
 // record it. No token is dropped and no expert has a capacity.
 //
-// Ranks that share a layer divide every expert as a dense layer, and have the whole router.
+// Ranks that share a layer divide every expert as a dense layer, and have the whole router. Ranks
+// that share experts (Lepikhin et al., "GShard", 2020) each have some whole experts, for the tokens
+// of all of them: rows travel to the ranks that own their experts, and the outputs back.
 // Shape suffixes: B batch, T sequence, S the rows of it that this rank holds, C width, N = B T.
 #pragma once
 
@@ -65,11 +67,14 @@ class ExpertsImpl : public torch::nn::Module {
   ResidualStream forward(const Normed& x, const BlockPass& pass);
 
  private:
-  /// Rows sorted by expert, `sizes` of each, through their experts.
+  /// Rows sorted by expert, `sizes` of each that this rank has, through their experts.
   torch::Tensor products(const torch::Tensor& sorted, torch::IntArrayRef sizes);
+  /// Rows sorted by expert, `counts_E` of each, through experts that the ranks share.
+  torch::Tensor products_of_owners(const torch::Tensor& sorted, const torch::Tensor& counts_E);
 
   ExpertsShape shape_;
-  TensorRanksPtr ranks_;
+  TensorRanksPtr ranks_, owners_;
+  IndexRange own_;  // experts
   torch::nn::Linear gate{nullptr};
   torch::nn::ModuleList experts;
 };

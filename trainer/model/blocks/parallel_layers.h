@@ -28,6 +28,7 @@ namespace ddp::train {
 struct LayerOptions {
   TensorRanksPtr ranks{};  ///< Those that share them; null: each layer is whole.
   bool fused_cpu = true;  ///< Whether the kernels of model/ops/cpu/ may replace several of torch's.
+  TensorRanksPtr experts{};  ///< Those that share experts; null: each layer has all of them.
 };
 
 /// A linear layer divided by outputs (Split::kColumns): [B, S, in] -> [B, T, out / ranks].

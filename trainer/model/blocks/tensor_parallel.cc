@@ -88,6 +88,25 @@ struct Exchanged : Function<Exchanged<forwards, backwards>> {
 using GatherSequence = Exchanged<gathered, scattered>;
 using ScatterSequence = Exchanged<scattered, gathered>;
 
+struct ExchangeRows : Function<ExchangeRows> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const TensorRanksPtr& ranks, const std::vector<int64_t>& sent,
+                               const std::vector<int64_t>& received) {
+    save(context, ranks);
+    context->saved_data["sent"] = sent;
+    context->saved_data["received"] = received;
+    return ranks->all_to_all(x.contiguous(), sent, received);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {saved_ranks(context)->all_to_all(gradients[0].contiguous(),
+                                             context->saved_data["received"].toIntVector(),
+                                             context->saved_data["sent"].toIntVector()),
+            {},
+            {},
+            {}};
+  }
+};
+
 /// Where in this rank's rows a token is, int64, and whether it is there at all.
 struct OwnIndex {
   OwnIndex(const torch::Tensor& tokens, const IndexRange& own)
@@ -125,6 +144,12 @@ torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& r
   const auto addend = summable(product);
   return rows.divided() ? ScatterSequence::apply(addend, ranks)
                         : SummedOverRanks::apply(addend, ranks);
+}
+
+torch::Tensor exchange_rows(const torch::Tensor& x, const TensorRanksPtr& ranks,
+                            const std::vector<int64_t>& sent,
+                            const std::vector<int64_t>& received) {
+  return ExchangeRows::apply(x, ranks, sent, received);
 }
 
 IndexRange own_tokens(int64_t vocab_size, const TensorRanksPtr& ranks) {

@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "trainer/layout/tensor_layout.h"
 #include "trainer/model/ops/cpu/kernels.h"
@@ -26,6 +27,8 @@ class TensorRanks : public torch::CustomClassHolder {
   virtual int64_t size() const = 0;
   /// Whether each rank holds S of a sequence's T rows between shared layers.
   virtual bool divides_sequence() const = 0;
+  /// Whether they share the experts of layers, each for tokens of its own, and no other weight.
+  virtual bool divides_experts() const { return false; }
   /// Sums `x` over all ranks in place.
   virtual void sum(const torch::Tensor& x) = 0;
   /// Takes the element-wise maximum of `x` over all ranks in place.
@@ -34,6 +37,10 @@ class TensorRanks : public torch::CustomClassHolder {
   virtual void all_gather(const torch::Tensor& table) = 0;
   /// `own` [n] becomes the sum of all ranks' row `rank` of `table` [size, n].
   virtual void reduce_scatter(const torch::Tensor& table, const torch::Tensor& own) = 0;
+  /// Sends the first sent[0] rows of `x` to rank 0, the next to rank 1 and so on. Returns the rows
+  /// that the ranks have sent here, received[r] of rank r, in their order.
+  virtual torch::Tensor all_to_all(const torch::Tensor& x, const std::vector<int64_t>& sent,
+                                   const std::vector<int64_t>& received) = 0;
 };
 
 /// Null: the model is not divided.
@@ -54,6 +61,10 @@ torch::Tensor enter_layers(const torch::Tensor& x, const TensorRanksPtr& ranks,
 /// CPU are summed in float32. Without ranks `product`.
 torch::Tensor leave_layers(const torch::Tensor& product, const TensorRanksPtr& ranks,
                            const cpu::Places& rows);
+
+/// TensorRanks::all_to_all(); backward, the gradients return to the ranks that the rows are of.
+torch::Tensor exchange_rows(const torch::Tensor& x, const TensorRanksPtr& ranks,
+                            const std::vector<int64_t>& sent, const std::vector<int64_t>& received);
 
 /// The tokens whose rows of the embedding and the output layer this rank holds.
 IndexRange own_tokens(int64_t vocab_size, const TensorRanksPtr& ranks);

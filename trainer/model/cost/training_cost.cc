@@ -219,6 +219,7 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
     units.emplace(unit_of(place.name), &place);
   }
   const bool cut = config.distributed.pipeline > 1;
+  const int64_t own_experts = expert_count(layout) / config.distributed.expert;
   const ModelPart part = cut ? part_of_stage(config, layout, stage) : ModelPart{};
   std::vector<ParameterShape> own;
   for (const ParameterShape& parameter : parameters) {
@@ -226,7 +227,7 @@ std::vector<ParameterShape> shapes_of_rank(const std::vector<ParameterShape>& pa
     const bool of_adapter = found == places.end();
     const WeightPlace& place = of_adapter ? *units.at(unit_of(parameter.name)) : *found->second;
     own.push_back(parameter);
-    if (cut && !is_in(part, place))
+    if ((cut && !is_in(part, place)) || place.expert >= own_experts)
       own.back().sizes = {0};
     else if (!of_adapter)
       own.back().sizes = layout_of(place, 0, config.distributed.tensor).local_shape();
@@ -286,7 +287,8 @@ std::vector<MemoryItem> rank_items(const Config& config,
                                    const std::vector<ParameterShape>& parameters,
                                    const ComputePlace& place, const WeightsLayout& layout,
                                    const std::vector<MemoryItem>& of_model) {
-  const bool divided = ranks_of_copy(config.distributed) > 1;
+  const int64_t experts = config.distributed.expert;  // ranks that share them
+  const bool divided = ranks_of_copy(config.distributed) * experts > 1;
   const auto stored = config.adapted() ? adapter_shapes(config, parameters) : parameters;
   const auto own_of = [&](const std::vector<ParameterShape>& shapes) {
     return divided ? shapes_of_rank(shapes, layout, config, place.stage) : shapes;
@@ -307,7 +309,8 @@ std::vector<MemoryItem> rank_items(const Config& config,
       place.world_size > 1 &&
       (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && (sharded || divided)));
   const bool saves = place.stage == 0;
-  const double own_state = kFloat * (n.all + n.states + n.averages) / static_cast<double>(copies);
+  const double own_state = kFloat * (n.all + n.states + n.averages) /
+                           static_cast<double>(std::max<int64_t>(1, copies / experts));
   const double all_state = kFloat * (whole.all + whole.states + whole.averages);
   const double state = parts ? own_state : saves ? all_state : 0.0;
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;

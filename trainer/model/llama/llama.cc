@@ -128,6 +128,11 @@ ExpertsShape experts_of(const LlamaShape& shape) {
           .down = family.names.down};
 }
 
+/// `ranks`, if it is experts that they share, or if it is not.
+TensorRanksPtr ranks_of(const TensorRanksPtr& ranks, bool experts) {
+  return ranks && ranks->divides_experts() == experts ? ranks : TensorRanksPtr();
+}
+
 class LlamaBlock : public DecoderBlock {
  public:
   LlamaBlock(const LlamaShape& shape, const LayerOptions& layers) {
@@ -239,8 +244,9 @@ torch::Tensor rotary_frequencies(const LlamaShape& shape, bool is_local) {
 LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
                      std::optional<uint64_t> seed, const TensorRanksPtr& ranks)
     : DecoderModel({vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of,
-                    ranks, llama_layout(config, vocab_size), config.final_logit_softcapping,
-                    config.router_aux_loss_coef},
+                    ranks_of(ranks, /*experts=*/false), llama_layout(config, vocab_size),
+                    config.final_logit_softcapping, config.router_aux_loss_coef,
+                    ranks_of(ranks, /*experts=*/true)},
                    {.n_layer = config.n_layer,
                     .n_embd = config.n_embd,
                     .n_expert = config.n_expert,
@@ -248,7 +254,8 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t bloc
                     .checkpointed = config.activation_checkpointing,
                     .norm_start = family_of(config).is_gemma ? 0.0 : 1.0,
                     .embedding_scale = scale_of_embeddings(config),
-                    .layers = {ranks},
+                    .layers = {.ranks = ranks_of(ranks, /*experts=*/false),
+                               .experts = ranks_of(ranks, /*experts=*/true)},
                     .stack = "model",
                     .table = "embed_tokens",
                     .blocks = "layers",

@@ -21,7 +21,8 @@ namespace ddp::train {
 
 class LlamaImpl : public DecoderModel {
  public:
-  /// Weights drawn from `seed`; see DecoderModel::complete(). `ranks`: they share its layers.
+  /// Weights drawn from `seed`; see DecoderModel::complete(). `ranks`: they share its layers, or
+  /// the experts.
   LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
             std::optional<uint64_t> seed, const TensorRanksPtr& ranks = {});
 

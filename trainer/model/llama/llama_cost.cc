@@ -34,7 +34,7 @@ class LlamaLayout {
   void add(std::string name, std::vector<int64_t> sizes, Split split = Split::kNone,
            int64_t units = 1) {
     places.push_back(
-        {std::move(name), std::move(sizes), block_, split, /*ranges=*/1, units, share_});
+        {std::move(name), std::move(sizes), block_, split, /*ranges=*/1, units, share_, expert_});
   }
   void add_heads(const std::string& name, int64_t heads) {
     add(name + ".weight", {heads * shape_.head_dim, width_}, Split::kColumns, heads);
@@ -61,7 +61,9 @@ class LlamaLayout {
     if (shape_.n_expert == 0) return add_gated(name);
     add(name + "gate.weight", {shape_.n_expert, width_}, Split::kInEachPart);
     share_ = static_cast<double>(shape_.n_expert_per_token) / static_cast<double>(shape_.n_expert);
-    for (int64_t e = 0; e < shape_.n_expert; ++e) add_gated(fmt::format("{}experts.{}.", name, e));
+    for (expert_ = 0; expert_ < shape_.n_expert; ++expert_)
+      add_gated(fmt::format("{}experts.{}.", name, expert_));
+    expert_ = WeightPlace::kNoExpert;
     share_ = 1.0;
   }
   void add_block() {
@@ -79,6 +81,7 @@ class LlamaLayout {
   const int64_t width_;
   int64_t block_ = WeightPlace::kBeforeBlocks;
   double share_ = 1.0;
+  int64_t expert_ = WeightPlace::kNoExpert;
 };
 
 /// Sizes of one micro-batch; numbers of elements as double: no overflow.

@@ -1,5 +1,6 @@
 #include "trainer/model/load/weights_layout.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ddp::train {
@@ -15,6 +16,12 @@ TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks) {
   for (int64_t i = 0; i < place.ranges; ++i)
     ranges.push_back({i * range + own.begin, i * range + own.end});
   return TensorLayout::cut(place.shape, static_cast<int64_t>(dim), ranges);
+}
+
+int64_t expert_count(const WeightsLayout& layout) {
+  int64_t count = 0;
+  for (const WeightPlace& place : layout) count = std::max(count, place.expert + 1);
+  return count;
 }
 
 int64_t elements_of(const WeightsLayout& layout) {

@@ -22,6 +22,7 @@ enum class Split {
 struct WeightPlace {
   static constexpr int64_t kBeforeBlocks = -1;
   static constexpr int64_t kAfterBlocks = -2;
+  static constexpr int64_t kNoExpert = -1;
 
   std::string name;
   std::vector<int64_t> shape;
@@ -32,7 +33,8 @@ struct WeightPlace {
   int64_t ranges = 1;
   /// Parts of a range that stay whole, such as heads: the number of ranks must divide it.
   int64_t units = 1;
-  double share = 1.0;  ///< Share of the tokens that it is multiplied by: an expert's.
+  double share = 1.0;          ///< Share of the tokens that it is multiplied by: an expert's.
+  int64_t expert = kNoExpert;  ///< Number of its expert within the block.
 };
 
 /// Every distinct weight once, in the order of the model's parameters.
@@ -42,6 +44,8 @@ using WeightsLayout = std::vector<WeightPlace>;
 /// as evenly as they divide; of a weight that is not divided each rank has all, and rank 0's
 /// counts.
 TensorLayout layout_of(const WeightPlace& place, int64_t rank, int64_t ranks);
+/// Experts of each block; 0: none.
+int64_t expert_count(const WeightsLayout& layout);
 /// Elements of all weights, each once.
 int64_t elements_of(const WeightsLayout& layout);
 /// The same with each weight counted by its share of the tokens.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -103,6 +104,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
         env.single_node() ? "127.0.0.1" : local_address_towards(env.master_addr, env.master_port);
     const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
                                         rank_, size_, timeout, address_);
+    gloo_ = gloo;
     group_->setBackend(torch::kCPU, Type::GLOO, gloo);
     if (plan.device.is_cuda() && !plan.nccl) group_->setBackend(torch::kCUDA, Type::GLOO, gloo);
     std::vector<RankDevice> devices;
@@ -333,6 +335,24 @@ void ProcessGroup::abort() {
     }).detach();
   }
   for (auto& each : aborted) each.wait_until(until);
+}
+
+// As bytes, as backends differ in the types that they know. Memory that ranks share has no such
+// collective: Gloo sends on the CPU.
+torch::Tensor ProcessGroup::all_to_all(const torch::Tensor& rows, std::vector<int64_t> sent,
+                                       std::vector<int64_t> received) {
+  const bool nccl =
+      rows.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  const auto in = (nccl ? rows : rows.cpu()).contiguous();
+  auto sizes = in.sizes().vec();
+  sizes.front() = std::accumulate(received.begin(), received.end(), int64_t{0});
+  const auto out = torch::empty(sizes, in.options().requires_grad(false));
+  const auto backend = nccl ? group_->getBackend(torch::kCUDA) : gloo_;
+  const CollectiveWait waiting;
+  all_to_all_by(*backend, out.view(torch::kUInt8), in.view(torch::kUInt8), std::move(sent),
+                std::move(received))
+      ->wait();
+  return out.to(rows.device());
 }
 
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }

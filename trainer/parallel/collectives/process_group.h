@@ -96,6 +96,10 @@ class ProcessGroup {
   /// Returns one text per rank, in rank order, on every rank. For short texts: each rank receives
   /// size() times the longest.
   std::vector<std::string> gather_texts(const std::string& text);
+  /// Sends the first sent[0] rows of `rows` to rank 0, the next to rank 1 and so on. Returns the
+  /// rows that the ranks have sent here, received[r] of rank r, in their order.
+  torch::Tensor all_to_all(const torch::Tensor& rows, std::vector<int64_t> sent,
+                           std::vector<int64_t> received);
   void barrier();
   /// Begins to send `tensor` to rank `to`, which receives a tensor of its shape and type. The
   /// tensor must be contiguous and not be written to before the message has been waited for.
@@ -146,6 +150,7 @@ class ProcessGroup {
   bool shares_memory_ = false;
   std::string address_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Backend> gloo_;
   std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
 };
 

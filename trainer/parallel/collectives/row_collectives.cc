@@ -27,12 +27,12 @@ Work all_gather_by(Group& group, torch::Tensor out, torch::Tensor in) {
 }
 
 template <class Group>
-Work all_to_all_by(Group& group, torch::Tensor out, torch::Tensor in) {
-  std::vector<int64_t> equal;
-  if constexpr (requires { group.all_to_all_single(out, in, equal, equal); })
-    return group.all_to_all_single(out, in, equal, equal);
+Work all_to_all_of(Group& group, torch::Tensor out, torch::Tensor in, std::vector<int64_t> sent,
+                   std::vector<int64_t> received) {
+  if constexpr (requires { group.all_to_all_single(out, in, received, sent); })
+    return group.all_to_all_single(out, in, received, sent);
   else
-    return group.alltoall_base(out, in, equal, equal);
+    return group.alltoall_base(out, in, received, sent);
 }
 
 class NcclRows : public RowCollectives {
@@ -67,7 +67,7 @@ class GlooRows : public RowCollectives {
 
   RowWork reduce_scatter(const torch::Tensor& table, const torch::Tensor& own, bool add) override {
     const auto received = torch::empty_like(table);
-    return RowWork(all_to_all_by(*group_, received, table),
+    return RowWork(all_to_all_of(*group_, received, table, {}, {}),
                    [own, received, add] { add_rows(own, received, add); });
   }
   RowWork all_gather(const torch::Tensor& table) override {
@@ -88,6 +88,13 @@ void RowWork::wait() {
   work->wait();
   const torch::NoGradGuard no_grad;
   if (finish) finish();
+}
+
+c10::intrusive_ptr<c10d::Work> all_to_all_by(c10d::Backend& backend, torch::Tensor out,
+                                             torch::Tensor in, std::vector<int64_t> sent,
+                                             std::vector<int64_t> received) {
+  return all_to_all_of(backend, std::move(out), std::move(in), std::move(sent),
+                       std::move(received));
 }
 
 std::unique_ptr<RowCollectives> make_row_collectives(c10::intrusive_ptr<c10d::ProcessGroup> group,

@@ -54,4 +54,9 @@ class RowCollectives {
 std::unique_ptr<RowCollectives> make_row_collectives(c10::intrusive_ptr<c10d::ProcessGroup> group,
                                                      bool nccl);
 
+/// Sends `sent` rows of `in` to each rank; `out` has room for those `received`.
+c10::intrusive_ptr<c10d::Work> all_to_all_by(c10d::Backend& backend, torch::Tensor out,
+                                             torch::Tensor in, std::vector<int64_t> sent,
+                                             std::vector<int64_t> received);
+
 }  // namespace ddp::train

@@ -71,12 +71,13 @@ std::vector<int> ranks_where(const MeshShape& shape, const Belongs& belongs) {
 }  // namespace
 
 MeshPlace MeshPlace::of_rank(int rank, const MeshShape& shape) {
-  const int model = rank % shape.model_size();
-  return {rank / shape.model_size(), model / shape.tensor, model % shape.tensor};
+  const int model = rank / shape.expert % (shape.pipeline * shape.tensor);
+  return {rank / shape.model_size(), model / shape.tensor, model % shape.tensor,
+          rank % shape.expert};
 }
 
 int MeshPlace::rank_in(const MeshShape& shape) const {
-  return (data * shape.pipeline + stage) * shape.tensor + tensor;
+  return ((data * shape.pipeline + stage) * shape.tensor + tensor) * shape.expert + expert;
 }
 
 Mesh::Mesh(ProcessGroup& world)
@@ -86,7 +87,8 @@ Mesh::Mesh(ProcessGroup& world)
       data_(&world, [](ProcessGroup*) {}),
       pipeline_(std::make_shared<ProcessGroup>()),
       tensor_(pipeline_),
-      model_(pipeline_) {}
+      model_(pipeline_),
+      copies_(data_) {}
 
 Mesh::Mesh(ProcessGroup& world, const MeshShape& shape, const DistEnv& env,
            const DistributedConfig& config, const DevicePlan& plan)
@@ -98,14 +100,20 @@ Mesh::Mesh(ProcessGroup& world, const MeshShape& shape, const DistEnv& env,
   model_ = groups.join(
       "model", ranks_where(shape, [&](const MeshPlace& each) { return each.data == here.data; }));
   tensor_ = groups.join("tensor", ranks_where(shape, [&](const MeshPlace& each) {
-                          return each.data == here.data && each.stage == here.stage;
+                          return each.data == here.data && each.stage == here.stage &&
+                                 each.expert == here.expert;
                         }));
   pipeline_ = groups.join("pipeline", ranks_where(shape, [&](const MeshPlace& each) {
-                            return each.data == here.data && each.tensor == here.tensor;
+                            return each.data == here.data && each.tensor == here.tensor &&
+                                   each.expert == here.expert;
                           }));
   data_ = groups.join("data", ranks_where(shape, [&](const MeshPlace& each) {
                         return each.stage == here.stage && each.tensor == here.tensor;
                       }));
+  copies_ = groups.join("copies", ranks_where(shape, [&](const MeshPlace& each) {
+                          return each.stage == here.stage && each.tensor == here.tensor &&
+                                 each.expert == here.expert;
+                        }));
 }
 
 }  // namespace ddp::train

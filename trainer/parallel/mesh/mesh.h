@@ -11,23 +11,26 @@
 
 namespace ddp::train {
 
-/// Sizes of the grid. World size = data x pipeline x tensor.
+/// Sizes of the grid. World size = data x pipeline x tensor x expert.
 struct MeshShape {
-  int data = 1;      ///< Replicas of the model; each processes its own micro-batches.
+  int data = 1;      ///< Replicas of the model.
   int pipeline = 1;  ///< Stages of the model.
   int tensor = 1;    ///< Ranks that share each layer of a stage.
+  int expert = 1;    ///< Ranks that share the experts of each layer, and have the rest of it.
 
-  int size() const { return data * pipeline * tensor; }
-  int model_size() const { return pipeline * tensor; }
+  int size() const { return data * model_size(); }
+  int model_size() const { return pipeline * tensor * expert; }
 };
 
-/// A rank's place in the grid: rank = (data * shape.pipeline + stage) * shape.tensor + tensor.
+/// A rank's place in the grid:
+/// rank = ((data * shape.pipeline + stage) * shape.tensor + tensor) * shape.expert + expert.
 /// Ranks that share layers wait for each other most and are adjacent, on one machine if it has
 /// enough of them; copies of the model are furthest apart.
 struct MeshPlace {
   int data = 0;
   int stage = 0;
   int tensor = 0;
+  int expert = 0;
 
   static MeshPlace of_rank(int rank, const MeshShape& shape);
   int rank_in(const MeshShape& shape) const;
@@ -53,8 +56,11 @@ class Mesh {
   bool divides_model() const { return shape_.model_size() > 1; }
 
   ProcessGroup& world() const { return world_; }
-  /// The ranks that hold the same part of the model: their gradients are averaged.
+  /// The ranks with micro-batches of their own, of all copies of the model: the gradients of what
+  /// they all hold are averaged over them.
   ProcessGroup& data() const { return *data_; }
+  /// The ranks that hold the same part of the model; data() unless ranks share experts.
+  ProcessGroup& copies() const { return *copies_; }
   /// The stages of this rank's copy of the model, at its tensor coordinate.
   ProcessGroup& pipeline() const { return *pipeline_; }
   /// The ranks that share the layers of this rank's stage.
@@ -66,7 +72,7 @@ class Mesh {
   ProcessGroup& world_;
   const MeshShape shape_;
   const MeshPlace place_;
-  std::shared_ptr<ProcessGroup> data_, pipeline_, tensor_, model_;
+  std::shared_ptr<ProcessGroup> data_, pipeline_, tensor_, model_, copies_;
 };
 
 /// Guards a mesh against an exception while its GPUs wait for other ranks. Destructors would abort

@@ -21,8 +21,8 @@ constexpr std::chrono::milliseconds kHeadStart{1000};
 NcclWatch::NcclWatch(const Mesh& mesh, double timeout_s, Failed failed)
     : rank_(mesh.world().rank()), timeout_s_(timeout_s), failed_(std::move(failed)) {
   using Type = c10d::ProcessGroup::BackendType;
-  for (const ProcessGroup* group :
-       {&mesh.world(), &mesh.data(), &mesh.pipeline(), &mesh.tensor(), &mesh.model()}) {
+  for (const ProcessGroup* group : {&mesh.world(), &mesh.data(), &mesh.copies(), &mesh.pipeline(),
+                                    &mesh.tensor(), &mesh.model()}) {
     const auto& c10d = group->c10d();
     if (!c10d || c10d->getBackendType() != Type::NCCL) continue;
     auto communicator = c10d->getBackend(torch::kCUDA);

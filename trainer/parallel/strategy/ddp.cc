@@ -120,7 +120,12 @@ void check_same_parameters(const std::vector<torch::Tensor>& parameters, Process
 DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
                                                  FirstValues values) {
-  if (!group.c10d()) return;
+  add(std::move(parameters), group, config, values);
+}
+
+void DistributedDataParallel::add(NamedParameters parameters, ProcessGroup& group,
+                                  const DistributedConfig& config, FirstValues values) {
+  if (!group.c10d() || parameters.empty()) return;
   const CollectiveWait waiting;
   std::vector<torch::Tensor> tensors;
   std::unordered_map<size_t, std::string> names;
@@ -133,48 +138,54 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
     torch::NoGradGuard no_grad;
     group.broadcast(tensors);
   }
-  if (!tensors.empty() && tensors.front().is_cpu()) gloo_view_ = second_view(*group.c10d());
-  const auto reduced_by = gloo_view_ ? gloo_view_ : group.c10d();
+  Part part;
+  if (tensors.front().is_cpu()) part.gloo_view = second_view(*group.c10d());
+  const auto reduced_by = part.gloo_view ? part.gloo_view : group.c10d();
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
-  reducer_ = std::make_shared<c10d::Reducer>(
+  part.reducer = std::make_shared<c10d::Reducer>(
       tensors, initial_buckets(tensors, cap_bytes), reduced_by,
       std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
       std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
       /*skip_all_reduce_unused_params=*/false,
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
-  if (config.static_graph) reducer_->set_static_graph();
+  if (config.static_graph) part.reducer->set_static_graph();
   learn_static_graph_ = config.static_graph;
   if (const auto type = type_on_the_way(config.gradient_compression))
-    reducer_->register_comm_hook(std::make_unique<CompressHook>(reduced_by, *type));
+    part.reducer->register_comm_hook(std::make_unique<CompressHook>(reduced_by, *type));
+  parts_.push_back(std::move(part));
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forward) {
-  if (!reducer_) return;
   using Type = c10d::ProcessGroup::BackendType;
-  const auto real = gloo_view_ ? gloo_view_->getBackend(torch::kCPU) : nullptr;
-  if (real)
-    gloo_view_->setBackend(torch::kCPU, Type::CUSTOM, c10::make_intrusive<UnsentBackend>(real));
+  std::vector<c10::intrusive_ptr<c10d::Backend>> real;
+  for (const Part& part : parts_) {
+    if (!part.gloo_view) continue;
+    real.push_back(part.gloo_view->getBackend(torch::kCPU));
+    part.gloo_view->setBackend(torch::kCPU, Type::CUSTOM,
+                               c10::make_intrusive<UnsentBackend>(real.back()));
+  }
   // The second pass moves the gradients into the buckets of the final layout.
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int pass = 0; pass < 2 && !parts_.empty(); ++pass) {
     begin_micro_batch(/*last=*/true);
     backward(forward());
-    reducer_->rebuild_buckets();
+    for (const Part& part : parts_) part.reducer->rebuild_buckets();
   }
-  if (real) gloo_view_->setBackend(torch::kCPU, Type::GLOO, real);
+  for (std::size_t i = 0; i < real.size(); ++i)
+    parts_[i].gloo_view->setBackend(torch::kCPU, Type::GLOO, real[i]);
 }
 
 void DistributedDataParallel::begin_micro_batch(bool last) {
-  if (!reducer_) return;
   sync_ = last;
-  if (last) reducer_->prepare_for_forward();
+  if (!last) return;
+  for (const Part& part : parts_) part.reducer->prepare_for_forward();
 }
 
 void DistributedDataParallel::backward(const torch::Tensor& loss) {
-  if (!reducer_ || !sync_) return loss.backward();
+  if (parts_.empty() || !sync_) return loss.backward();
   prepare_for_backward(loss);
   const CollectiveWait waiting;  // its first buckets are on their way before it has ended
   loss.backward();
@@ -193,18 +204,19 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
     // asked to. Called from a hook because the engine takes callbacks only while a backward pass
     // runs.
     loss.register_hook([this](const torch::Tensor&) {
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [this] { reducer_->delay_all_reduce(); });
+      torch::autograd::Engine::get_default_engine().queue_callback([this] {
+        for (const Part& part : parts_) part.reducer->delay_all_reduce();
+      });
     });
     learn_static_graph_ = false;
   }
-  reducer_->prepare_for_backward({loss});
+  for (const Part& part : parts_) part.reducer->prepare_for_backward({loss});
 }
 
 void DistributedDataParallel::measure_times() {
-  if (!reducer_ || times_) return;
-  reducer_->set_ddp_runtime_logging_sample_rate(1);
-  times_ = std::make_shared<c10d::Logger>(reducer_);
+  if (parts_.empty() || times_) return;
+  parts_.front().reducer->set_ddp_runtime_logging_sample_rate(1);
+  times_ = std::make_shared<c10d::Logger>(parts_.front().reducer);
 }
 
 std::optional<SyncTimes> DistributedDataParallel::times() {

@@ -23,7 +23,7 @@ namespace ddp::train {
 /// collective.
 void check_same_parameters(const std::vector<torch::Tensor>& parameters, ProcessGroup& group);
 
-/// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
+/// Owns the Reducers of one model. Does not own the model and never runs its forward pass itself.
 ///
 /// Construction checks that every rank has the same parameters (number, shapes, types; RunError
 /// otherwise) and copies rank 0's values to all, or keeps theirs. Without peers, calls are no-ops.
@@ -40,6 +40,10 @@ class DistributedDataParallel : public GradientSync {
                           const DistributedConfig& config,
                           FirstValues values = FirstValues::kOfRankZero);
   ~DistributedDataParallel() override;
+  /// Averages the gradients of further parameters over other ranks in the same passes. Call before
+  /// warm_up().
+  void add(NamedParameters parameters, ProcessGroup& group, const DistributedConfig& config,
+           FirstValues values);
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -56,8 +60,11 @@ class DistributedDataParallel : public GradientSync {
  private:
   void prepare_for_backward(const torch::Tensor& loss);
 
-  c10::intrusive_ptr<c10d::ProcessGroup> gloo_view_;  // the Reducer's group of a model on CPUs
-  std::shared_ptr<c10d::Reducer> reducer_;
+  struct Part {
+    c10::intrusive_ptr<c10d::ProcessGroup> gloo_view;  // the Reducer's group of a model on CPUs
+    std::shared_ptr<c10d::Reducer> reducer;
+  };
+  std::vector<Part> parts_;
   std::shared_ptr<c10d::Logger> times_;
   bool sync_ = true;
   bool learn_static_graph_ = false;

@@ -257,7 +257,7 @@ std::vector<StatePiece> DistributedState::own_pieces(const std::vector<NamedTens
     }
   }
   tensors = saved_;
-  auto pieces = own_share(counted(held, false), mesh_.data().rank(), mesh_.data().size());
+  auto pieces = own_share(counted(held, false), mesh_.copies().rank(), mesh_.copies().size());
   auto of_shards = pieces_of_shards(counted(held, true));
   std::move(of_shards.begin(), of_shards.end(), std::back_inserter(pieces));
   return logical_pieces(std::move(pieces));

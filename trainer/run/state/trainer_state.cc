@@ -7,6 +7,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/model/lora.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/seed.h"
@@ -152,17 +153,21 @@ std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
   auto held = state();
   std::erase_if(held, [](const auto& each) { return each.layout.has_value(); });
-  auto own = find_difference(held, mesh_.data(), before_wait);
+  const bool shares_experts = mesh_.shape().expert > 1;
+  auto own = find_difference(held, mesh_.copies(), before_wait);
   if (!mesh_.divides_model()) return own;
   MeshPlace place = mesh_.place();
   if (own) place.data = own->rank;
-  // The ranks that share layers all have their norms.
-  std::erase_if(held,
-                [&](const auto& each) { return !strategy_->state().layout_of(each).is_whole(); });
-  const auto of_shared_layers = find_difference(held, mesh_.tensor(), before_wait);
+  // The ranks that share layers all have their norms, those that share experts everything else.
+  std::erase_if(held, [&](const auto& each) {
+    return shares_experts ? is_of_expert(each.name)
+                          : !strategy_->state().layout_of(each).is_whole();
+  });
+  const auto of_shared_layers =
+      find_difference(held, shares_experts ? mesh_.model() : mesh_.tensor(), before_wait);
   if (!own && of_shared_layers) {
     own = of_shared_layers;
-    place.tensor = own->rank;
+    (shares_experts ? place.expert : place.tensor) = own->rank;
   }
   // Each part of the model has been compared by ranks of its own.
   if (own) own->rank = place.rank_in(mesh_.shape());

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trainer/config/config.h"
+#include "trainer/model/lora.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/strategy/ddp.h"
 #include "trainer/run/strategy/inference.h"
@@ -121,10 +122,12 @@ ParallelStrategy::ParallelStrategy(const Setup& setup, DividedModel model)
 void ParallelStrategy::begin(FirstValues values) {
   // A Reducer's nodes of the backward pass belong to a stream that cannot be recorded.
   if (model_.shards == nullptr && !graphs_.enabled()) {
-    NamedParameters parameters;
-    for (const auto& p : updated().parameters) parameters.emplace_back(p.name, p.tensor);
+    NamedParameters parameters, of_experts;
+    for (const auto& p : updated().parameters)
+      (is_shared_expert(p.name) ? of_experts : parameters).emplace_back(p.name, p.tensor);
     auto ddp = std::make_unique<DistributedDataParallel>(std::move(parameters), setup_.mesh.data(),
                                                          setup_.config.distributed, values);
+    ddp->add(std::move(of_experts), setup_.mesh.copies(), setup_.config.distributed, values);
     ddp->warm_up([this] {
       const Autocast autocast(setup_.device.type(), amp_dtype_);
       return setup_.task.smallest_loss();
@@ -242,10 +245,25 @@ void ParallelStrategy::seed_dropout(const StepContext& step, int64_t micro_batch
   generator.set_current_seed(dropout_seed_of(step, micro_batch));
 }
 
+bool ParallelStrategy::is_shared_expert(const std::string& parameter) const {
+  return setup_.mesh.shape().expert > 1 && is_of_expert(parameter);
+}
+
+// A shared expert's gradient is already the sum over the ranks that send it tokens, averaged over
+// the copies of the expert alone.
+void ParallelStrategy::average_experts(Optimizer& optimizer) const {
+  std::vector<torch::Tensor> of_experts;
+  for (const Parameter& p : optimizer.parameters())
+    if (is_shared_expert(p.name)) of_experts.push_back(p.tensor.grad());
+  const torch::NoGradGuard no_grad;
+  if (!of_experts.empty()) at::_foreach_mul_(of_experts, 1.0 / setup_.mesh.shape().expert);
+}
+
 StepGradient ParallelStrategy::finish_gradients(Optimizer& optimizer, GradScaler& scaler,
                                                 const std::vector<MicroBatchLoss>& losses) {
   sum_partial_gradients_();
   const auto gradients = optimizer.gradients();
+  average_experts(optimizer);
   loss_weights_.correct(gradients, losses);
   auto found_inf = scaler.unscale(gradients);
   if (found_inf && updating_ranks_.size() > 1) {

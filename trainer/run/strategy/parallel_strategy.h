@@ -140,6 +140,8 @@ class ParallelStrategy {
   torch::Tensor mean_loss(const Batch& batch);
   /// Once a step.
   void zero_gradients(Optimizer& optimizer);
+  bool is_shared_expert(const std::string& parameter) const;
+  void average_experts(Optimizer& optimizer) const;
   uint64_t dropout_seed_of(const StepContext& step, int64_t micro_batch) const;
 
   MicroBatchGraphs graphs_;
