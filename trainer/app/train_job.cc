@@ -96,11 +96,14 @@ MeshShape mesh_shape(const DistributedConfig& config, int world_size) {
 }
 
 void warn_of_far_neighbours(const DistributedConfig& config, const DistEnv& env, Log& log) {
-  if (!env.is_main() || env.single_node() || env.local_world_size % config.tensor == 0) return;
+  const bool experts = config.expert > 1;
+  const int64_t sharing = experts ? config.expert : config.tensor;
+  if (!env.is_main() || env.single_node() || env.local_world_size % sharing == 0) return;
   log.warning(fmt::format(
-      "distributed_config.tensor={}: ranks that share layers are on different machines, and wait "
-      "for each other four times per layer; use a divisor of the {} ranks per machine",
-      config.tensor, env.local_world_size));
+      "distributed_config.{}={}: ranks that share {} are on different machines, and wait for each "
+      "other four times per layer; use a divisor of the {} ranks per machine",
+      experts ? "expert" : "tensor", sharing, experts ? "experts" : "layers",
+      env.local_world_size));
 }
 
 /// From here on the run has a strategy, which its snapshots hold.

@@ -308,11 +308,11 @@ std::vector<std::string> CausalLm::shape_keys() const {
 }
 
 void CausalLm::join(ProcessGroup& group, int64_t micro_batches) {
-  if (expert_ranks_ && micro_batches % group.size() != 0) {
+  if (expert_ranks_ && micro_batches % expert_ranks_->size() != 0) {
     throw UserError(fmt::format(
         "distributed_config.expert={}: ranks compute experts for each other, and cannot share the "
         "{} micro-batches of a step evenly; make trainer_config.global_batch_size a multiple of {}",
-        expert_ranks_->size(), micro_batches, group.size() * config_.trainer.batch_size));
+        expert_ranks_->size(), micro_batches, expert_ranks_->size() * config_.trainer.batch_size));
   }
   if (config_.adapted()) check_same_base(base_digest_, config_, group);
 }

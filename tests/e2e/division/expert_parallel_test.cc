@@ -61,6 +61,14 @@ TEST_CASE("ranks that share experts learn what one process and ranks with all ex
   }
 }
 
+TEST_CASE("groups that share experts may have different numbers of micro-batches") {
+  const Words six = kMixture + Words{"trainer_config.global_batch_size=24"};
+  const LlamaWorkspace one, place;
+  const auto by_one = succeed(alone(one, six));
+  const auto run = succeed(launched(place, 4, six + experts_by(2)));
+  check_like(one, by_one.out, place, run.out);
+}
+
 TEST_CASE("ranks that share experts learn the same in 16 bits, with blocks computed again") {
   check_like_in_16_bits("bf16");
 }
@@ -137,13 +145,13 @@ TEST_CASE("each of the ranks that share experts is estimated to hold its share a
 TEST_CASE("what ranks that share experts all hold is compared between them") {
   const LlamaWorkspace place;
   const auto failed =
-      finish(launched(place, 2,
+      finish(launched(place, 4,
                       kMixture + experts_by(2) +
                           Words{"trainer_config.check_replicas_every_steps=1",
-                                R"(trainer_config.fault_plan=["rank=1 step=5 kind=drift"])"}));
+                                R"(trainer_config.fault_plan=["rank=3 step=5 kind=drift"])"}));
   CHECK(failed.exit == 1);
   CHECK_THAT(failed.err,
-             Contains("step 5: the replicas differ: model.lm_head.weight of rank 1 is not"));
+             Contains("step 5: the replicas differ: model.lm_head.weight of rank 3 is not"));
 }
 
 TEST_CASE("experts that ranks cannot share are refused in one line") {
@@ -153,6 +161,8 @@ TEST_CASE("experts that ranks cannot share are refused in one line") {
       {3, experts_by(2), key + "=2 is 2 ranks for each copy of the model, and 3 ranks are not"},
       {2, experts_by(2) + Words{"trainer_config.global_batch_size=12"},
        "make trainer_config.global_batch_size a multiple of 8"},
+      {2, experts_by(2) + Words{R"(trainer_config.freeze=["*experts.0.*"])"},
+       "trainer_config.freeze: selects some of model.layers.0."},
       {1, experts_by(2) + under("zero1"),
        key + "=2: is not supported with distributed_config.strategy=zero1; remove one of them"},
       {1, experts_by(2) + stages(2), "not supported with distributed_config.pipeline=2"},

@@ -52,6 +52,7 @@ TEST_CASE("the JSON of plans has the names that other programs rely on") {
   const std::vector<std::string> names = {"strategy",
                                           "tensor",
                                           "pipeline",
+                                          "expert",
                                           "data",
                                           "memory_bytes",
                                           "step_seconds",

@@ -213,7 +213,8 @@ TEST_CASE("a path is a file, a glob or a folder") {
   CHECK_THROWS_WITH(find_shards(folder.path()), Catch::Contains("data_config.eval_path="));
 }
 
-TEST_CASE("opening a folder of tokens reads little of it, and reading windows takes little memory") {
+TEST_CASE(
+    "opening a folder of tokens reads little of it, and reading windows takes little memory") {
   const TempFolder folder;
   constexpr int64_t kTokens = 512'000'000;  // 1 GB, of holes: the disk is not asked for it
   ShardLayout layout = {kShardHeaderBytes, 2, kTokens, 257, kTokenizer};

@@ -83,6 +83,7 @@ Json as_json(const ParallelPlan& plan) {
   return {{"strategy", name_of(how.strategy)},
           {"tensor", how.tensor},
           {"pipeline", how.pipeline},
+          {"expert", how.expert},
           {"data", plan.data},
           {"memory_bytes", plan.memory_bytes},
           {"step_seconds", plan.time.total_s()},

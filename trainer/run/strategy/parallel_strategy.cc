@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
 #include "trainer/model/lora.h"
 #include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/strategy/ddp.h"
@@ -20,10 +22,29 @@
 namespace ddp::train {
 namespace {
 
+/// Ranks that share experts go through the same passes.
+void check_frozen_experts(const Config& config, const std::vector<ParameterShape>& parameters) {
+  std::map<std::string, bool> frozen;  // by the name without the expert's number
+  for (const ParameterGroup& group : resolve_param_groups(config, parameters)) {
+    for (const std::size_t i : group.members) {
+      const std::string& name = parameters[i].name;
+      if (!is_of_expert(name)) continue;
+      const auto number = name.find(".experts.") + std::string_view(".experts.").size();
+      const std::string all = name.substr(0, number) + "*" + name.substr(name.find('.', number));
+      if (frozen.emplace(all, group.options.frozen).first->second == group.options.frozen) continue;
+      throw UserError(fmt::format(
+          "trainer_config.freeze: selects some of {}, and ranks that share experts "
+          "(distributed_config.expert={}) train all of them or none; freeze all or none",
+          all, config.distributed.expert));
+    }
+  }
+}
+
 TrainedParameters build_model(const ParallelStrategy::Setup& setup, FirstValues values) {
   const auto seed = static_cast<uint64_t>(setup.config.trainer.seed);
   setup.task.build_model(
       setup.device, values == FirstValues::kKeep ? std::nullopt : std::optional(init_seed(seed)));
+  if (setup.mesh.shape().expert > 1) check_frozen_experts(setup.config, setup.task.whole_shapes());
   auto trained =
       trained_parameters(setup.config, setup.task.parameters(), setup.task.whole_shapes());
   if (!trained.parameters.empty()) return trained;
