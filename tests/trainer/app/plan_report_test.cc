@@ -49,22 +49,11 @@ std::vector<std::string> names_in(const Json& object) {
 TEST_CASE("the JSON of plans has the names that other programs rely on") {
   const auto json = Json::parse(plan_json(answer(true)));
   CHECK(names_in(json) == std::vector<std::string>{"plans", "choice"});
-  const std::vector<std::string> names = {"strategy",
-                                          "tensor",
-                                          "pipeline",
-                                          "expert",
-                                          "data",
-                                          "memory_bytes",
-                                          "step_seconds",
-                                          "fits",
-                                          "reason",
-                                          "sequence_parallel",
-                                          "pipeline_schedule",
-                                          "pipeline_chunks",
-                                          "accepted",
-                                          "memory_by_kind",
-                                          "sent_bytes",
-                                          "seconds_by_kind"};
+  const std::vector<std::string> names = {
+      "strategy",          "tensor",          "pipeline", "expert",         "data",
+      "memory_bytes",      "step_seconds",    "fits",     "reason",         "sequence_parallel",
+      "pipeline_schedule", "pipeline_chunks", "accepted", "memory_by_kind", "sent_bytes",
+      "seconds_by_kind"};
   REQUIRE(json["plans"].size() == 2);
   CHECK(names_in(json["plans"][0]) == names);
   CHECK(json["plans"][0]["strategy"] == "ddp");

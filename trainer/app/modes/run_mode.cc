@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
-#include <array>
 #include <cstdio>
 
 #include "launcher/worker_contract.h"
@@ -13,7 +12,7 @@
 namespace ddp::train {
 namespace {
 
-int run_version(const TrainerArgs&) {
+int run_version() {
   const std::string commit = kBuildCommit;
   print(fmt::format("trainer {} (LibTorch {}{})\n", DDP_VERSION, TORCH_VERSION,
                     commit.empty() ? "" : ", commit " + commit));
@@ -27,27 +26,45 @@ int run_report(const TrainerArgs& args) {
   return launch::kExitDone;
 }
 
-int run_show(const TrainerArgs& args) {
-  print(show_text(args));
-  return launch::kExitDone;
-}
-
-int run_help(const TrainerArgs& args) {
-  std::fputs(args.help_text.c_str(), stdout);
-  finish_stdout();
-  return launch::kExitDone;
-}
-
 }  // namespace
 
 int run_mode(const TrainerArgs& args) {
-  // In the order of Mode.
-  constexpr std::array kModes = {run_train,  run_generate, run_eval,      run_predict,
-                                 run_export, run_estimate, run_plan,      run_inspect,
-                                 run_doctor, run_tokenize, run_data_show, run_report,
-                                 run_show,   run_help,     run_version};
-  static_assert(kModes.size() == static_cast<std::size_t>(Mode::kVersion) + 1);
-  return kModes.at(static_cast<std::size_t>(args.mode))(args);
+  switch (args.mode) {
+    case Mode::kTrain:
+      return run_train(args);
+    case Mode::kGenerate:
+      return run_generate(args);
+    case Mode::kEval:
+      return run_eval(args);
+    case Mode::kPredict:
+      return run_predict(args);
+    case Mode::kExport:
+      return run_export(args);
+    case Mode::kEstimate:
+      return run_estimate(args);
+    case Mode::kPlan:
+      return run_plan(args);
+    case Mode::kInspect:
+      return run_inspect(args);
+    case Mode::kDoctor:
+      return run_doctor(args);
+    case Mode::kTokenize:
+      return run_tokenize(args);
+    case Mode::kDataShow:
+      return run_data_show(args);
+    case Mode::kReport:
+      return run_report(args);
+    case Mode::kShow:
+      print(show_text(args));
+      return launch::kExitDone;
+    case Mode::kVersion:
+      return run_version();
+    case Mode::kHelp:
+      std::fputs(args.help_text.c_str(), stdout);
+      finish_stdout();
+      return launch::kExitDone;
+  }
+  return launch::kExitFailed;
 }
 
 }  // namespace ddp::train
