@@ -34,8 +34,8 @@ inline std::optional<LoopbackSocket> loopback_socket(int port) {
 
 inline LoopbackSocket bound_loopback_socket() { return loopback_socket(0).value(); }
 
-/// A port at which nobody listens, and none of those that the kernel gives to connections, which
-/// may be those of other tests.
+/// An unused port, and none of those that the kernel gives to connections, which may be those of
+/// other tests.
 inline int unused_port() {
   int first_given = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_given;
