@@ -52,7 +52,8 @@ void take_single_node(const OptionValues& values, NodeRange nodes) {
     usage_error(fmt::format("--nnodes={} with --standalone, which is for one node: drop one",
                             values.text("nnodes")));
   }
-  if (values.integer("node-rank", 0, INT_MAX) != 0) {
+  const bool counts = !values.flag("standalone");  // a cluster may set PET_NODE_RANK
+  if (values.integer("node-rank", 0, INT_MAX) != 0 && counts) {
     usage_error(fmt::format("--node-rank={}: a single node has rank 0; omit the option",
                             values.text("node-rank")));
   }
@@ -266,10 +267,7 @@ LaunchConfig to_config(const OptionValues& values) {
   take_placement(config, values);
   take_restarts(config, values);
   take_hangs(config, values);
-  if (values.seconds("monitor-interval") <= 0) {
-    usage_error(fmt::format("--monitor-interval={}: must be greater than 0",
-                            values.text("monitor-interval")));
-  }
+  values.seconds("monitor-interval");  // torchrun takes 0 as well
   config.shutdown_timeout = values.milliseconds("shutdown-timeout");
   config.exit_grace = values.milliseconds("exit-grace");
   config.stdin_rank = values.integer("stdin-rank", 0, INT_MAX);

@@ -110,7 +110,7 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
     return std::nullopt;
   }
   Endpoint endpoint{text.substr(0, colon), number_up_to(65535, text.substr(colon + 1))};
-  if (endpoint.port < 0) {
+  if (endpoint.port < 0 || endpoint.host.find('/') != std::string::npos) {  // tcp://HOST:PORT
     usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
   }
   std::string& host = endpoint.host;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 
 namespace ddp::launch {
 namespace {
@@ -15,6 +16,31 @@ std::string words_of(const json& value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+constexpr std::size_t kEscapeSize = 6;  // of \uD83D
+
+bool is_escape(std::string_view text, char first, char last) {
+  return text.size() >= kEscapeSize && text.starts_with("\\u") && (text[2] | 0x20) == 'd' &&
+         (text[3] | 0x20) >= first && (text[3] | 0x20) <= last;
+}
+
+// Python writes a byte of a name that is not UTF-8 as half of a surrogate pair, \udce9, which json
+// refuses: it becomes U+FFFD.
+std::string without_lone_surrogates(std::string text) {
+  for (auto at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    const bool high = is_escape(rest, '8', 'b');
+    if (high && is_escape(rest.substr(kEscapeSize), 'c', 'f')) {
+      at += 2 * kEscapeSize;
+    } else if (high || is_escape(rest, 'c', 'f')) {
+      text.replace(at + 2, 4, "fffd");
+      at += kEscapeSize;
+    } else {
+      at += 2;  // of an escaped backslash, both
+    }
+  }
+  return text;
+}
+
 // json writes and copies values recursively: unbounded nesting would overflow the stack. Throws on
 // that; discards invalid JSON.
 json parse_foreign(const std::string& text) {
@@ -24,7 +50,7 @@ json parse_foreign(const std::string& text) {
     too_deep = too_deep || depth > kDeepest;
     return depth <= kDeepest;
   };
-  json root = json::parse(text, bound, /*allow_exceptions=*/false);
+  json root = json::parse(without_lone_surrogates(text), bound, /*allow_exceptions=*/false);
   if (too_deep && !root.is_discarded()) throw std::length_error("nested too deeply");
   return root;
 }

@@ -344,7 +344,8 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK_THAT(complaint({"--rdzv-backend=", "x"}), Catch::Contains("is empty (an unset variable?)"));
   CHECK(complaint({"--master-port=70000", "x"}) ==
         "--master-port=70000: must be an integer from 0 to 65535");
-  CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be greater than 0");
+  CHECK(complaint({"--monitor-interval=0", "x"}) == "(accepted)");
+  CHECK(complaint({"--monitor-interval=-1", "x"}).starts_with("--monitor-interval=-1: must be"));
   CHECK(complaint({"--hang-timeout=0.0004", "x"}) ==
         "--hang-timeout=0.0004: must be 0 (never) or at least 0.1 s");
   CHECK(complaint({"--shutdown-timeout=nan", "x"}) ==
@@ -365,6 +366,13 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
         "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--node-rank=1", "x"}) ==
         "--node-rank=1: a single node has rank 0; omit the option");
+  CHECK(complaint({"--standalone", "--node-rank=1", "x"}) == "(accepted)");
+  CHECK(complaint({"--rdzv-backend=c10d", "--nnodes=2", "--rdzv-endpoint=tcp://a:29400", "x"}) ==
+        "--rdzv-endpoint=tcp://a:29400: must be HOST or HOST:PORT");
+  for (const char* flag : {"is_host=TRUE", "is_host=False", "is_host=Y", "is_host=no"}) {
+    CHECK(complaint({"--rdzv-backend=c10d", "--nnodes=2", "--rdzv-endpoint=a", "--rdzv-conf", flag,
+                     "x"}) == "(accepted)");
+  }
   CHECK(complaint({"--standalone=yes", "x"}) ==
         "--standalone takes no value, got 'yes'; write --standalone alone");
   CHECK(complaint({"--signals-to-handle=SIGKILL", "x"})

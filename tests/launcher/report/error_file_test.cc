@@ -43,6 +43,17 @@ TEST_CASE("an error file is passed on with the exit code in it, and only when it
   CHECK(error_file_to_pass_on(folder.path(), 1).empty());
 }
 
+TEST_CASE("an error file with a name that is not UTF-8 is understood, as Python writes it") {
+  CHECK(text_of(R"({"message":"no file 'caf\udce9.png'"})") == "no file 'caf\uFFFD.png'");
+  CHECK(text_of(R"({"message":"\uD83D\uDE00 \uD83D \uD83Dx\uDE00 \\udce9 \u00e9"})") ==
+        "\U0001F600 \uFFFD \uFFFDx\uFFFD \\udce9 \u00E9");
+  CHECK(text_of(R"({"message":"\ud8)") == "(its error file is not valid JSON)");
+  const TempFolder folder;
+  const auto path = folder.write("e", R"({"message":{"message":"caf\udce9"}})");
+  CHECK(error_file_to_pass_on(path, 1) ==
+        "{\"message\":{\"errorCode\":1,\"message\":\"caf\uFFFD\"}}");
+}
+
 TEST_CASE("no error file is no message") {
   const TempFolder folder;
   CHECK_FALSE(read_error_file(folder / "none"));
