@@ -195,6 +195,20 @@ TEST_CASE("momentum may be switched on when a run resumes: it begins at 0") {
   CHECK_FALSE(tensors_with(place, "optimizer.").empty());
 }
 
+TEST_CASE("a schedule ends with the run, also of one that resumes with larger batches") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=10"}));
+  const auto run =
+      succeed(alone(place, {"trainer_config.max_steps=null", "trainer_config.max_epochs=2",
+                            "trainer_config.batch_size=8", "optimizer_config.lr_schedule=linear"}));
+  const int last = order_of_steps(run.out).back();
+  CHECK_THAT(run.out, Contains("| " + std::to_string(last) + "/" + std::to_string(last) + ","));
+  // All but one of the steps are behind it: 0.003 / last.
+  std::string line = run.out.substr(run.out.find("| Step " + std::to_string(last) + " | Train"));
+  const double rate = std::stod(line.substr(line.find("| lr ") + 5));
+  CHECK(rate == Approx(0.003 / last).epsilon(1e-3));
+}
+
 TEST_CASE("an evaluation of few batches sees fewer tokens, the same ones on any number of ranks") {
   const Workspace one;
   const Workspace two;

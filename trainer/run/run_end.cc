@@ -28,11 +28,18 @@ bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch) {
   return epoch >= config.max_epochs || steps_are_done(config, step);
 }
 
-int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch) {
+int64_t steps_of_run(const TrainerConfig& config, const DistributedSampler& sampler, int64_t step,
+                     const DataCursor& cursor) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  const int64_t epochs =
-      config.max_epochs > kMost / steps_per_epoch ? kMost : config.max_epochs * steps_per_epoch;
-  return std::min(epochs, config.max_steps.value_or(kMost));
+  const int64_t per_epoch = sampler.steps_per_epoch();
+  int64_t all = step;
+  if (cursor.epoch < config.max_epochs) {
+    const int64_t batch = sampler.global_batch();
+    all += (per_epoch * batch + sampler.left_out() - cursor.position) / batch;
+    const int64_t epochs = config.max_epochs - cursor.epoch - 1;
+    all = epochs > (kMost - all) / per_epoch ? kMost : all + epochs * per_epoch;
+  }
+  return std::min(all, config.max_steps.value_or(kMost));
 }
 
 std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch) {

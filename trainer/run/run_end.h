@@ -5,14 +5,17 @@
 #include <string>
 
 #include "trainer/config/trainer_config.h"
+#include "trainer/data/distributed_sampler.h"
 
 namespace ddp::train {
 
 /// Whether max_epochs or max_steps is reached after `step` steps, in epoch `epoch` (from 0).
 bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch);
 
-/// Returns the number of optimizer steps of the whole run.
-int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch);
+/// Returns the number of optimizer steps of the whole run: those made, `step`, whatever their batch
+/// was, and those that the rest of the epochs makes from `cursor` on.
+int64_t steps_of_run(const TrainerConfig& config, const DistributedSampler& sampler, int64_t step,
+                     const DataCursor& cursor);
 
 /// Returns one line for a run that is already complete: why, and which arguments make the command
 /// continue or start over.

@@ -59,7 +59,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       scaler_(autocast_dtype(config.trainer) == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
-      schedule_(config.optimizer, steps_of_run(config.trainer, sampler_.steps_per_epoch())),
+      schedule_(config.optimizer, steps_of_run(config.trainer, sampler_, 0, {})),
       guard_(config.trainer.spike_factor),
       average_(optimizer_->masters(), config.trainer.ema_decay),
       early_stopping_(config.trainer.early_stopping_patience,
@@ -69,6 +69,10 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
   task.join(mesh.world(), batch_plan_.micro_batches);
   strategy_->begin(first_values(meta));
   optimizer_->refresh_masters();
+}
+
+int64_t Trainer::steps_in_all() const {
+  return steps_of_run(config_.trainer, sampler_, step_, cursor_);
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {

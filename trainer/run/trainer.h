@@ -116,6 +116,8 @@ class Trainer {
   ParallelStrategy& strategy() const { return *strategy_; }
 
   int64_t step() const { return step_; }
+  /// See steps_of_run(): the same at every step, and after a resume.
+  int64_t steps_in_all() const;
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
   const Schedule& schedule() const { return schedule_; }

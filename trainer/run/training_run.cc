@@ -27,7 +27,7 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
       log_(log),
       sharded_(sharded),
       profile_(config.profile, config.hydra.run_dir, group.rank(), trainer.device_plan().device,
-               steps_of_run(config.trainer, trainer.sampler().steps_per_epoch())),
+               trainer.steps_in_all()),
       duties_(duties()),
       first_step_(trainer.step()) {
   if (group.is_main()) records_ = std::make_unique<RunRecords>(config, log);
@@ -160,8 +160,7 @@ void TrainingRun::say_warnings() {
 
 void TrainingRun::step_done() {
   account_->step_done(trainer_.step(), keeper_->counts());
-  records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
-                      steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch()));
+  records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1, trainer_.steps_in_all());
   if (monitor_.times().count() != 1) return;
   log_.setup(monitor_.start_times().text());
   const std::string note = attention_note();

@@ -89,7 +89,7 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
     if (to_host(output.not_finite).item<float>() != 0.0F)
       line += " | gradients overflowed: update skipped";
   }
-  const int64_t steps = steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch());
+  const int64_t steps = trainer_.steps_in_all();
   line += fmt::format(" | {}/{}", trainer_.step(), steps);
   if (const auto left = records_->seconds_left(trainer_.step(), steps))
     line += fmt::format(", {} left", duration_text(*left));
@@ -206,14 +206,14 @@ void TrainingRun::log_start() const {
       counted(c.batch_size, "sample"), counted(trainer_.batch_plan().micro_batches, "micro-batch"),
       counted(group_.size(), "rank"), counted(sampler.global_batch(), "sample"),
       sampler.global_batch() * task.units_per_sample(), task.unit(),
-      counted(sampler.steps_per_epoch(), "step"), steps_of_run(c, sampler.steps_per_epoch())));
+      counted(sampler.steps_per_epoch(), "step"), trainer_.steps_in_all()));
   if (sampler.left_out() > 0) {
     log_.setup(fmt::format(
         "Epochs: {} of {} samples do not fill a step and are left out, other ones in each epoch",
         sampler.left_out(), task.training().size()));
   }
-  const int64_t all_steps = steps_of_run(c, sampler.steps_per_epoch());
-  if (const auto text = trainer_.schedule().cut_text(all_steps); !text.empty()) log_.warning(text);
+  const auto cut = trainer_.schedule().cut_text(trainer_.steps_in_all());
+  if (!cut.empty()) log_.warning(cut);
   if (!trainer_.batch_plan().note.empty()) log_.setup(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
   log_.setup(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),

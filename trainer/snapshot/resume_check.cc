@@ -85,7 +85,11 @@ bool has_same_order(const SnapshotMeta& meta, const Task& task,
                     const std::vector<Change>& changed) {
   return meta.data_sha256 == task.training().fingerprint() &&
          std::ranges::none_of(changed, [](const Change& change) {
-           return change.key == "data_config.train_split" || change.key == "data_config.stride" ||
+           // With evaluation data of its own, all of the text is trained on.
+           const bool split = change.key == "data_config.eval_path" &&
+                              (change.before == "null" || change.now == "null");
+           return split || change.key == "data_config.train_split" ||
+                  change.key == "data_config.stride" || change.key == "data_config.block_size" ||
                   change.key == "trainer_config.seed";
          });
 }

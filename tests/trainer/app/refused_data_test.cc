@@ -135,6 +135,9 @@ TEST_CASE("sources, sets and masks that cannot be used are refused in one line")
   CHECK_THAT(with({"data_config.eval_sets={wiki: wiki.txt}", "data_config.train_split=1",
                    "data_config.tokenizer=byte"}),
              Contains("data_config.eval_sets: are evaluated next to the evaluation data"));
+  place.write("short.txt", test_text().substr(0, 1));
+  CHECK_THAT(with({"data_config.eval_path=short.txt", "data_config.tokenizer=byte"}),
+             Contains("data_config.eval_path: ") && Contains("has fewer than two tokens"));
 }
 
 TEST_CASE("conversations that cannot be used are refused in one line") {

@@ -22,6 +22,27 @@ TEST_CASE("a run is complete at its last epoch or its last step, whichever comes
   CHECK(run_is_complete(config, 50, 8));
 }
 
+TEST_CASE("the steps of a run are those made and those of the remaining samples, after any change") {
+  const auto config = limited(3, {}, "s.pt");
+  const DistributedSampler sampler(103, 5, 4, 1);
+  const DistributedSampler twice(103, 10, 4, 1);
+  DataCursor cursor;
+  for (int64_t step = 0; step < 15; ++step) {
+    CHECK(steps_of_run(config, sampler, step, cursor) == 15);
+    cursor = sampler.next(cursor);
+  }
+  CHECK(steps_of_run(config, sampler, 15, cursor) == 15);
+  // After 7 of 15 steps, 40 samples into the second epoch, batches of 20 become batches of 40.
+  cursor = {1, 40};
+  for (int64_t step = 7; step < 10; ++step) {
+    CHECK(steps_of_run(config, twice, step, cursor) == 7 + 1 + 2);
+    cursor = twice.next(cursor);
+  }
+  CHECK(run_is_complete(config, 10, cursor.epoch));
+  CHECK(steps_of_run(limited(3, 9, "s.pt"), twice, 7, {1, 40}) == 9);
+  CHECK(steps_of_run(limited(1000000000, 9, "s.pt"), twice, 7, {1, 40}) == 9);
+}
+
 TEST_CASE("a complete run that is started again names the words that make it go on") {
   CHECK(
       nothing_to_train_text(limited(8, {}, "outputs/quickstart/snapshot.pt"), 1320, 8) ==

@@ -74,4 +74,17 @@ TEST_CASE(
                     Catch::Contains("another vocabulary"));
 }
 
+TEST_CASE("what changes the samples starts the epoch anew: evaluation data of its own as well") {
+  SavedRun run;
+  const auto meta = run.meta();
+  run.config.data.eval_path = run.config.data.path;  // all of the text is trained on
+  CHECK_FALSE(same_data_order(meta, run.config, run.task()));
+  CHECK_THAT(check_resume(meta, run.config, run.task()),
+             Catch::VectorContains(std::string(
+                 "The training data differs from the snapshot's: epoch 4 starts over")));
+  const auto with_own = run.meta();
+  run.config.data.eval_path = run.dir.write("other", "again, hello hello world and hello text");
+  CHECK(same_data_order(with_own, run.config, run.task()));
+}
+
 }  // namespace ddp::train

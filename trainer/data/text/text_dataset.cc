@@ -57,6 +57,10 @@ TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> to
                          int64_t batch_size)
     : TextDataset(config, open_data(config, std::move(tokenizer))) {
   if (training_.size() < batch_size && config.train_split > 0.0) refuse(config, batch_size);
+  if (!source_.evaluation || evaluation_.size() > 0) return;
+  throw UserError(
+      fmt::format("data_config.eval_path: {}: has fewer than two tokens; give a longer text",
+                  config.eval_path));
 }
 
 TextDataset::TextDataset(const DataConfig& config, DataSource source)
