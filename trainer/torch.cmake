@@ -2,7 +2,7 @@
 # One precompiled torch/torch.h for all: 27 s once, then 4 s instead of 13 s per file.
 option(DDP_PCH "Precompile torch/torch.h" ON)
 if(DDP_PCH)
-  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/torch_header.cc "")
+  file(CONFIGURE OUTPUT torch_header.cc CONTENT "")  # leaves an equal file alone
   add_library(ddp_torch_header OBJECT ${CMAKE_CURRENT_BINARY_DIR}/torch_header.cc)
   target_link_libraries(ddp_torch_header PUBLIC ddp_project_options ddp::torch)
   target_precompile_headers(ddp_torch_header PRIVATE <torch/torch.h>)
@@ -26,7 +26,7 @@ endfunction()
 
 ddp_torch_room(ddp_data
   PUBLIC ddp::torch ddp_text_files ddp_image_files
-  PRIVATE Threads::Threads
+  PRIVATE nlohmann_json::nlohmann_json Threads::Threads
   SOURCES
     data/batch.cc
     data/chat/chat_samples.cc
@@ -35,7 +35,6 @@ ddp_torch_room(ddp_data
     data/distributed_sampler.cc
     data/images/image_samples.cc
     data/text/bert_batch.cc
-    data/text/length_buckets.cc
     data/text/masked_lines.cc
     data/text/text_dataset.cc
     data/text/text_mixture.cc
@@ -103,7 +102,7 @@ ddp_torch_room(ddp_parallel
     parallel/environment/dist_env.cc
     parallel/collectives/gloo_backend.cc
     parallel/strategy/gradient_norm.cc
-    parallel/environment/local_address.cc
+    parallel/environment/network.cc
     parallel/mesh/mesh.cc
     parallel/device/page_lock.cc
     parallel/strategy/pipeline_executor.cc
@@ -115,7 +114,6 @@ ddp_torch_room(ddp_parallel
     parallel/environment/scheduler_env.cc
     parallel/collectives/shared_memory_backend.cc
     parallel/collectives/sign_of_life.cc
-    parallel/environment/store_port.cc
     parallel/strategy/zero.cc
     parallel/device/device_progress.cc
     parallel/mesh/nccl_watch.cc)

@@ -39,7 +39,7 @@ FENCES = [
     (r"gloo/|.*ProcessGroupGloo", r"trainer/parallel/collectives/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
     (r".*c10d/reducer", r"trainer/parallel/strategy/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", r"trainer/parallel/|tests/", "only trainer/parallel/ sees c10d headers"),
-    (r"arrow/", r"trainer/storage/arrow_(folder|tables|json)\.(cc|h)$", "only arrow_folder.cc, arrow_tables.cc and arrow_json.cc see Arrow"),
+    (r"arrow/", r"trainer/storage/arrow_(folder|tables)\.(cc|h)$", "only arrow_folder.cc and arrow_tables.cc see Arrow"),
     (r"nccl\.h$", r"trainer/parallel/|tests/support/(fake_cuda|cuda_ledger)/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|wordpiece/bert_words|letter_case|normal_form)\.cc$", "only word_splitter, bert_words, letter_case and normal_form see utf8proc"),
     (r"(png|turbojpeg)\.h$", r"trainer/data/images/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),

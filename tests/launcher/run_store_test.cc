@@ -32,8 +32,6 @@ struct Job {
   }
 };
 
-std::string free_port() { return std::to_string(unused_port()); }
-
 Lines answers_in(const std::string& out) {
   Lines answers;
   for (const auto& line : lines_of(out)) {
@@ -89,7 +87,7 @@ TEST_CASE("each round has a store of its own, on a new port or on that of the us
   for (const bool fixed : {false, true}) {
     const Job here;
     Lines options{"--max_restarts=2"};
-    if (fixed) options.push_back("--master-port=" + free_port());
+    if (fixed) options.push_back("--master-port=" + std::to_string(unused_port()));
     const auto job = run_to_end(
         here.with(options, {"ask-store", "child", "daemon", "#0exit=1", "#1kill-self=KILL"}));
     CHECK(job.exit == 0);
@@ -272,7 +270,7 @@ std::string who_serves(const Lines& options, const char* disable = nullptr) {
 }
 
 TEST_CASE("who serves the store: as torchrun decides") {
-  const std::string fixed = "--master-port=" + free_port();
+  const std::string fixed = "--master-port=" + std::to_string(unused_port());
   CHECK(who_serves({}) == "True");
   CHECK(who_serves({"--standalone"}) == "True");
   CHECK(who_serves({fixed}) == "True");

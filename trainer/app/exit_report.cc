@@ -13,7 +13,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <string>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/out_of_memory.h"

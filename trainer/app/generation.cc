@@ -6,20 +6,6 @@
 
 namespace ddp::train {
 
-SamplingOptions sampling_options(const GenerateArgs& options) {
-  SamplingOptions sampling;
-  sampling.max_new_tokens = options.max_new_tokens;
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.top_p = options.top_p;
-  sampling.min_p = options.min_p;
-  sampling.repetition_penalty = options.repetition_penalty;
-  sampling.greedy = options.greedy;
-  sampling.seed = static_cast<uint64_t>(options.seed);
-  sampling.cuda_graphs = options.cuda_graphs;
-  return sampling;
-}
-
 void report_speed(int64_t tokens, std::chrono::steady_clock::duration time, torch::Device device,
                   const GraphUse& graphs) {
   const double seconds = std::chrono::duration<double>(time).count();

@@ -5,13 +5,10 @@
 #include <cstdint>
 
 #include "trainer/app/arguments/trainer_args.h"
-#include "trainer/model/sampling.h"
 #include "trainer/task/generate/decoder.h"
 #include "trainer/task/model_bundle.h"
 
 namespace ddp::train {
-
-SamplingOptions sampling_options(const GenerateArgs& options);
 
 /// Prints to stderr how fast `tokens` were generated, and what CUDA graphs did; nothing if there
 /// were none.

@@ -13,9 +13,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/progress_line.h"
-#include "trainer/app/text_files.h"
-#include "trainer/data/left_out.h"
-#include "trainer/data/text/documents.h"
+#include "trainer/data/text/text_chunks.h"
 #include "trainer/data/tokens/shard_writer.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/prefetcher.h"
@@ -64,6 +62,18 @@ void for_each_text(const TextPiece& piece, const Use& use) {
 LeftOut rows_left_out(const TokenizeArgs& options) {
   return LeftOut(options.skip_bad_rows ? OnBadSample::kSkip : OnBadSample::kStop,
                  "--on_bad_sample skip");
+}
+
+/// Throws UserError if one of them is not a readable file.
+uint64_t size_of_files(const std::vector<std::string>& paths) {
+  uint64_t bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(path, error);
+    if (error) throw UserError("cannot read " + path + ": " + error.message());
+    bytes += size;
+  }
+  return bytes;
 }
 
 /// `make` of every piece on several threads, `use` of the results in order.

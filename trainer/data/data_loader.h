@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "trainer/data/batch.h"
 #include "trainer/data/distributed_sampler.h"
@@ -44,6 +45,17 @@ class DataLoader {
   Task next_task_;
   Prefetcher<Task, Batch> batches_;  // the last member: its threads use the others
 };
+
+/// Returns the `batch_size` samples of the micro-batch that begins at `position` of the epoch, a
+/// multiple of `batch_size`.
+///
+/// Without buckets, those at [position, position + batch_size) of `order`. With buckets, the
+/// positions are divided into stretches of bucket_batches() micro-batches; the samples of a stretch
+/// are sorted by length, and its micro-batches are shuffled. The content and order of a stretch are
+/// a function of `order` and `batch_size` alone: the same for any number of ranks, and after a
+/// resume.
+std::vector<int64_t> samples_of_batch(const SampleSource& source, const Permutation& order,
+                                      int64_t position, int64_t batch_size);
 
 /// Samples [first, first + count) as they are seen in epoch 0, on the CPU; `pinned`: in page-locked
 /// memory.

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/config/config.h"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <vector>
 
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/ops/weight_codec.h"

@@ -1,4 +1,4 @@
-#include "trainer/interop/carried_files.h"
+#include "trainer/interop/export_parts.h"
 
 #include <fmt/format.h>
 

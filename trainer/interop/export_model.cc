@@ -8,10 +8,7 @@
 #include <utility>
 
 #include "trainer/interop/bitsandbytes_files.h"
-#include "trainer/interop/carried_files.h"
-#include "trainer/interop/gguf_files.h"
-#include "trainer/interop/peft_files.h"
-#include "trainer/interop/tokenizer_files.h"
+#include "trainer/interop/export_parts.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/bert_family.h"
 #include "trainer/model/causal_architecture.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "trainer/interop/gguf_files.h"
+#include "trainer/interop/export_parts.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"

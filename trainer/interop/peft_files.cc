@@ -1,4 +1,4 @@
-#include "trainer/interop/peft_files.h"
+#include "trainer/interop/export_parts.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include <set>
 
 #include "trainer/config/add_tokens.h"
-#include "trainer/interop/carried_files.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/interop/weight_files.h"
 #include "trainer/model/bert_family.h"

@@ -92,30 +92,29 @@ int64_t step_of_line(const std::string& line) {
 JsonlSink::JsonlSink(std::string folder) : folder_(std::move(folder)) {}
 
 void JsonlSink::begin_after(int64_t step) {
-  metrics_.reset();
-  samples_.reset();
-  confusion_.reset();
+  files_.clear();
   resumed_from_ = step;
-  metrics_ = open_after(path(kMetricsFile), step);
-  for (auto [name, file] : {std::pair{kSamplesFile, &samples_}, {kConfusionFile, &confusion_}}) {
-    if (std::ifstream(path(name)).good()) *file = open_after(path(name), step);
+  for (const char* name : {kMetricsFile, kSamplesFile, kConfusionFile}) {
+    const std::string path = folder_ + "/" + name;
+    if (name == kMetricsFile || std::ifstream(path).good()) files_[name] = open_after(path, step);
   }
 }
 
+void JsonlSink::append(const char* name, const std::string& line) {
+  auto& file = files_[name];
+  if (!file) file = std::make_unique<AppendFile>(folder_ + "/" + name);
+  file->append(line);
+}
+
 void JsonlSink::write(const MetricRecord& record) {
-  if (!metrics_) metrics_ = std::make_unique<AppendFile>(path(kMetricsFile));
-  metrics_->append(line_of(record, resumed_from_));
+  append(kMetricsFile, line_of(record, resumed_from_));
   resumed_from_ = 0;
 }
 
-void JsonlSink::write_text(const TextRecord& record) {
-  if (!samples_) samples_ = std::make_unique<AppendFile>(path(kSamplesFile));
-  samples_->append(line_of(record));
-}
+void JsonlSink::write_text(const TextRecord& record) { append(kSamplesFile, line_of(record)); }
 
 void JsonlSink::write_confusion(const ConfusionRecord& record) {
-  if (!confusion_) confusion_ = std::make_unique<AppendFile>(path(kConfusionFile));
-  confusion_->append(line_of(record));
+  append(kConfusionFile, line_of(record));
 }
 
 }  // namespace ddp::train

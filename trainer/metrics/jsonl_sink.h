@@ -2,6 +2,7 @@
 // steps.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -33,12 +34,10 @@ class JsonlSink : public MetricSink {
   void write_confusion(const ConfusionRecord& record) override;
 
  private:
-  std::string path(const char* name) const { return folder_ + "/" + name; }
+  void append(const char* name, const std::string& line);
 
   std::string folder_;
-  std::unique_ptr<AppendFile> metrics_;
-  std::unique_ptr<AppendFile> samples_;
-  std::unique_ptr<AppendFile> confusion_;
+  std::map<std::string, std::unique_ptr<AppendFile>> files_;  // by name
   int64_t resumed_from_ = 0;  // 0: the next line is not an attempt's first, or of the first attempt
 };
 

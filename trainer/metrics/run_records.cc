@@ -1,7 +1,6 @@
 #include "trainer/metrics/run_records.h"
 
 #include <cstdlib>
-#include <memory>
 #include <utility>
 
 #include "launcher/worker_contract.h"

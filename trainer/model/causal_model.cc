@@ -1,7 +1,6 @@
 #include "trainer/model/causal_model.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "trainer/model/blocks/adaptable_linear.h"
 #include "trainer/model/cost/tensor_cost.h"

@@ -231,8 +231,10 @@ void complete_lora(Config& config, const Given& given) {
   }
   if (given.has("lora.targets") && lora.targets.empty())
     given.refuse("lora.targets",
-                 fmt::format("selects no layer; remove it for the default, [{}], or use all-linear",
-                             fmt::join(defaults, ", ")));
+                 fmt::format("selects no layer; remove it for {}, or use all-linear",
+                             lora.init_from.empty()
+                                 ? fmt::format("the default, [{}]", fmt::join(defaults, ", "))
+                                 : "those of lora.init_from"));
   if (lora.targets.empty()) lora.targets = defaults;
   check_targets(config, given);
 }

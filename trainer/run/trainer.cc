@@ -11,7 +11,6 @@
 #include "trainer/run/run_end.h"
 #include "trainer/run/strategy/inference.h"
 #include "trainer/runtime/seed.h"
-#include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/run/training_run.h"

@@ -1,7 +1,6 @@
 #include "trainer/tokenizer/added_tokens.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "trainer/tokenizer/word_splitter.h"

@@ -3,7 +3,6 @@
 #include <utf8proc.h>
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <string_view>
 
 #include "trainer/runtime/utf8.h"

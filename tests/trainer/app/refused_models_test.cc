@@ -140,6 +140,10 @@ TEST_CASE("what adapters cannot be is refused in one line") {
   CHECK_THAT(exported({"--snapshot", "adapters"}),
              Contains("adapters: holds adapters for peft (adapter_config.json), not a whole model; "
                       "give the snapshot that they were exported from"));
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "+lora.init_from=adapters", "+lora.targets=[]",
+                                      "trainer_config.snapshot_path=new.pt"})),
+             Contains("lora.targets=[]: selects no layer; remove it for those of lora.init_from, "
+                      "or use all-linear"));
   std::ifstream file(place / "adapters/adapter_config.json");
   std::string settings{std::istreambuf_iterator<char>(file), {}};
   const std::string none = "\"modules_to_save\": null";

@@ -52,30 +52,31 @@ TEST_CASE("generate reads its options in both spellings") {
   CHECK(args.mode == Mode::kGenerate);
   CHECK(args.generate.snapshot == "s.pt");
   CHECK(args.generate.prompt == "-- a,b\n\"c\"");
-  CHECK(args.generate.max_new_tokens == 5);
-  CHECK(args.generate.temperature == 0.5);
-  CHECK(args.generate.top_k == 3);
-  CHECK(args.generate.seed == 9);
-  CHECK(args.generate.greedy);
+  CHECK(args.generate.sampling.max_new_tokens == 5);
+  CHECK(args.generate.sampling.temperature == 0.5);
+  CHECK(args.generate.sampling.top_k == 3);
+  CHECK(args.generate.sampling.seed == 9);
+  CHECK(args.generate.sampling.greedy);
 }
 
 TEST_CASE("generate takes temperature 0 as greedy, whichever zero it is") {
   for (const char* zero : {"--temperature=0", "--temperature=0.0"}) {
     const TrainerArgs args = parse({"generate", "--prompt=a", "--snapshot=s.pt", zero});
-    CHECK(args.generate.greedy);
-    CHECK(args.generate.temperature == 1.0);
+    CHECK(args.generate.sampling.greedy);
+    CHECK(args.generate.sampling.temperature == 1.0);
   }
 }
 
 TEST_CASE("generate has the documented defaults and takes an empty or a very long prompt") {
   const TrainerArgs args = parse({"generate", "--prompt=", "--snapshot=s.pt"});
   CHECK(args.generate.prompt.empty());
-  CHECK(args.generate.max_new_tokens == 200);
-  CHECK(args.generate.temperature == 1.0);
-  CHECK_FALSE(args.generate.top_k.has_value());
-  CHECK_FALSE(parse({"generate", "--prompt=a", "--snapshot=s", "--top_k=0"}).generate.top_k);
-  CHECK(args.generate.seed == 1337);
-  CHECK_FALSE(args.generate.greedy);
+  CHECK(args.generate.sampling.max_new_tokens == 200);
+  CHECK(args.generate.sampling.temperature == 1.0);
+  CHECK_FALSE(args.generate.sampling.top_k.has_value());
+  CHECK_FALSE(
+      parse({"generate", "--prompt=a", "--snapshot=s", "--top_k=0"}).generate.sampling.top_k);
+  CHECK(args.generate.sampling.seed == 1337);
+  CHECK_FALSE(args.generate.sampling.greedy);
   const std::string novel(300000, 'x');
   CHECK(parse({"generate", "--snapshot", "s", "--prompt", novel}).generate.prompt == novel);
 }
@@ -88,9 +89,9 @@ TEST_CASE("generate reads prompts from files, stop strings, samples and filters"
           .generate;
   CHECK(args.prompt_file == "-");
   CHECK(args.prompt_per_line);
-  CHECK(args.top_p == 0.9);
-  CHECK(args.min_p == 0.0);
-  CHECK(args.repetition_penalty == 1.2);
+  CHECK(args.sampling.top_p == 0.9);
+  CHECK(args.sampling.min_p == 0.0);
+  CHECK(args.sampling.repetition_penalty == 1.2);
   CHECK(args.stops == std::vector<std::string>{"a,b", "\n"});
   CHECK(args.num_samples == 3);
   CHECK(args.batch_size == 2);

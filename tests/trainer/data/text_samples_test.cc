@@ -9,7 +9,6 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/data/rows.h"
-#include "trainer/data/text/length_buckets.h"
 
 namespace ddp::train {
 namespace {

@@ -9,9 +9,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/support/loopback.h"
-#include "trainer/parallel/environment/local_address.h"
+#include "trainer/parallel/environment/network.h"
 #include "trainer/parallel/environment/scheduler_env.h"
-#include "trainer/parallel/environment/store_port.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -43,7 +43,7 @@ void take_chat(const Parsed& parsed, GenerateArgs& options) {
                       name));
   }
   options.chat = true;
-  options.max_new_tokens = kLongAnswer;
+  options.sampling.max_new_tokens = kLongAnswer;
   if (parsed.has("system")) options.system = parsed.text("system");
   if (!parsed.has("prompt")) return;
   options.prompt = parsed.text("prompt");
@@ -51,26 +51,24 @@ void take_chat(const Parsed& parsed, GenerateArgs& options) {
     throw UserError("--prompt: is empty; give a message, or leave it out");
 }
 
-void take_sampling(const Parsed& parsed, GenerateArgs& options) {
-  options.greedy = parsed.has("greedy");
+void take_sampling(const Parsed& parsed, SamplingOptions& sampling) {
+  sampling.greedy = parsed.has("greedy");
   if (parsed.has("max_new_tokens"))
-    options.max_new_tokens = parsed.whole_number("max_new_tokens", 0);
+    sampling.max_new_tokens = parsed.whole_number("max_new_tokens", 0);
   if (parsed.has("temperature") && parsed.number_from_0("temperature") > 0) {
-    options.temperature = parsed.number_from_0("temperature");
+    sampling.temperature = parsed.number_from_0("temperature");
   } else if (parsed.has("temperature")) {
-    options.greedy = true;  // the limit, as elsewhere
+    sampling.greedy = true;  // the limit, as elsewhere
   }
   if (parsed.has("top_k") && parsed.whole_number("top_k", 0) > 0)  // 0: all, as in transformers
-    options.top_k = parsed.whole_number("top_k", 0);
-  if (parsed.has("top_p")) options.top_p = parsed.share("top_p", false);
-  if (parsed.has("min_p")) options.min_p = parsed.share("min_p", true);
+    sampling.top_k = parsed.whole_number("top_k", 0);
+  if (parsed.has("top_p")) sampling.top_p = parsed.share("top_p", false);
+  if (parsed.has("min_p")) sampling.min_p = parsed.share("min_p", true);
   if (parsed.has("repetition_penalty"))
-    options.repetition_penalty = parsed.positive_number("repetition_penalty");
-  if (parsed.has("seed")) options.seed = parsed.whole_number("seed", 0);
-  options.stops = parsed.texts("stop");
-  for (const std::string& stop : options.stops) {
-    if (stop.empty()) throw UserError("--stop: is empty; give the text to stop before");
-  }
+    sampling.repetition_penalty = parsed.positive_number("repetition_penalty");
+  if (parsed.has("seed")) sampling.seed = static_cast<uint64_t>(parsed.whole_number("seed", 0));
+  if (parsed.has("cuda_graphs"))
+    sampling.cuda_graphs = parsed.choice("cuda_graphs", {"false", "true"}) == 1;
 }
 
 }  // namespace
@@ -148,13 +146,15 @@ TrainerArgs parse_generate(const Parsed& parsed) {
   } else {
     take_prompt(parsed, options);
   }
-  take_sampling(parsed, options);
+  take_sampling(parsed, options.sampling);
+  options.stops = parsed.texts("stop");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw UserError("--stop: is empty; give the text to stop before");
+  }
   options.json = parsed.has("json");
   if (parsed.has("num_samples")) options.num_samples = parsed.whole_number("num_samples", 1);
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
   options.device = device_choice(parsed);
-  options.cuda_graphs =
-      !parsed.has("cuda_graphs") || parsed.choice("cuda_graphs", {"false", "true"}) == 1;
   return args;
 }
 

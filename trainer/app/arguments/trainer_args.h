@@ -10,6 +10,7 @@
 #include "trainer/config/show/config_show.h"
 #include "trainer/config/trainer_config.h"
 #include "trainer/interop/export_format.h"
+#include "trainer/model/sampling_options.h"
 
 namespace ddp::train {
 
@@ -40,20 +41,12 @@ struct GenerateArgs {
   bool prompt_per_line = false;            ///< Each line of prompt_file is one.
   bool chat = false;   ///< A conversation; prompt: its only message, else standard input has them.
   std::string system;  ///< A conversation's system message; empty: none.
-  int64_t max_new_tokens = 200;
-  double temperature = 1.0;
-  std::optional<int64_t> top_k;
-  double top_p = 1.0;
-  double min_p = 0.0;
-  double repetition_penalty = 1.0;
+  SamplingOptions sampling{.seed = 1337, .cuda_graphs = true};
   std::vector<std::string> stops;
   int64_t num_samples = 1;  ///< Per prompt.
   int64_t batch_size = 8;   ///< Continuations at a time.
-  int64_t seed = 1337;
-  bool greedy = false;
   bool json = false;
   DeviceChoice device = DeviceChoice::kAuto;
-  bool cuda_graphs = true;
 };
 
 /// Options of `trainer eval`.

@@ -94,7 +94,7 @@ class Conversing {
         template_(template_of(model)),
         encoder_(encoder_of(template_, model)),
         ends_(stop_tokens(model.metadata, tokenizer_)),
-        generator_(model_, sampling_options(options)) {
+        generator_(model_, options.sampling) {
     reset();
   }
 
@@ -131,7 +131,7 @@ class Conversing {
   /// A quarter of the context is for the answer, if it may be that long.
   int64_t prompt_limit() const {
     const int64_t context = model_.block_size();
-    return context - std::min(options_.max_new_tokens, context / 4);
+    return context - std::min(options_.sampling.max_new_tokens, context / 4);
   }
 
   std::vector<int32_t> fitting_prompt() {
@@ -191,7 +191,7 @@ class Conversing {
 
   std::optional<AnswerEnd> reason_to_break_off(int64_t tokens) const {
     if (interrupted) return AnswerEnd::kInterrupt;
-    if (tokens >= options_.max_new_tokens) return AnswerEnd::kLength;
+    if (tokens >= options_.sampling.max_new_tokens) return AnswerEnd::kLength;
     if (generator_.is_full()) return AnswerEnd::kContext;
     return std::nullopt;
   }
@@ -288,7 +288,8 @@ class Dialogue {
 
   void explain(AnswerEnd end) const {
     if (end == AnswerEnd::kLength)
-      note(fmt::format("the answer was cut at --max_new_tokens {}", options_.max_new_tokens));
+      note(fmt::format("the answer was cut at --max_new_tokens {}",
+                       options_.sampling.max_new_tokens));
     if (end == AnswerEnd::kContext) note("the answer was cut: the model's context is full");
   }
 

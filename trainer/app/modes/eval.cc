@@ -19,7 +19,7 @@
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/hydra/compose/folders.h"
-#include "trainer/interop/carried_files.h"
+#include "trainer/interop/export_parts.h"
 #include "trainer/model/load/run_folder.h"
 #include "trainer/model/lora.h"
 #include "trainer/optim/amp.h"

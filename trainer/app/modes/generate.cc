@@ -194,7 +194,7 @@ class Output {
 
 /// The same text for a sample, whatever is generated with it; the first one's seed is the user's.
 uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
-  const auto seed = static_cast<uint64_t>(options.seed);
+  const uint64_t seed = options.sampling.seed;
   if (sample.prompt_number == 0 && sample.number == 0) return seed;
   return mix64(mix64(seed, sample.prompt_number), static_cast<uint64_t>(sample.number));
 }
@@ -218,10 +218,10 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
   std::vector<BatchGenerator::Row> rows;
   for (Sample& sample : samples) {
     rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
-    sample.done = options.max_new_tokens == 0;
+    sample.done = options.sampling.max_new_tokens == 0;
   }
   const auto ends = stop_tokens(loaded.metadata, *loaded.tokenizer);
-  BatchGenerator generator(loaded.as<CausalModel>(), std::move(rows), sampling_options(options));
+  BatchGenerator generator(loaded.as<CausalModel>(), std::move(rows), options.sampling);
   output.begin_batch();
   output.show(samples);
   int64_t drawn = 0;
@@ -230,7 +230,8 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
     const auto tokens = generator.next();
     for (std::size_t row = 0; row < samples.size(); ++row) {
       if (samples[row].done) continue;
-      take_token(samples[row], tokens[row], *loaded.tokenizer, ends, options.max_new_tokens);
+      take_token(samples[row], tokens[row], *loaded.tokenizer, ends,
+                 options.sampling.max_new_tokens);
       ++drawn;
     }
     output.show(samples);

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "trainer/app/plan/parallel_plan.h"
 #include "trainer/config/config.h"

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/config/config.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/trainer_keys.h"
 #include "trainer/hydra/compose/compose.h"

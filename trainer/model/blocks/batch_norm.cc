@@ -1,7 +1,6 @@
 #include "trainer/model/blocks/batch_norm.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace ddp::train {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "trainer/model/blocks/attention.h"
 #include "trainer/model/ops/block_ops.h"

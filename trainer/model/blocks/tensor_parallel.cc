@@ -1,7 +1,6 @@
 #include "trainer/model/blocks/tensor_parallel.h"
 
 #include <limits>
-#include <vector>
 
 namespace ddp::train {
 namespace {

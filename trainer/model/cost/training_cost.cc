@@ -1,10 +1,8 @@
 #include "trainer/model/cost/training_cost.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "trainer/model/cost/tensor_cost.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <utility>
 
 #include "trainer/config/keys/key_rows.h"
 #include "trainer/hydra/compose/folders.h"

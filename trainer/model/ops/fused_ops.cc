@@ -4,11 +4,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
 
-#include "trainer/model/ops/cpu/kernels.h"
 #include "trainer/model/ops/row_blocks.h"
 #include "trainer/runtime/parallel_for.h"
 

@@ -4,8 +4,9 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
+#include <type_traits>
+#include <utility>
 
 #include "trainer/model/ops/cuda/operators.h"
 #include "trainer/model/ops/quantized_weight.h"
@@ -32,9 +33,13 @@ std::string cache_folder() {
 
 std::string g_failure;
 
-template <class Function>
-auto operator_named(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+/// Calls the operator `name`, whose signature is that of `function` unless `Signature` is given.
+template <auto function, class Signature = std::remove_pointer_t<decltype(function)>,
+          class... Arguments>
+auto call(const char* name, Arguments&&... arguments) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+  return op.call(std::forward<Arguments>(arguments)...);
 }
 
 std::string load() {
@@ -76,39 +81,34 @@ bool takes_cross_entropy(const torch::Tensor& logits) {
 }
 
 torch::Tensor cross_entropy_(torch::Tensor& logits, const torch::Tensor& targets, int64_t classes) {
-  static const auto op = operator_named<decltype(cross_entropy_)>("ddp_run::cross_entropy_");
-  return op.call(logits, targets, classes);
+  return call<cross_entropy_>("ddp_run::cross_entropy_", logits, targets, classes);
 }
 
 std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_forward(
     const torch::Tensor& residual, const std::optional<torch::Tensor>& branch,
     const torch::Tensor& weight, const std::optional<torch::Tensor>& bias, double epsilon) {
-  static const auto op = operator_named<decltype(add_norm_forward)>("ddp_run::add_norm");
-  return op.call(residual, branch, weight, bias, epsilon);
+  return call<add_norm_forward>("ddp_run::add_norm", residual, branch, weight, bias, epsilon);
 }
 
 std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_norm_backward(
     const torch::Tensor& dy, const std::optional<torch::Tensor>& dsum, const torch::Tensor& x,
     const torch::Tensor& weight, const torch::Tensor& statistics, bool with_bias,
     bool with_branch) {
-  static const auto op = operator_named<decltype(add_norm_backward)>("ddp_run::add_norm_backward");
-  return op.call(dy, dsum, x, weight, statistics, with_bias, with_branch);
+  return call<add_norm_backward>("ddp_run::add_norm_backward", dy, dsum, x, weight, statistics,
+                                 with_bias, with_branch);
 }
 
 torch::Tensor gelu(const torch::Tensor& x, bool tanh) {
-  static const auto op = operator_named<decltype(gelu)>("ddp_run::gelu");
-  return op.call(x, tanh);
+  return call<gelu>("ddp_run::gelu", x, tanh);
 }
 
 std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
                                                        const torch::Tensor& x, bool tanh) {
-  static const auto op = operator_named<decltype(gelu_backward)>("ddp_run::gelu_backward");
-  return op.call(dy, x, tanh);
+  return call<gelu_backward>("ddp_run::gelu_backward", dy, x, tanh);
 }
 
 torch::Tensor column_sums(const torch::Tensor& x) {
-  static const auto op = operator_named<decltype(column_sums)>("ddp_run::column_sums");
-  return op.call(x);
+  return call<column_sums>("ddp_run::column_sums", x);
 }
 
 bool takes_codes(const QuantizedWeight& weight) {
@@ -142,34 +142,31 @@ MaybeTensor if_given(const torch::Tensor& x) { return x.defined() ? MaybeTensor(
 
 torch::Tensor dequantize(const QuantizedWeight& weight, int64_t first, int64_t last,
                          torch::ScalarType type) {
-  static const auto op = operator_named<Dequantize>("ddp_run::dequantize");
-  return op.call(weight.codes, weight.absmax, if_given(weight.absmax_scales),
-                 if_given(weight.absmax_mean), code_tables(), first, last, type);
+  return call<dequantize, Dequantize>("ddp_run::dequantize", weight.codes, weight.absmax,
+                                      if_given(weight.absmax_scales), if_given(weight.absmax_mean),
+                                      code_tables(), first, last, type);
 }
 
 torch::Tensor coded_product(const torch::Tensor& x, const QuantizedWeight& weight) {
-  static const auto op = operator_named<CodedProduct>("ddp_run::coded_product");
-  return op.call(x, weight.codes, weight.absmax, if_given(weight.absmax_scales),
-                 if_given(weight.absmax_mean), code_tables());
+  return call<coded_product, CodedProduct>("ddp_run::coded_product", x, weight.codes, weight.absmax,
+                                           if_given(weight.absmax_scales),
+                                           if_given(weight.absmax_mean), code_tables());
 }
 
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
-  static const auto op = operator_named<decltype(swiglu)>("ddp_run::swiglu");
-  return op.call(gate, up);
+  return call<swiglu>("ddp_run::swiglu", gate, up);
 }
 
 std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
                                                          const torch::Tensor& gate,
                                                          const torch::Tensor& up) {
-  static const auto op = operator_named<decltype(swiglu_backward)>("ddp_run::swiglu_backward");
-  return op.call(dy, gate, up);
+  return call<swiglu_backward>("ddp_run::swiglu_backward", dy, gate, up);
 }
 
 std::tuple<torch::Tensor, torch::Tensor> rotate(const torch::Tensor& q, const torch::Tensor& k,
                                                 const torch::Tensor& cos, const torch::Tensor& sin,
                                                 bool backward) {
-  static const auto op = operator_named<decltype(rotate)>("ddp_run::rotate");
-  return op.call(q, k, cos, sin, backward);
+  return call<rotate>("ddp_run::rotate", q, k, cos, sin, backward);
 }
 
 }  // namespace ddp::train::gpu

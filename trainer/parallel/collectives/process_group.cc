@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -17,8 +16,7 @@
 #include "trainer/parallel/collectives/shared_memory_backend.h"
 #include "trainer/parallel/device/collective_wait.h"
 #include "trainer/parallel/device/cuda_module.h"
-#include "trainer/parallel/environment/local_address.h"
-#include "trainer/parallel/environment/store_port.h"
+#include "trainer/parallel/environment/network.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

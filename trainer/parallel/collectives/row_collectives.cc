@@ -1,7 +1,5 @@
 #include "trainer/parallel/collectives/row_collectives.h"
 
-#include <vector>
-
 #include "trainer/parallel/device/collective_wait.h"
 
 namespace ddp::train {

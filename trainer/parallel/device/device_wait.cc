@@ -1,7 +1,6 @@
 #include "trainer/parallel/device/device_wait.h"
 
 #include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>

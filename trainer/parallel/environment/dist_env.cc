@@ -1,7 +1,6 @@
 #include "trainer/parallel/environment/dist_env.h"
 
 #include <charconv>
-#include <string>
 #include <system_error>
 
 #include "launcher/worker_contract.h"

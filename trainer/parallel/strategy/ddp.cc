@@ -161,12 +161,12 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forward) {
   using Type = c10d::ProcessGroup::BackendType;
-  std::vector<c10::intrusive_ptr<c10d::Backend>> real;
+  std::vector<std::pair<c10d::ProcessGroup*, c10::intrusive_ptr<c10d::Backend>>> exchanged;
   for (const Part& part : parts_) {
     if (!part.gloo_view) continue;
-    real.push_back(part.gloo_view->getBackend(torch::kCPU));
-    part.gloo_view->setBackend(torch::kCPU, Type::CUSTOM,
-                               c10::make_intrusive<UnsentBackend>(real.back()));
+    const auto real = part.gloo_view->getBackend(torch::kCPU);
+    exchanged.emplace_back(part.gloo_view.get(), real);
+    part.gloo_view->setBackend(torch::kCPU, Type::CUSTOM, c10::make_intrusive<UnsentBackend>(real));
   }
   // The second pass moves the gradients into the buckets of the final layout.
   for (int pass = 0; pass < 2 && !parts_.empty(); ++pass) {
@@ -174,8 +174,7 @@ void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forw
     backward(forward());
     for (const Part& part : parts_) part.reducer->rebuild_buckets();
   }
-  for (std::size_t i = 0; i < real.size(); ++i)
-    parts_[i].gloo_view->setBackend(torch::kCPU, Type::GLOO, real[i]);
+  for (const auto& [view, real] : exchanged) view->setBackend(torch::kCPU, Type::GLOO, real);
 }
 
 void DistributedDataParallel::begin_micro_batch(bool last) {

@@ -273,9 +273,10 @@ bool ParallelStrategy::is_shared_expert(const std::string& parameter) const {
 // A shared expert's gradient is already the sum over the ranks that send it tokens, averaged over
 // the copies of the expert alone.
 void ParallelStrategy::average_experts(Optimizer& optimizer) const {
+  if (setup_.mesh.shape().expert == 1) return;
   std::vector<torch::Tensor> of_experts;
   for (const Parameter& p : optimizer.parameters())
-    if (is_shared_expert(p.name)) of_experts.push_back(p.tensor.grad());
+    if (is_of_expert(p.name)) of_experts.push_back(p.tensor.grad());
   const torch::NoGradGuard no_grad;
   if (!of_experts.empty()) at::_foreach_mul_(of_experts, 1.0 / setup_.mesh.shape().expert);
 }

@@ -2,7 +2,6 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "trainer/config/config.h"

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "trainer/model/sampling.h"
 #include "trainer/model/to_device.h"
 #include "trainer/runtime/error.h"
 

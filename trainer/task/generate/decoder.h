@@ -12,7 +12,7 @@
 
 #include "trainer/model/blocks/key_value_cache.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/sampling.h"
+#include "trainer/model/sampling_options.h"
 #include "trainer/parallel/device/cuda_module.h"
 
 namespace ddp::train {

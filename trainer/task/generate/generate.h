@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/model/causal_model.h"
-#include "trainer/model/sampling.h"
+#include "trainer/model/sampling_options.h"
 #include "trainer/task/generate/decoder.h"
 
 namespace ddp::train {

@@ -9,7 +9,7 @@
 
 #include "trainer/data/sample_source.h"
 #include "trainer/model/causal_model.h"
-#include "trainer/model/sampling.h"
+#include "trainer/model/sampling_options.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {

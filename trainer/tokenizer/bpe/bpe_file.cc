@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/foreign_json.h"

@@ -6,8 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "trainer/runtime/error.h"
