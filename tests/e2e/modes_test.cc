@@ -216,7 +216,7 @@ TEST_CASE("doctor --quick is silent when all is well, and one error per problem 
                               Contains("; set OMP_NUM_THREADS="));
 }
 
-TEST_CASE("doctor has nothing against more ranks than CPUs, a thread each") {
+TEST_CASE("doctor has nothing against more ranks than CPUs, a thread each", "[long]") {
   const Workspace place;
   const auto more = std::thread::hardware_concurrency() < 4 ? "4" : "2";
   auto options = launched(place, 2);

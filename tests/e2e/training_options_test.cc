@@ -61,7 +61,7 @@ TEST_CASE("every optimizer with a schedule ends after a kill as without one", "[
   }
 }
 
-TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
+TEST_CASE("averaged weights and frozen layers come back from a kill, too", "[long]") {
   killed_ends_as_unbroken({"trainer_config.ema_decay=0.9",
                            "trainer_config.freeze=[\"transformer.h.0.*\"]",
                            "optimizer_config.lr_schedule=linear"});
@@ -70,6 +70,7 @@ TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
 TEST_CASE("groups of parameters and a frozen embedding come back from a kill bit for bit") {
   killed_ends_as_unbroken(
       {"optimizer_config.name=muon", "trainer_config.ema_decay=0.9",
+       "optimizer_config.lr_schedule=linear",
        "optimizer_config.param_groups=[{pattern: 'transformer.wte.*', frozen: true}, "
        "{pattern: 'transformer.h.0.ln*', lr_mult: 0.1, weight_decay: 0.5}, "
        "{pattern: '*.mlp.c_fc.weight', optimizer: adamw, lr_mult: 2}]"});

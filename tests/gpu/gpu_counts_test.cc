@@ -246,7 +246,7 @@ TEST_CASE("a step with synchronized batch norm on two ranks never waits for the 
   check_two_ranks_without_waiting<ImageWorkspace>({"image_config.batch_norm=synchronized"});
 }
 
-TEST_CASE("a step of a masked language model on two ranks never waits for the GPU") {
+TEST_CASE("a step of a masked language model on two ranks never waits for the GPU", "[long]") {
   if (!gpus_are_faked()) return;
   check_two_ranks_without_waiting<MaskedWorkspace>();
 }

@@ -68,24 +68,24 @@ TEST_CASE("two ranks that CUDA shows one MIG instance are refused in one line") 
 TEST_CASE("a job on the GPUs of two nodes ends as the same ranks on one") {
   if (!gpus_are_faked()) return;
   const Workspace one, two;
-  succeed(on_gpus(one, 4, launched(one, 4, kSixSteps)));
+  succeed(on_gpus(one, 2, launched(one, 2, kSixSteps)));
   const int port = unused_port();
   const auto node = [&](int rank, const char* devices) {
     const Words nodes = {"--nnodes=2", "--node_rank=" + std::to_string(rank),
                          "--master_addr=127.0.0.1", "--master_port=" + std::to_string(port)};
-    return visible(on_gpus(two, 4, launched(two, 4, kSixSteps, nodes)), devices);
+    return visible(on_gpus(two, 2, launched(two, 1, kSixSteps, nodes)), devices);
   };
-  ChildProgram first(node(0, "0,1"));
-  const auto second = finish(node(1, "2,3"));
+  ChildProgram first(node(0, "0"));
+  const auto second = finish(node(1, "1"));
   first.wait_all_gone(kPatience);
   INFO(first.out() << first.err() << second.out << second.err);
   CHECK(first.wait_exit(kPatience) == 0);
   CHECK(second.exit == 0);
-  CHECK(ledgers_of(two).size() == 4);
+  CHECK(ledgers_of(two).size() == 2);
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
 }
 
-TEST_CASE("eight GPUs train as eight ranks on CPUs") {
+TEST_CASE("eight GPUs train as eight ranks on CPUs", "[long]") {
   if (!gpus_are_faked()) return;
   const Words words = {"trainer_config.max_steps=3", "gpt_config.embd_pdrop=0",
                        "gpt_config.resid_pdrop=0", "gpt_config.attn_pdrop=0"};

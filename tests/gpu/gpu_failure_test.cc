@@ -43,7 +43,7 @@ TEST_CASE("a process whose kernel never ends leaves after SIGTERM, and resumes e
 // Whichever thread sees it first: training, the copy of a snapshot, the loader.
 TEST_CASE("an illegal address at any moment ends a run with one line, and costs no snapshot") {
   if (!gpus_are_faked()) return;
-  for (const char* launch : {"1013", "1777", "2222"}) {
+  for (const char* launch : {"1013", "2222"}) {
     INFO("launch " << launch);
     const Workspace place;
     const Words words = joined(kSaves, {"trainer_config.cuda_graphs=false"});  // many launches
@@ -137,7 +137,7 @@ TEST_CASE("a GPU that is full in any phase ends a run with one line") {
   const Workspace enough;
   succeed(without_cache(enough, 0));
   const int calls = ledgers_of(enough).at(0).at("alloc_calls").get<int>();
-  constexpr int kMoments = 5;
+  constexpr int kMoments = 3;
   REQUIRE(calls > 1000);
   for (int moment = 0; moment < kMoments; ++moment) {
     const int call = 1 + moment * calls / kMoments;

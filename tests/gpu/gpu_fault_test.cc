@@ -92,7 +92,7 @@ TEST_CASE("a slow device changes nothing that is trained or saved") {
 }
 
 // The step is left out the second time, which is what skipping its update comes to.
-TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step") {
+TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step", "[long]") {
   if (!gpus_are_faked()) return;
   const Workspace skipped, rolled_back;
   const std::string nan = plan_of({"rank=0 step=13 kind=nan"});
@@ -106,16 +106,15 @@ TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step") {
   CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
 }
 
+namespace {
+
 // A GPU's steps are judged one step late, by all ranks together; rank 0 alone takes snapshots.
-TEST_CASE("on GPUs all ranks judge a bad step of which a snapshot is due") {
-  if (!gpus_are_faked()) return;
+void check_bad_step_with_snapshot(const Words& ways) {
   const std::string nan = plan_of({"rank=0 step=10 kind=nan"});
   const Workspace without;
   succeed(on_gpus(without, 2,
                   launched(without, 2, {kSteps, nan, "trainer_config.save_every_steps=null"})));
-  for (const std::string snapshots :
-       {"trainer_config.save_every_steps=5", "trainer_config.snapshot_every=5",
-        "trainer_config.ram_snapshots=true"}) {
+  for (const std::string& snapshots : ways) {
     const Workspace place;
     const auto run = succeed(on_gpus(
         place, 2,
@@ -124,6 +123,19 @@ TEST_CASE("on GPUs all ranks judge a bad step of which a snapshot is due") {
     CHECK_THAT(run.err, Contains("Step 10: NaN or Inf") && Contains("update skipped, 1 so far"));
     CHECK(differences(without.snapshot(), place.snapshot()) == Words{});
   }
+}
+
+}  // namespace
+
+TEST_CASE("on GPUs all ranks judge a bad step of which a snapshot is due") {
+  if (!gpus_are_faked()) return;
+  check_bad_step_with_snapshot({"trainer_config.save_every_steps=5"});
+}
+
+TEST_CASE("on GPUs all ranks judge a bad step of which any other snapshot is due", "[long]") {
+  if (!gpus_are_faked()) return;
+  check_bad_step_with_snapshot(
+      {"trainer_config.snapshot_every=5", "trainer_config.ram_snapshots=true"});
 }
 
 TEST_CASE("a batch that no GPU holds ends a run with one line that says what to change") {

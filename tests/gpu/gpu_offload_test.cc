@@ -101,8 +101,18 @@ void check_resumes_with_offload(const std::vector<std::pair<Words, Words>>& runs
 
 TEST_CASE("a run resumes from its snapshot with offload and without") {
   if (!gpus_are_faked()) return;
-  check_resumes_with_offload(
-      {{kOffload, named("zero1")}, {named("zero3"), joined(kOffload, named("zero1"))}});
+  const auto until = [](int steps) {
+    return Words{"trainer_config.max_steps=" + std::to_string(steps),
+                 "trainer_config.ema_decay=0.9"};
+  };
+  const Workspace unbroken, place;
+  succeed(on_gpus(unbroken, 2, launched(unbroken, 2, until(9))));
+  succeed(on_gpus(place, 2, launched(place, 2, joined(until(3), named("zero3")))));
+  for (const Words& words : {joined(until(6), joined(kOffload, named("zero1"))), until(9)}) {
+    const auto run = succeed(on_gpus(place, 2, launched(place, 2, words)));
+    CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
+  }
+  CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
 }
 
 TEST_CASE("a run that others began resumes with offload under every strategy", "[long]") {
@@ -117,16 +127,15 @@ TEST_CASE("with offload a killed rank restarts the job, which ends as the unbrok
                              joined(kOffload, named("zero1")));
   const Workspace unbroken, killed;
   succeed(on_gpus(unbroken, 2, launched(unbroken, 2, words)));
-  const std::string kills = plan_of({"rank=1 step=8 kind=kill attempt=0 phase=backward",
-                                     "rank=1 step=9 kind=kill attempt=1 phase=optimizer"});
+  const std::string kills = plan_of({"rank=1 step=8 kind=kill attempt=0 phase=optimizer"});
   const auto run = succeed(
       on_gpus(killed, 2, launched(killed, 2, joined(words, {kills}), {"--max_restarts=3"})));
   INFO(run.out << run.err);
-  CHECK_THAT(run.err, Contains("restart 2 of 3"));
+  CHECK_THAT(run.err, Contains("restart 1 of 3"));
   CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
 }
 
-TEST_CASE("with offload a rollback returns to the snapshot before the bad step") {
+TEST_CASE("with offload a rollback returns to the snapshot before the bad step", "[long]") {
   if (!gpus_are_faked()) return;
   const std::string nan = plan_of({"rank=0 step=8 kind=nan"});
   const Words words = {"trainer_config.max_steps=12", "trainer_config.ema_decay=0.9", nan,
@@ -157,20 +166,24 @@ TEST_CASE("with offload a slow device changes nothing that is trained or saved")
 TEST_CASE("a step with offload copies gradients down and weights up, without a host sync") {
   if (!gpus_are_faked()) return;
   constexpr int kFew = 4, kMore = 9;
-  const auto of_step = [&](const Words& words, const char* kind, const char* what) {
-    const auto number = [&](int steps) {
-      return ledger_of_run(steps, words).at(kind).at(what).get<int64_t>();
-    };
-    return (number(kMore) - number(kFew)) / (kMore - kFew);
-  };
   const auto few = ledger_of_run(kFew, kOffload), more = ledger_of_run(kMore, kOffload);
+  const auto few_without = ledger_of_run(kFew, {}), more_without = ledger_of_run(kMore, {});
+  const auto bytes_of_step = [&](const auto& most, const auto& least, const char* kind) {
+    const auto number = [&](const auto& ledger) {
+      return ledger.at(kind).at("bytes").template get<int64_t>();
+    };
+    return (number(most) - number(least)) / (kMore - kFew);
+  };
+  const auto added_bytes = [&](const char* kind) {
+    return bytes_of_step(more, few, kind) - bytes_of_step(more_without, few_without, kind);
+  };
   CHECK(few.at("host_syncs") == more.at("host_syncs"));
   CHECK(few.at("pageable") == more.at("pageable"));
   const Workspace place;
   succeed(on_gpus(place, 1, alone(place, joined({"trainer_config.max_steps=1"}, kOffload))));
   const int64_t bytes = 4 * inspect(place, place.snapshot()).at("parameters").get<int64_t>();
-  CHECK(of_step(kOffload, "d2h", "bytes") - of_step({}, "d2h", "bytes") == bytes + 8);
-  CHECK(of_step(kOffload, "h2d", "bytes") - of_step({}, "h2d", "bytes") == bytes);
+  CHECK(added_bytes("d2h") == bytes + 8);
+  CHECK(added_bytes("h2d") == bytes);
 }
 
 TEST_CASE("with offload the peak of a GPU's memory falls as estimated") {

@@ -41,7 +41,17 @@ nlohmann::json restarts_of(const Workspace& place) {
 }  // namespace
 
 // Attempt n dies in the n-th place; an epoch has 17 steps.
-TEST_CASE("a job on two GPUs that is killed in every phase ends as the unbroken one") {
+TEST_CASE("a job on two GPUs that is killed again and again ends as the unbroken one") {
+  if (!gpus_are_faked()) return;
+  const Words faults = {"rank=0 step=11 phase=all_reduce kind=kill attempt=0",
+                        "rank=1 step=14 phase=optimizer kind=kill attempt=1",
+                        "rank=0 step=18 phase=writing kind=kill attempt=2"};
+  const Workspace place;
+  check_faults_cost_nothing(place, kTwentyFourSteps, faults);
+  CHECK(restarts_of(place).size() == faults.size());
+}
+
+TEST_CASE("a job on two GPUs that is killed in every phase ends as the unbroken one", "[long]") {
   if (!gpus_are_faked()) return;
   const Words faults = {"rank=1 step=2 phase=data kind=kill attempt=0",
                         "rank=0 step=5 phase=forward kind=kill attempt=1",
@@ -83,11 +93,10 @@ TEST_CASE("with copies in memory a kill on two GPUs costs a few steps and no bit
   check_faults_cost_nothing(place,
                             {"trainer_config.max_steps=24", "trainer_config.save_every_steps=1000",
                              "trainer_config.ram_snapshots=true"},
-                            {"rank=1 step=12 phase=backward kind=kill attempt=0",
-                             "rank=0 step=19 phase=optimizer kind=kill attempt=1"});
+                            {"rank=1 step=12 phase=backward kind=kill attempt=0"});
   const auto summary = nlohmann::json::parse(read_bytes(place / "run_summary.json"));
-  CHECK(summary.at("restarts").size() == 2);
-  CHECK(summary.at("redone_steps") < 12);
+  CHECK(summary.at("restarts").size() == 1);
+  CHECK(summary.at("redone_steps") < 6);
   // The threads that copy, too, keep to their rank's GPU: a context on another takes of its memory.
   for (const auto& ledger : ledgers_of(place))
     CHECK(ledger.at("counters").at("context").at("calls") == 1);
@@ -113,7 +122,7 @@ TEST_CASE("a signal to a job on two GPUs loses no step") {
 }
 
 // Without dropout: what a device draws depends on its number of rows.
-TEST_CASE("two GPUs, then one, then two see the same samples and have the same losses") {
+TEST_CASE("two GPUs, then one, then two see the same samples and have the same losses", "[long]") {
   if (!gpus_are_faked()) return;
   const Words words = {"gpt_config.embd_pdrop=0", "gpt_config.resid_pdrop=0",
                        "gpt_config.attn_pdrop=0"};

@@ -169,7 +169,6 @@ ContractOfTorchrun, ContractOfDdpRun = both_launchers(Contract)
 del Contract
 # That torchrun keeps to it changes with torch alone.
 LONG = {f"ContractOfTorchrun.{name}" for name in dir(ContractOfTorchrun) if name.startswith("test_")}
-LONG -= {"ContractOfTorchrun.test_a_module_runs_with_options_from_the_environment"}
 
 if __name__ == "__main__":
     unittest.main()

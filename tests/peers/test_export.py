@@ -1,6 +1,7 @@
 """What trainer export carries along of the model that a run started from, as transformers reads it: tokenizer and template, special ids, sampling defaults,
 positions and the type of the weights. Generation from a folder ends where transformers' does. Folders whose files contradict each other."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -36,6 +37,11 @@ CHAT = ["data_config.format=chat", "data_config.path=chats.jsonl", "data_config.
 ADDED = ["<tool>", "naïve"]
 ADD = "data_config.add_tokens=['<tool>', 'naïve']"
 SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+# And whether it is tied.
+LLAMA, TIED_LLAMA, GPT = ("llama", False), ("llama", True), ("gpt", True)
+# The same with the other models; adapters of both tables go to peft in tests/e2e/tasks/lora_test.cc, too.
+LONG = {"Export.test_adapters_of_padded_tables_have_their_rows_in_files_of_peft", "Export.test_tokens_that_were_added_to_the_tokenizer_of_other_models",
+        "Export.test_tokens_that_the_configuration_adds_to_other_models", "Export.test_rows_of_added_tokens_are_trained_next_to_adapters_of_other_models"}
 
 
 def write(path, value):
@@ -46,8 +52,11 @@ def tokenizer_of(peer, special, length, template=None):
     return PreTrainedTokenizerFast(tokenizer_object=peer, model_max_length=length, chat_template=template, **special)
 
 
-def llama(folder, template=templates.LLAMA3, eos="<|eot_id|>", **config):
+@functools.cache
+def made_llama(template, eos, config):
     """As the instruction-tuned Llama 3: the model's ids differ from the tokenizer's tokens, and it has more positions than any run here."""
+    made_folder = tempfile.TemporaryDirectory()
+    folder = Path(made_folder.name)
     peer = made.llama3()
     begin, end, turn, pad = (peer.token_to_id(token) for token in ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|reserved_special_token_7|>"))
     special = {"bos_token": "<|begin_of_text|>", "eos_token": eos, "pad_token": "<|reserved_special_token_7|>"}
@@ -56,9 +65,15 @@ def llama(folder, template=templates.LLAMA3, eos="<|eot_id|>", **config):
     ends = [end, turn] if eos == "<|eot_id|>" else end
     torch.manual_seed(1)
     model = LlamaForCausalLM(LlamaConfig(**{"vocab_size": peer.get_vocab_size(), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-                                            "max_position_embeddings": 4096, "bos_token_id": begin, "eos_token_id": ends, "pad_token_id": pad, **config}))
+                                            "max_position_embeddings": 4096, "bos_token_id": begin, "eos_token_id": ends, "pad_token_id": pad, **dict(config)}))
     model.to(torch.bfloat16).save_pretrained(folder)
     GenerationConfig(bos_token_id=begin, eos_token_id=ends, pad_token_id=pad, **SAMPLING).save_pretrained(folder)
+    return made_folder
+
+
+def llama(folder, template=templates.LLAMA3, eos="<|eot_id|>", **config):
+    """Into `folder` a copy of one that is made once."""
+    shutil.copytree(made_llama(template, eos, tuple(config.items())).name, folder, dirs_exist_ok=True)
 
 
 def facts(folder):
@@ -132,7 +147,7 @@ class Export(Place):
 
     def test_an_instruction_tuned_model_stays_one(self):
         llama(self.base)
-        for name, overrides in (("text", []), ("chat", CHAT), ("lora", ["lora.rank=2"])):
+        for name, overrides in (("chat", CHAT), ("lora", ["lora.rank=2"])):
             with self.subTest(trained_on=name):
                 (self.folder / "tuned.pt").unlink(missing_ok=True)
                 self.train(*overrides)
@@ -159,7 +174,7 @@ class Export(Place):
     def test_adapters_find_a_base_that_has_moved(self):
         llama(self.base)
         self.train("lora.rank=2")
-        modes = {"generate": ["--prompt", "The", "--max_new_tokens", "2", "--greedy"], "eval": [], "export": ["--merge", "--output", "out"]}
+        modes = {"generate": ["--prompt", "The", "--max_new_tokens", "2", "--greedy"], "export": ["--merge", "--output", "out"]}
         before = {mode: self.trainer(mode, "--snapshot", "tuned.pt", *words).stdout for mode, words in modes.items()}
         self.base.rename(self.folder / "moved")
         for mode, words in modes.items():
@@ -247,9 +262,10 @@ class Export(Place):
         tokenizer.save_pretrained(self.folder / "grown")
         return tokenizer, self.resized_for(tokenizer)
 
-    def test_tokens_that_were_added_to_the_tokenizer_begin_as_the_mean_and_are_learned(self):
+    def check_tokens_of_the_tokenizer(self, models):
+        """They begin as the mean, and are learned."""
         (self.folder / "text.txt").write_text("A <tool> is naïve, <|think|>and so on.\n" * 80)
-        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+        for model, tied in models:
             with self.subTest(model=model, tied=tied):
                 shutil.rmtree(self.base, ignore_errors=True)
                 self.base.mkdir()
@@ -274,6 +290,12 @@ class Export(Place):
                 tuned = AutoModelForCausalLM.from_pretrained(self.export("--dtype", "fp32")[0]).get_input_embeddings().weight
                 start = peer.get_input_embeddings().weight
                 self.assertTrue(all((tuned[row] - start[row]).abs().max() > 0.005 for row in range(len(start) - 3, len(start))))
+
+    def test_tokens_that_were_added_to_the_tokenizer_begin_as_the_mean_and_are_learned(self):
+        self.check_tokens_of_the_tokenizer([TIED_LLAMA])
+
+    def test_tokens_that_were_added_to_the_tokenizer_of_other_models(self):
+        self.check_tokens_of_the_tokenizer([LLAMA, GPT])
 
     def test_a_tokenizer_with_other_tokens_and_adapters_for_new_ones_are_refused(self):
         tokenizer, _ = self.grow("llama", tied=True)
@@ -309,9 +331,10 @@ class Export(Place):
             files.append((out / "model.safetensors").read_bytes())
         self.assertTrue(files[0] == files[1])
 
-    def test_tokens_that_the_configuration_adds_are_those_that_transformers_adds(self):
+    def check_tokens_of_the_configuration(self, models):
+        """They are those that transformers adds."""
         (self.folder / "text.txt").write_text("A <tool> is naïve, and so on.\n" * 80)
-        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+        for model, tied in models:
             with self.subTest(model=model, tied=tied):
                 shutil.rmtree(self.base, ignore_errors=True)
                 self.base.mkdir()
@@ -341,14 +364,21 @@ class Export(Place):
                     (self.folder / "further.pt").unlink()
                 (self.folder / "still.pt").unlink()
 
-    def test_rows_of_added_tokens_are_trained_next_to_adapters_as_by_peft(self):
+    def test_tokens_that_the_configuration_adds_are_those_that_transformers_adds(self):
+        self.check_tokens_of_the_configuration([GPT])
+
+    def test_tokens_that_the_configuration_adds_to_other_models(self):
+        self.check_tokens_of_the_configuration([LLAMA, TIED_LLAMA])
+
+    def check_rows_next_to_adapters(self, models):
+        """Of added tokens, as peft trains them."""
         sys.path.append(PEERS)
         if not importlib.util.find_spec("peft"):
             self.skipTest("peft is not in .cache/peers: bash .ci/run setup")
         from peft import LoraConfig, PeftModel, get_peft_model
         text = "".join(f"A <tool> is naïve, and so is {word}.\n" for word in TEXT.split()[:60])
         (self.folder / "text.txt").write_text(text)
-        for model, tied in (("llama", True), ("llama", False), ("gpt", True)):
+        for model, tied in models:
             with self.subTest(model=model, tied=tied):
                 shutil.rmtree(self.base, ignore_errors=True)
                 self.base.mkdir()
@@ -400,6 +430,12 @@ class Export(Place):
                 self.assertIn("trainable_token_indices is", self.refused("--config", "config.yaml", f"model={model}", f"{model}_config.init_from=base", *same, ADD.replace("<tool>", "<other>', '<tool>"),
                                                                          "trainer_config.snapshot_path=other.pt"))
                 self.check_resume(ADD, "lora.rank=2", "optimizer_config.learning_rate=0.01", model=model, export=("--merge",))
+
+    def test_rows_of_added_tokens_are_trained_next_to_adapters_as_by_peft(self):
+        self.check_rows_next_to_adapters([LLAMA])
+
+    def test_rows_of_added_tokens_are_trained_next_to_adapters_of_other_models(self):
+        self.check_rows_next_to_adapters([TIED_LLAMA, GPT])
 
     def test_added_tokens_whose_rows_are_padding_begin_as_the_mean(self):
         tokens = made.llama3().get_vocab_size()
@@ -476,7 +512,7 @@ class Export(Place):
                 out = self.export("--dtype", name, "--format", form)[0]
                 weights = torch.load(out / "model.pt", weights_only=True) if form == "torch" else load_file(out / "model.safetensors")
                 self.assertEqual({tensor.dtype for tensor in weights.values()}, {dtype})
-            out = self.export("--dtype", name)[0]
+            out = out if form == "huggingface" else self.export("--dtype", name)[0]
             self.assertEqual((AutoConfig.from_pretrained(out).dtype, AutoModelForCausalLM.from_pretrained(out).dtype), (dtype, dtype))
         self.train("llama_config.init_from=null", "llama_config.n_layer=1", "llama_config.n_head=2", "llama_config.n_embd=32", "data_config.tokenizer=byte",
                    "trainer_config.snapshot_path=scratch.pt")
@@ -555,20 +591,21 @@ class Folders(Place):
     def test_settings_that_cannot_be_read_are_refused(self):
         llama(self.base)
         GenerationConfig(eos_token_id=1).save_pretrained(self.base)
+        commands = [["generate", "--snapshot", "base", "--prompt", "a"], ["export", "--snapshot", "base", "--output", "out"],
+                    ["--config", "config.yaml", "model=llama", "llama_config.init_from=base", "trainer_config.max_steps=1"]]
         for name in ("generation_config.json", "special_tokens_map.json", "tokenizer_config.json"):
             path = self.base / name
             text = path.read_text()
             path.unlink()
-            for said in ("malformed JSON", "not a JSON object", "cannot read"):
+            for said, words in zip(("malformed JSON", "not a JSON object", "cannot read"), commands):
                 if said == "cannot read":
                     path.symlink_to(name)  # to itself
                 else:
                     path.write_text("{" if said == "malformed JSON" else "[]")
-                for words in (["generate", "--snapshot", "base", "--prompt", "a"], ["export", "--snapshot", "base", "--output", "out"],
-                              ["--config", "config.yaml", "model=llama", "llama_config.init_from=base", "trainer_config.max_steps=1"]):
-                    self.assertRegex(self.refused(*words), rf"{said}.*{name}|{name}.*{said}")
+                self.assertRegex(self.refused(*words), rf"{said}.*{name}|{name}.*{said}")
                 path.unlink()
             path.write_text(text)
+            commands = commands[1:] + commands[:1]
 
     def test_the_end_of_text_of_a_folder_is_that_of_data_generation_and_export(self):
         llama(self.base, template=None, eos="<|eot_id|>")

@@ -62,6 +62,13 @@ def with_begin(peer, token):
     return processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
 
 
+def trained_once(make):
+    """Each caller gets one of its own; to train takes a second."""
+    text = functools.cache(lambda: make().to_str())
+    return functools.wraps(make)(lambda: Tokenizer.from_str(text()))
+
+
+@trained_once
 def llama3():
     peer = byte_level(split_by(LLAMA3), [], ignore_merges=True)
     peer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", *(f"<|reserved_special_token_{i}|>" for i in range(250)), "<|eot_id|>"])
@@ -69,6 +76,7 @@ def llama3():
     return peer
 
 
+@trained_once
 def qwen():
     peer = byte_level(split_by(QWEN), [])
     peer.normalizer = normalizers.NFC()
@@ -77,6 +85,7 @@ def qwen():
     return peer
 
 
+@trained_once
 def smollm2():
     words = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     return byte_level(words, ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"])

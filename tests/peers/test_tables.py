@@ -88,8 +88,9 @@ class Tables(TrainerTest):
                  [{"conversations": [{"from": "human", "value": text}, {"from": "gpt", "value": "b"}]} for text in texts],
                  [{"prompt": text, "completion": "b", "messages": None} for text in texts],
                  [{"instruction": text + "a", "input": text, "output": "b", "history": [["c", "d"]]} for text in texts]]
-        for rows in forms:
-            expected, *others = [self.shown(name, "chat") for name in self.write_rows(rows)]
+        for i, rows in enumerate(forms):
+            first, *tables = self.write_rows(rows)
+            expected, *others = [self.shown(name, "chat") for name in (first, *(tables if i == 0 else [tables[i % 3]]))]
             self.assertIn("[[b", expected) if rows is not forms[0] else self.assertIn("[[<c>", expected)
             for out in others:
                 self.assertEqual(out, expected)

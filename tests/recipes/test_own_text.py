@@ -7,6 +7,8 @@ from support import CORPUS, ROOT, RecipeTest
 
 PAGE = ROOT / "docs/own-text.md"
 HAIKU = "An old silent pond...\nA frog jumps into the pond,\nsplash! Silence again.\n"
+# 101 MB.
+LONG = {"Texts.test_a_large_text_is_told_how_to_start_faster"}
 ADVICE = r"\b(?:data_config|trainer_config)\.\w+=\S+\b"
 
 
@@ -31,7 +33,6 @@ class Texts(RecipeTest):
     def test_texts_of_all_scripts_and_sizes_train(self):
         texts = {
             "haiku.txt": HAIKU * 2,
-            "short.txt": CORPUS[:5_000],
             "chinese.txt": "".join(chr(0x4E00 + 7 * i % 3000) for i in range(3_000)),
             "emoji.txt": "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467\U0001f389" * 200,
             "crlf.txt": CORPUS[:5_000].replace("\n", "\r\n"),
@@ -42,9 +43,8 @@ class Texts(RecipeTest):
         }
         for name, text in texts.items():
             self.write(name, text)
-        for name, characters in (("haiku.txt", 2 * len(HAIKU)), ("short.txt", 5_000), ("chinese.txt", 3_000),
-                                 ("emoji.txt", 1_400), ("one character.txt", 2_000), ("more", 6_000),
-                                 ("'more/*.txt'", 6_000)):
+        for name, characters in (("haiku.txt", 2 * len(HAIKU)), ("chinese.txt", 3_000),
+                                 ("emoji.txt", 1_400), ("one character.txt", 2_000), ("'more/*.txt'", 6_000)):
             with self.subTest(text=name):
                 out = self.trainer(*self.on(name, "hydra.run.dir=" + re.sub(r"\W", "", name)))
                 self.assertIn(f": {characters} characters, ", out)
@@ -57,7 +57,7 @@ class Texts(RecipeTest):
         self.assertIn("data_config.stride=auto, here 32,", self.trainer(*self.on("long.txt", "hydra.run.dir=b")))
 
     def test_what_a_refusal_advises_works(self):
-        for length in (3, 10, 30, 70):
+        for length in (3, 30):
             with self.subTest(length=length):
                 self.write("tiny.txt", HAIKU[:length])
                 advice = re.findall(ADVICE, self.refused(*self.on("tiny.txt")).split("; use ")[1])

@@ -110,12 +110,7 @@ TEST_CASE("a run that is divided in every other way in each step ends as one pro
 }
 
 TEST_CASE("a state that is saved under one division is loaded under another, layers shared too") {
-  check_state_kept({{3, under("zero3")},
-                    {4, stages(2) + shared_by(2)},
-                    {1, {}},
-                    {4, shared_by(2) + under("zero3")},
-                    {2, stages(2)}},
-                   true);
+  check_state_kept({{3, under("zero3")}, {4, stages(2) + shared_by(2)}, {1, {}}}, true);
 }
 
 TEST_CASE("a state is kept under any division, in shards and in one file", "[long]") {
@@ -138,7 +133,8 @@ TEST_CASE("a state is kept under any division, in shards and in one file", "[lon
                      shards);
 }
 
-TEST_CASE("a rank that is killed in any phase of a zero3 run with 8-bit averages costs nothing") {
+TEST_CASE("a rank that is killed in any phase of a zero3 run with 8-bit averages costs nothing",
+          "[long]") {
   check_killed({2, under("zero3")}, kEightBits);
 }
 

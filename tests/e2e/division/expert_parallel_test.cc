@@ -43,14 +43,13 @@ void check_like_in_16_bits(const std::string& type) {
   check_like(all, by_all.out, place, run.out, 0.02);
 }
 
-}  // namespace
-
-TEST_CASE("ranks that share experts learn what one process and ranks with all experts learn") {
+/// Each way is how many ranks there are, and how many of them share the experts.
+void check_experts(const std::vector<std::pair<int, int>>& ways) {
   const LlamaWorkspace one, all;
   const auto by_one = succeed(alone(one, kMixture));
-  const auto by_all = succeed(launched(all, 4, kMixture));
+  const auto by_all = succeed(launched(all, ways.back().first, kMixture));
   check_like(one, by_one.out, all, by_all.out);
-  for (const auto& [ranks, expert] : {std::pair(2, 2), std::pair(4, 2), std::pair(4, 4)}) {
+  for (const auto& [ranks, expert] : ways) {
     INFO(ranks << " ranks, expert=" << expert);
     const LlamaWorkspace place;
     const auto run = succeed(launched(place, ranks, kMixture + experts_by(expert)));
@@ -61,6 +60,35 @@ TEST_CASE("ranks that share experts learn what one process and ranks with all ex
   }
 }
 
+/// A step without an update leaves the state as it was loaded, whichever rank had the NaN.
+void check_state_of_experts_kept(const std::vector<Divided>& ways) {
+  const LlamaWorkspace place;
+  const Words options = kMixture + Words{"trainer_config.save_every_steps=1",
+                                         "trainer_config.check_replicas_every_steps=1"};
+  succeed(alone(place, options + up_to_step(2)));
+  const std::string first = place / "first.pt";
+  copy_snapshot(place.snapshot(), first);
+  int step = 2;
+  for (const Divided& way : ways) {
+    INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump());
+    const Words fault = {plan_of({fmt::format("rank={} step={} kind=nan", way.ranks - 1, ++step)})};
+    succeed(launched(place, way.ranks, options + way.words + up_to_step(step) + fault));
+    CHECK(changed_tensors(place.snapshot(), first) == Words{});
+  }
+  CHECK(inspect(place, place.snapshot()).at("optimizer_step") == 2);
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share experts learn what one process and ranks with all experts learn") {
+  check_experts({{2, 2}});
+}
+
+TEST_CASE("any number of ranks that share experts learns what ranks with all experts learn",
+          "[long]") {
+  check_experts({{4, 2}, {4, 4}});
+}
+
 TEST_CASE("groups that share experts may have different numbers of micro-batches") {
   const Words six = kMixture + Words{"trainer_config.global_batch_size=24"};
   const LlamaWorkspace one, place;
@@ -69,38 +97,24 @@ TEST_CASE("groups that share experts may have different numbers of micro-batches
   check_like(one, by_one.out, place, run.out);
 }
 
-TEST_CASE("ranks that share experts learn the same in 16 bits, with blocks computed again") {
-  check_like_in_16_bits("bf16");
-}
-
-TEST_CASE("ranks that share experts learn the same with a scaled loss", "[long]") {
-  check_like_in_16_bits("fp16");
+TEST_CASE("ranks that share experts learn the same in 16 bits, with blocks computed again",
+          "[long]") {
+  for (const char* type : {"bf16", "fp16"}) check_like_in_16_bits(type);
 }
 
 TEST_CASE("a state that ranks with shared experts have saved is loaded by any others") {
-  const LlamaWorkspace place;
-  const Words options = kMixture + Words{"trainer_config.save_every_steps=1",
-                                         "trainer_config.check_replicas_every_steps=1"};
-  succeed(alone(place, options + up_to_step(2)));
-  const std::string first = place / "first.pt";
-  copy_snapshot(place.snapshot(), first);
-  int step = 2;
-  const std::vector<Divided> ways = {
-      {2, experts_by(2)},
-      {4, experts_by(4)},
-      {2, {}},
-      {4, experts_by(2)},
-      {2, experts_by(2) + Words{"trainer_config.snapshot_shards=false"}},
-      {2, under("zero3")},
-      {1, {}}};
-  for (const Divided& way : ways) {
-    INFO(way.ranks << " ranks, " << nlohmann::json(way.words).dump());
-    // A step without an update leaves the state as it was loaded, whichever rank had the NaN.
-    const Words fault = {plan_of({fmt::format("rank={} step={} kind=nan", way.ranks - 1, ++step)})};
-    succeed(launched(place, way.ranks, options + way.words + up_to_step(step) + fault));
-    CHECK(changed_tensors(place.snapshot(), first) == Words{});
-  }
-  CHECK(inspect(place, place.snapshot()).at("optimizer_step") == 2);
+  check_state_of_experts_kept({{2, experts_by(2)}, {2, under("zero3")}, {1, {}}});
+}
+
+TEST_CASE("a state is kept by any number of ranks that share experts, in shards and in one file",
+          "[long]") {
+  check_state_of_experts_kept({{2, experts_by(2)},
+                               {4, experts_by(4)},
+                               {2, {}},
+                               {4, experts_by(2)},
+                               {2, experts_by(2) + Words{"trainer_config.snapshot_shards=false"}},
+                               {2, under("zero3")},
+                               {1, {}}});
 }
 
 TEST_CASE("a killed rank of those that share experts costs nothing, and the model is one of all") {
@@ -110,10 +124,9 @@ TEST_CASE("a killed rank of those that share experts costs nothing, and the mode
             "trainer_config.snapshot_every=2", "trainer_config.sample_every_steps=3",
             "trainer_config.sample_tokens=10"};
   const LlamaWorkspace unbroken, killed;
-  succeed(launched(unbroken, 4, options));
-  succeed(launched(killed, 4,
-                   options + Words{plan_of({"rank=3 step=3 phase=forward kind=kill attempt=0",
-                                            "rank=0 step=5 phase=backward kind=kill attempt=1"})},
+  succeed(launched(unbroken, 2, options));
+  succeed(launched(killed, 2,
+                   options + Words{plan_of({"rank=1 step=5 phase=backward kind=kill attempt=0"})},
                    kTwentyRestarts));
   check_same_end(unbroken, killed);
   const auto evaluated = succeed(trainer(killed, {"eval", "--snapshot", "snapshot.pt"}));
@@ -132,26 +145,27 @@ TEST_CASE("a killed rank of those that share experts costs nothing, and the mode
 
 TEST_CASE("each of the ranks that share experts is estimated to hold its share alone") {
   const LlamaWorkspace place;
-  const auto bytes = [&](const Words& more, const char* item) {
+  const auto bytes = [&](const Words& more) {
     const Words estimate = {"estimate", "--config", "config.yaml", "--world_size", "4", "--json"};
     const auto run = succeed(trainer(place, estimate + kMixture + more));
-    return nlohmann::json::parse(run.out).at("memory_per_rank_bytes").at(item).get<int64_t>();
+    return nlohmann::json::parse(run.out).at("memory_per_rank_bytes");
   };
+  const auto all = bytes({}), shared = bytes(experts_by(2));
   constexpr int64_t kExpertBytes = 3 * 4 * 3 * 64 * 48 * 4;  // layers, experts, matrices, float32
   for (const char* item : {"weights", "gradients", "optimizer", "averaged_weights"})
-    CHECK(bytes({}, item) - bytes(experts_by(2), item) == kExpertBytes / 2);
+    CHECK(all.at(item).get<int64_t>() - shared.at(item).get<int64_t>() == kExpertBytes / 2);
 }
 
 TEST_CASE("what ranks that share experts all hold is compared between them") {
   const LlamaWorkspace place;
   const auto failed =
-      finish(launched(place, 4,
+      finish(launched(place, 2,
                       kMixture + experts_by(2) +
                           Words{"trainer_config.check_replicas_every_steps=1",
-                                R"(trainer_config.fault_plan=["rank=3 step=5 kind=drift"])"}));
+                                R"(trainer_config.fault_plan=["rank=1 step=5 kind=drift"])"}));
   CHECK(failed.exit == 1);
   CHECK_THAT(failed.err,
-             Contains("step 5: the replicas differ: model.lm_head.weight of rank 3 is not"));
+             Contains("step 5: the replicas differ: model.lm_head.weight of rank 1 is not"));
 }
 
 TEST_CASE("experts that ranks cannot share are refused in one line") {

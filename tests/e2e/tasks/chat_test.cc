@@ -96,7 +96,8 @@ TEST_CASE("weighted sources of conversations resume bit for bit, and two ranks a
                           Contains("; weight 3: ") && Contains("the last of each source: 24 conv"));
 }
 
-TEST_CASE("ranks that have some layers, or share each, learn conversations as one process does") {
+TEST_CASE("ranks that have some layers, or share each, learn conversations as one process does",
+          "[long]") {
   const Words two = {"trainer_config.grad_accumulation_steps=2", "llama_config.tie_weights=false"};
   const ChatPlace one, stages, shared;
   const auto by_one = succeed(alone(one, two));

@@ -177,7 +177,8 @@ struct BrokenWorkspace : FolderWorkspace {
   }
 };
 
-TEST_CASE("with broken images two ranks still learn as one process with two micro-batches") {
+TEST_CASE("with broken images two ranks still learn as one process with two micro-batches",
+          "[long]") {
   check_exact<BrokenWorkspace>(also(kFolders, {"data_config.on_bad_sample=skip"}), 13);
 }
 

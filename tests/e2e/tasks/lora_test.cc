@@ -73,7 +73,7 @@ void check_exact_adapters(const std::string& model, const std::string& adapters,
 void check_quantized_base(const std::string& model, const std::string& format) {
   check_exact<LoraPlace>({}, 13, {"zero3"}, model, kLora, format);
   const LoraPlace whole(model, kLora, format);
-  succeed(alone(whole));
+  succeed(alone(whole, {"trainer_config.max_steps=4"}));
   CHECK(whole.loss("snapshot.pt", kOnText) != whole.loss("base.pt", kOnText));
   succeed(trainer(whole, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge",
                           "--dtype", "fp32"}));
@@ -105,9 +105,9 @@ void check_tuned_adapters(const std::string& model) {
   CHECK(differences(plain.snapshot(), checkpointed.snapshot()) == Words{});
 }
 
-void check_exported_adapters(const std::string& model, const std::string& adapters = kLora) {
-  INFO(model << adapters);
-  const LoraPlace place(model, adapters);
+/// Trains them in `place`, and exports them to its folder adapter.
+void check_exported_adapters(const LoraPlace& place, const std::string& adapters = kLora) {
+  INFO((place.gpt ? "gpt" : "llama") << adapters);
   const auto trained = succeed(alone(place));
   CHECK_THAT(trained.out,
              Contains(adapters == kPrompt ? "Prompt tuning: 5 virtual tokens, from a text"
@@ -247,7 +247,8 @@ TEST_CASE("adapters on a base in 4 bits resume bit for bit, alone, replicated an
   check_quantized_base(kLlamaAdapters, "nf4");
 }
 
-TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and are divided") {
+TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and are divided",
+          "[long]") {
   const Words quantized = {"bert_config.init_from=base.pt", "quantize.base=int8"};
   check_exact<AdaptedReviews>(quantized, 13, {"zero3"});
   const AdaptedReviews one;
@@ -264,7 +265,8 @@ TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and a
   CHECK_THAT(other.err, Contains("quantize.base is \"int8\" there, \"none\" in"));
 }
 
-TEST_CASE("two stages of a pipeline, one of them killed, train adapters as one process does") {
+TEST_CASE("two stages of a pipeline, one of them killed, train adapters as one process does",
+          "[long]") {
   check_stages(kLlamaAdapters, "nf4");
 }
 
@@ -282,7 +284,7 @@ TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {
 
 TEST_CASE(
     "adapters are saved alone, evaluated, merged and exported with the model that they belong to") {
-  check_exported_adapters(kLlamaAdapters);
+  check_exported_adapters(LoraPlace(kLlamaAdapters));
 }
 
 TEST_CASE("virtual tokens resume bit for bit, and are divided as adapters are") {
@@ -290,12 +292,9 @@ TEST_CASE("virtual tokens resume bit for bit, and are divided as adapters are") 
 }
 
 TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts from them there") {
-  check_exported_adapters(kLlamaAdapters, kPrompt);
-  const LoraPlace place(kGptAdapters, kPrompt);
-  succeed(alone(place));
-  succeed(trainer(
-      place, {"export", "--snapshot", "snapshot.pt", "--output", "prompt", "--format", "peft"}));
-  succeed(alone(place, {"prompt_tuning.text=null", "prompt_tuning.init_from=prompt",
+  const LoraPlace place(kLlamaAdapters, kPrompt);
+  check_exported_adapters(place, kPrompt);
+  succeed(alone(place, {"prompt_tuning.text=null", "prompt_tuning.init_from=adapter",
                         "prompt_tuning.tokens=null", "optimizer_config.learning_rate=1e-30",
                         "trainer_config.max_steps=1", "trainer_config.snapshot_path=further.pt"}));
   CHECK(largest_parameter_distance(place.snapshot(), place / "further.pt") == 0.0);
@@ -307,14 +306,14 @@ TEST_CASE("virtual tokens are evaluated, generate, go to peft, and a run starts 
 TEST_CASE("virtual tokens of the other model are trained, resumed and divided, too", "[long]") {
   check_exact<LoraPlace>({}, 13, {"zero3"}, kGptAdapters, kPrompt, "nf4");
   check_exact_adapters(kLlamaAdapters, kPrompt, {"zero1", "zero2", "zero3"});
-  check_exported_adapters(kGptAdapters, kPrompt);
+  check_exported_adapters(LoraPlace(kGptAdapters, kPrompt), kPrompt);
 }
 
 TEST_CASE("adapters of a tied embedding and output layer resume bit for bit, and are divided") {
   check_tables(kGptAdapters, on_tables(kGptAdapters), "none");
 }
 
-TEST_CASE("rows of added tokens next to adapters resume bit for bit, and are divided") {
+TEST_CASE("rows of added tokens next to adapters resume bit for bit, and are divided", "[long]") {
   check_tables(kGptAdapters, kLoraAndTokens, "none");
   const LoraPlace place(kGptAdapters, kLoraAndTokens);
   CHECK_THAT(finish(launched(place, 2, {"distributed_config.pipeline=2"})).err,
@@ -327,7 +326,7 @@ TEST_CASE("adapters of the other model are trained, resumed and exported, too", 
   check_stages(kGptAdapters, "none");
   check_exact_adapters(kLlamaAdapters, kLora, {"zero1"});
   check_tuned_adapters(kLlamaAdapters);
-  check_exported_adapters(kGptAdapters);
+  check_exported_adapters(LoraPlace(kGptAdapters));
   check_quantized_base(kGptAdapters, "int8");
 }
 

@@ -1,6 +1,6 @@
-"""A rank of torch's DistributedDataParallel with a communication hook; rank 0 prints the gradients.
+"""A rank of torch's DistributedDataParallel with each communication hook in turn; rank 0 prints the gradients.
 
-  compress_peer.py bf16|fp16
+  compress_peer.py bf16|fp16 ...
 """
 
 import os
@@ -26,15 +26,15 @@ class Model(torch.nn.Module):
         return (self.weight * x).sum() + (self.bias * x[:7]).sum()
 
 
-hook = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}[sys.argv[1]]
 dist.init_process_group("gloo")
-model = Model()
-ddp = torch.nn.parallel.DistributedDataParallel(model)
-ddp.register_comm_hook(None, hook)
-ddp(torch.arange(1000, dtype=torch.float32) * 0.37 * (dist.get_rank() + 1) - 3.1).backward()
-if dist.get_rank() == 0:
-    for parameter in (model.weight, model.bias):
-        print(" ".join("%.9g" % value for value in parameter.grad.tolist()))
+for name in sys.argv[1:]:
+    model = Model()
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp.register_comm_hook(None, {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}[name])
+    ddp(torch.arange(1000, dtype=torch.float32) * 0.37 * (dist.get_rank() + 1) - 3.1).backward()
+    if dist.get_rank() == 0:
+        for parameter in (model.weight, model.bias):
+            print(" ".join("%.9g" % value for value in parameter.grad.tolist()))
 sys.stdout.flush()
 dist.destroy_process_group()
 # With torch 2.15 the interpreter may abort while it ends; the result is out by then.

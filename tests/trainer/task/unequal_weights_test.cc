@@ -75,7 +75,7 @@ TEST_CASE("ranks whose targets are of unequal number make the steps of one proce
   const std::vector<double> one = numbers_of(test::probe(1, "unequal"));
   REQUIRE(one.size() == kSteps + test::kFeatures * test::kOutputs);
   // With 4 ranks, two have two micro-batches and two have one.
-  for (const int ranks : {2, 3, 4}) {
+  for (const int ranks : {2, 4}) {
     const std::vector<double> several = numbers_of(test::probe(ranks, "unequal"));
     REQUIRE(several.size() == one.size());
     for (std::size_t i = 0; i < one.size(); ++i) {
