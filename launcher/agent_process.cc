@@ -123,14 +123,14 @@ class Services {
   std::optional<FileTimers> timers_;
 };
 
-FinalReportOptions report_options(const RunResult& result, const JobPlan& plan,
-                                  const LaunchConfig& config) {
+ReportContext report_context(const RunResult& result, const JobPlan& plan,
+                             const LaunchConfig& config) {
   const bool outlives = plan.folder.has_logs() || !plan.folder.is_private();
-  return {.context = {.host = plan.host,
-                      .world_size = result.world_size,
-                      .stderr_lines = plan.logs.report_lines,
-                      .logs = outlives ? plan.folder.path() : "",
-                      .one_console = !config.lifeline.empty()},
+  return {.host = plan.host,
+          .world_size = result.world_size,
+          .stderr_lines = plan.logs.report_lines,
+          .logs = outlives ? plan.folder.path() : "",
+          .one_console = !config.lifeline.empty(),
           .shows_all_ranks = plan.logs.shows_all_ranks(),
           .summary = config.summary};
 }
@@ -198,7 +198,7 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
   const bool ended_itself =
       result.outcome == Outcome::kSucceeded || result.outcome == Outcome::kFailed;
   const auto patience = ended_itself ? LogPump::Patience::kUnlimited : LogPump::Patience::kSeconds;
-  const FinalReportOptions options = report_options(result, plan, config);
+  const ReportContext context = report_context(result, plan, config);
   LogPump& logs = processes.logs();
   const auto flush = [&] {
     const bool complete = processes.flush(patience, requests);
@@ -213,7 +213,7 @@ int end_with_report(const RunResult& result, JobPlan& plan, const LaunchConfig& 
   finish_folder(plan.folder, failed || !shown, results, logs);
   if (!failed && !shown && plan.folder.is_private() && plan.folder.has_logs())
     logs.note("the console missed some output; full logs: " + plan.folder.path());
-  logs.print(final_report(result, options));
+  logs.print(final_report(result, context));
   flush();
   report_console_error(logs);
   remove_folder(plan.folder, logs);

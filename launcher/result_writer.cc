@@ -121,8 +121,6 @@ std::string ResultWriter::take_problems() {
   return lines;
 }
 
-void ResultWriter::write_to_folder() { folder_write()(); }
-
 std::function<void()> ResultWriter::folder_write() const {
   return [folder = folder_, text = text_] {
     const std::string file = folder.result_file();

@@ -44,7 +44,7 @@ class ResultWriter {
   std::string take_problems();
   /// Call after record(), once it is decided whether the run's folder is kept: writes the result
   /// there.
-  void write_to_folder();
+  void write_to_folder() { folder_write()(); }
   /// Returns what write_to_folder() would do now, for another thread.
   std::function<void()> folder_write() const;
   /// In the guardian, after the agent's end: takes over its result, or records that there is none.

@@ -127,15 +127,6 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   config.group = std::move(group);
 }
 
-void take_order(LaunchConfig& config, const OptionValues& values, const Environment& environment) {
-  if (config.group && !config.group->rules.fixed_ranks)
-    return take_rank_order(*config.group, values, environment);
-  if (config.group && values.given("rank-order"))
-    config.hints.emplace_back(
-        "--rank-order has no effect without --rdzv-backend=c10d: --node-rank "
-        "decides");
-}
-
 // torchrun's own switch; its static rendezvous ignores it.
 bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
   const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
@@ -201,19 +192,6 @@ void take_restarts(LaunchConfig& config, const OptionValues& values) {
   config.preflight = values.file("preflight");
 }
 
-void take_quarantine(LaunchConfig& config, const OptionValues& values) {
-  const int after = values.integer("quarantine-after", 0, INT_MAX);
-  const bool elastic = config.group && !config.group->rules.fixed_ranks;
-  if (config.group) config.group->rules.quarantine_after = after;
-  if (after == 0 || config.hosts) return;
-  if (!elastic) {
-    config.hints.emplace_back(
-        "--quarantine-after has no effect without --rdzv-backend=c10d: no node can be left out");
-  } else if (config.restarts.max_restarts == 0) {
-    config.hints.emplace_back("--quarantine-after has no effect without --max-restarts");
-  }
-}
-
 void take_logs(LaunchConfig& config, const OptionValues& values) {
   config.log_dir = values.text("log-dir");
   LogOptions& logs = config.logs;
@@ -233,6 +211,7 @@ void note_useless_options(LaunchConfig& config, const OptionValues& values) {
   if (config.hosts) return;
   const bool elastic = config.group && !config.group->rules.fixed_ranks;
   const bool restarts = config.restarts.max_restarts > 0;
+  const bool quarantine = values.integer("quarantine-after", 0, INT_MAX) > 0;
   const bool files = config.logs.tee.any() || config.logs.redirects.any();
   for (const auto& [useless, option, lacks] :
        {std::tuple(config.standby_workers && !restarts && !elastic, "warm-spares",
@@ -240,7 +219,12 @@ void note_useless_options(LaunchConfig& config, const OptionValues& values) {
         std::tuple(values.given("healthy-after") && !restarts, "healthy-after", "--max-restarts"),
         std::tuple(config.logs.rotation.max_bytes > 0 && !files, "log-max-size",
                    "--tee or --redirects"),
-        std::tuple(values.given("export"), "export", "--hosts")}) {
+        std::tuple(values.given("export"), "export", "--hosts"),
+        std::tuple(quarantine && !elastic, "quarantine-after",
+                   "--rdzv-backend=c10d: no node can be left out"),
+        std::tuple(quarantine && elastic && !restarts, "quarantine-after", "--max-restarts"),
+        std::tuple(config.group && !elastic && values.given("rank-order"), "rank-order",
+                   "--rdzv-backend=c10d: --node-rank decides")}) {
     if (useless)
       config.hints.push_back(fmt::format("--{} has no effect without {}", option, lacks));
   }
@@ -282,7 +266,8 @@ LaunchConfig to_config(const OptionValues& values) {
   take_logs(config, values);
   take_addresses(config, values);
   if (!config.hosts) take_group(config, values);
-  take_quarantine(config, values);
+  const int quarantine_after = values.integer("quarantine-after", 0, INT_MAX);
+  if (config.group) config.group->rules.quarantine_after = quarantine_after;
   note_useless_options(config, values);
   return config;
 }
@@ -354,7 +339,8 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
     config = to_config(values);
     config.rank0_store = store_sharing_disabled(values, environment);
     config.hangs.uninterruptible = uninterruptible_timeout(environment);
-    take_order(config, values, environment);
+    if (config.group && !config.group->rules.fixed_ranks)
+      take_rank_order(*config.group, values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw, values);
   }

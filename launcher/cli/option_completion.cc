@@ -38,6 +38,18 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return out.append(text);
 }
 
+// "-m --module --no-python": the options that take a value, or the others.
+std::string names_of(bool valued) {
+  std::string names;
+  for (const OptionSpec& option : listed_options()) {
+    if ((option.value != nullptr) != valued) continue;
+    if (!names.empty()) names += ' ';
+    if (option.letter) names += fmt::format("-{} ", option.letter);
+    names += fmt::format("--{}", option.name);
+  }
+  return names;
+}
+
 constexpr const char* kBash =
     R"(# bash completion for ddp-run, to be sourced
 _ddp_run() {
@@ -72,14 +84,8 @@ complete -o bashdefault -o default -F _ddp_run ddp-run
 )";
 
 std::string bash_script() {
-  std::string flags;
-  std::string valued;
   std::string cases;
   for (const OptionSpec& option : listed_options()) {
-    std::string& list = option.value ? valued : flags;
-    if (!list.empty()) list += ' ';
-    if (option.letter) list += fmt::format("-{} ", option.letter);
-    list += fmt::format("--{}", option.name);
     const std::string pattern = option.letter
                                     ? fmt::format("-{} | --{}", option.letter, option.name)
                                     : fmt::format("--{}", option.name);
@@ -90,8 +96,8 @@ std::string bash_script() {
       cases += fmt::format("    {}) COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n", pattern);
     }
   }
-  return replaced(replaced(replaced(kBash, "@FLAGS@", flags), "@VALUED@", valued), "@CASES@",
-                  cases);
+  const std::string flags = replaced(kBash, "@FLAGS@", names_of(/*valued=*/false));
+  return replaced(replaced(flags, "@VALUED@", names_of(/*valued=*/true)), "@CASES@", cases);
 }
 
 // Escapes text inside single quotes for _arguments, where brackets and colons are special.
@@ -156,14 +162,8 @@ end
 )";
 
 std::string fish_script() {
-  std::string valued;
   std::string lines;
   for (const OptionSpec& option : listed_options()) {
-    if (option.value) {
-      if (!valued.empty()) valued += ' ';
-      if (option.letter) valued += fmt::format("-{} ", option.letter);
-      valued += fmt::format("--{}", option.name);
-    }
     const auto choices = choices_of(option);
     std::string line = "complete -c ddp-run -n __ddp_run_before_program";
     if (option.letter) line += fmt::format(" -s {}", option.letter);
@@ -177,7 +177,7 @@ std::string fish_script() {
     }
     lines += line + " -d '" + replaced(replaced(option.help, "\\", "\\\\"), "'", "\\'") + "'\n";
   }
-  return replaced(kFish, "@VALUED@", valued) + lines;
+  return replaced(kFish, "@VALUED@", names_of(/*valued=*/true)) + lines;
 }
 
 }  // namespace

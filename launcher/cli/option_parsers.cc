@@ -41,6 +41,18 @@ std::optional<std::uint64_t> bytes_of(const std::string& text) {
   return bytes;
 }
 
+// HOST:PORT or [V6]:PORT; a port of -1: there is none, or not a valid one.
+Endpoint split_port(const std::string& text) {
+  const auto colon = text.rfind(':');
+  const bool has_port = colon != std::string::npos;
+  Endpoint endpoint{text.substr(0, colon),
+                    has_port ? number_up_to(65535, text.substr(colon + 1)) : -1};
+  std::string& host = endpoint.host;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  return endpoint;
+}
+
 RestartPolicy policy_named(const std::string& name, const std::string& text) {
   const auto* const found = std::find(kRestartPolicies.begin(), kRestartPolicies.end(), name);
   if (found != kRestartPolicies.end())
@@ -109,12 +121,9 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) {
     return std::nullopt;
   }
-  Endpoint endpoint{text.substr(0, colon), number_up_to(65535, text.substr(colon + 1))};
-  if (endpoint.port < 0 || endpoint.host.find('/') != std::string::npos) {  // tcp://HOST:PORT
+  const Endpoint endpoint = split_port(text);
+  if (endpoint.port < 0 || endpoint.host.find('/') != std::string::npos)  // tcp://HOST:PORT
     usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
-  }
-  std::string& host = endpoint.host;
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
   return endpoint;
 }
 
@@ -181,13 +190,7 @@ Rotation parse_rotation(const std::string& text) {
 
 Endpoint parse_health(const std::string& text) {
   if (const int port = number_up_to(65535, text); port >= 0) return {"127.0.0.1", port};
-  const auto colon = text.rfind(':');
-  Endpoint endpoint;
-  endpoint.port = colon == std::string::npos ? -1 : number_up_to(65535, text.substr(colon + 1));
-  endpoint.host = text.substr(0, std::min(colon, text.size()));
-  const std::string& host = endpoint.host;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    endpoint.host = host.substr(1, host.size() - 2);
+  const Endpoint endpoint = split_port(text);
   if (endpoint.port < 0 || endpoint.host.empty())
     value_error("health-port", text, "PORT or HOST:PORT");
   return endpoint;

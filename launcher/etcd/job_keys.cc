@@ -1,43 +1,45 @@
 #include "launcher/etcd/job_keys.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <climits>
 
 #include "launcher/base/system/sockets.h"
+#include "launcher/rendezvous/wire/control_fields.h"
 
 namespace ddp::launch {
+
+static void fields(Fields& io, HostKey& host) {
+  io.text("id", host.id);
+  io.text("address", host.place.address);
+  io.number("port", host.place.port, 1, 65535);
+}
+
+static void fields(Fields& io, EpochKey& epoch) {
+  io.number("epoch", epoch.epoch, 0, LLONG_MAX);
+  io.text("host", epoch.host_id);
+  io.list("nodes", epoch.nodes, EpochKey::kMostNodes);
+}
+
 namespace {
 
-using Json = nlohmann::json;
-
-Json place_json(const std::string& id, const Place& place) {
-  return {{"id", id}, {"address", place.address}, {"port", place.port}};
+template <typename Key>
+Key read_key(const EtcdKey& key) {
+  constexpr int kDeepest = 4;
+  const ControlJson json = parse_json(key.value, kDeepest);
+  Fields reader = Fields::reader(json);
+  Key read{.modified = key.modified};
+  fields(reader, read);
+  return read;
 }
 
-Place place_of(const Json& json) {
-  const Place place{json.at("address").get<std::string>(), json.at("port").get<int>()};
-  const bool valid = parse_address(place.address, 0) && place.port > 0 && place.port <= 65535;
-  if (!valid) throw std::invalid_argument("no place");
-  return place;
+template <typename Key>
+std::string written(Key key) {
+  Fields writer = Fields::writer();
+  fields(writer, key);
+  return writer.written().dump();
 }
 
-HostKey parse_host(const EtcdKey& key) {
-  const Json json = Json::parse(key.value);
-  return {
-      .id = json.at("id").get<std::string>(), .place = place_of(json), .modified = key.modified};
-}
-
-EpochKey parse_epoch(const EtcdKey& key) {
-  const Json json = Json::parse(key.value);
-  EpochKey epoch{.epoch = json.at("epoch").get<long long>(),
-                 .host_id = json.at("host").get<std::string>(),
-                 .modified = key.modified};
-  if (epoch.epoch < 0) throw std::invalid_argument("no epoch");
-  for (const Json& node : json.at("nodes")) {
-    if (epoch.nodes.size() >= EpochKey::kMostNodes) break;
-    epoch.nodes.push_back({node.at("id").get<std::string>(), place_of(node)});
-  }
-  return epoch;
+void check_place(const HostKey& agent) {
+  Fields::require(parse_address(agent.place.address, 0).has_value(), "address");
 }
 
 }  // namespace
@@ -48,22 +50,19 @@ std::string job_prefix(const std::string& prefix, const std::string& run_id) {
   return prefix + "/" + id + "/";
 }
 
-std::string host_text(const HostKey& host) { return place_json(host.id, host.place).dump(); }
+std::string host_text(const HostKey& host) { return written(host); }
 
-std::string epoch_text(const EpochKey& epoch) {
-  Json nodes = Json::array();
-  for (std::size_t i = 0; i < std::min(epoch.nodes.size(), EpochKey::kMostNodes); ++i)
-    nodes.push_back(place_json(epoch.nodes[i].id, epoch.nodes[i].place));
-  return Json{{"epoch", epoch.epoch}, {"host", epoch.host_id}, {"nodes", nodes}}.dump();
-}
+std::string epoch_text(const EpochKey& epoch) { return written(epoch); }
 
 std::optional<JobKeys> job_keys(const EtcdRange& range, const std::string& prefix) noexcept {
   try {
     JobKeys keys{.revision = range.revision};
     for (const EtcdKey& key : range.keys) {
-      if (key.key == prefix + "host") keys.host = parse_host(key);
-      if (key.key == prefix + "epoch") keys.epoch = parse_epoch(key);
+      if (key.key == prefix + "host") keys.host = read_key<HostKey>(key);
+      if (key.key == prefix + "epoch") keys.epoch = read_key<EpochKey>(key);
     }
+    if (keys.host) check_place(*keys.host);
+    for (const HostKey& node : keys.epoch.nodes) check_place(node);
     return keys;
   } catch (const std::exception&) {
     return std::nullopt;

@@ -22,10 +22,7 @@ struct HostKey {
 };
 
 struct EpochKey {
-  struct Node {
-    std::string id{};
-    Place place{};
-  };
+  using Node = HostKey;  // without a revision
   long long epoch = -1;  // -1: there was no round
   std::string host_id{};
   std::vector<Node> nodes{};  // the first kMostNodes

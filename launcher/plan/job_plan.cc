@@ -1,15 +1,14 @@
 #include "launcher/plan/job_plan.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <filesystem>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/random_hex.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/plan/gpus.h"
@@ -20,12 +19,11 @@
 namespace ddp::launch {
 namespace {
 
+// A UUID of version 4.
 std::string random_id() {
-  std::array<std::uint64_t, 2> bits{};
-  [[maybe_unused]] const auto filled = ::getrandom(bits.data(), sizeof bits, 0);
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32,
-                     (bits[0] >> 16) & 0xffff, bits[0] & 0xfff, 0x8000 | ((bits[1] >> 48) & 0x3fff),
-                     bits[1] & 0xffff'ffff'ffff);
+  const std::string hex = random_hex(16);
+  return fmt::format("{:.8}-{:.4}-4{:.3}-8{:.3}-{:.12}", hex, hex.substr(8), hex.substr(12),
+                     hex.substr(15), hex.substr(18));
 }
 
 std::string host_name() {

@@ -1,6 +1,5 @@
 #include "launcher/plan/memory_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -8,7 +7,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
 #include <string_view>
 
 #include "launcher/base/system/path_search.h"
@@ -58,11 +56,8 @@ void remove_marked(const std::string& folder) {
 }
 
 void remove_dead(const std::string& place) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(place.c_str()), ::closedir);
-  if (!folder) return;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    if (std::string_view(entry->d_name).substr(0, kPrefix.size()) != kPrefix) continue;
-    const std::string path = place + "/" + entry->d_name;
+  for (const fs::path& path : paths_in(place)) {
+    if (!path.filename().string().starts_with(kPrefix)) continue;
     const Descriptor lock = open_and_lock(path);
     if (!is_ours(lock.get())) continue;
     if (is_marked(lock.get())) remove_marked(path);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/system/path_search.h"
 #include "launcher/base/system/proc_files.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
 
@@ -23,12 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Cpus = std::vector<int>;
 
-int number_in(const fs::path& file, int fallback) {
-  const std::string line = first_line(file);
-  int number = fallback;
-  std::from_chars(line.data(), line.data() + line.size(), number);
-  return number;
-}
+int number_of(const fs::path& file) { return whole_number(first_line(file)).value_or(0); }
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -47,12 +42,10 @@ class Topology {
  public:
   explicit Topology(const NumaView& view) : view_(view) {
     for (const auto& name : names_in(view.root + "/sys/devices/system/node")) {
-      int node = 0;
-      const char* end = name.data() + name.size();
-      if (name.rfind("node", 0) != 0 || std::from_chars(name.data() + 4, end, node).ptr != end)
-        continue;
-      const Cpus cpus = usable(first_line(node_folder(node) / "cpulist"));
-      if (!cpus.empty()) nodes_[node] = cpus;
+      const auto node = name.starts_with("node") ? whole_number(name.substr(4)) : std::nullopt;
+      if (!node) continue;
+      const Cpus cpus = usable(first_line(node_folder(*node) / "cpulist"));
+      if (!cpus.empty()) nodes_[*node] = cpus;
     }
     if (nodes_.empty()) nodes_[0] = view.affinity;  // a kernel without NUMA
   }
@@ -101,9 +94,7 @@ class Topology {
   Cpus usable(const std::string& list) const {
     return in_both(parse_cpu_list(list), view_.affinity);
   }
-  int socket(int cpu) const {
-    return number_in(cpu_folder(cpu) / "topology/physical_package_id", 0);
-  }
+  int socket(int cpu) const { return number_of(cpu_folder(cpu) / "topology/physical_package_id"); }
   static int smallest(const std::string& list, int cpu) {
     const Cpus cpus = parse_cpu_list(list);
     return cpus.empty() ? cpu : cpus.front();
@@ -115,7 +106,7 @@ class Topology {
     for (const auto& name : names_in(cpu_folder(cpu) / "cache")) {
       const fs::path folder = cpu_folder(cpu) / "cache" / name;
       if (name.rfind("index", 0) != 0 || first_line(folder / "type") == "Instruction") continue;
-      const int level = number_in(folder / "level", 0);
+      const int level = number_of(folder / "level");
       if (level <= top) continue;
       top = level;
       sharers = first_line(folder / "shared_cpu_list");
@@ -167,8 +158,7 @@ std::vector<int> nodes_of_workers(const std::vector<std::string>& gpus, int work
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view) {
   const std::string folder = view.root + "/proc/driver/nvidia/gpus";
   const auto addresses = names_in(folder);  // sorted: PCI order
-  int index = -1;
-  std::from_chars(gpu.data(), gpu.data() + gpu.size(), index);
+  const int index = whole_number(gpu).value_or(-1);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     std::ifstream information(folder + "/" + addresses[i] + "/information");
     const std::string text(std::istreambuf_iterator<char>(information), {});
@@ -176,7 +166,7 @@ std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view
     if (!named && static_cast<int>(i) != index) continue;
     // Machines with a single node report -1.
     const fs::path device = view.root + "/sys/bus/pci/devices/" + addresses[i];
-    return std::max(0, number_in(device / "numa_node", 0));
+    return std::max(0, number_of(device / "numa_node"));
   }
   return std::nullopt;
 }

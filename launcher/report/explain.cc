@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -24,13 +23,6 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::size_t kLinesOfLog = 8;
-
-std::string clock_text(double unix_seconds) {
-  const auto seconds = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
 
 std::string indented(const std::vector<std::string>& lines, std::string_view indent) {
   std::string text;
@@ -99,8 +91,9 @@ std::string earlier_rounds(const PastRun& run) {
     const ProcessFailure& cause = round.cause;
     const std::string who =
         cause.rank >= 0 ? fmt::format("rank {} on {}, ", cause.rank, cause.host) : "";
-    text += fmt::format("  attempt {}, {}: {}{}\n{}", round.attempt, clock_text(cause.time), who,
-                        cause.cause, end_of_round(run, round));
+    text +=
+        fmt::format("  attempt {}, {}: {}{}\n{}", round.attempt, local_time(cause.time, "%H:%M:%S"),
+                    who, cause.cause, end_of_round(run, round));
   }
   return text.empty() ? "" : "Before that:\n" + text;
 }
@@ -207,7 +200,7 @@ std::vector<Told> errors_of(const std::vector<WorkerFiles>& workers) {
 
 std::string first_error(const Told& told) {
   const ErrorMessage& error = told.error;
-  const std::string when = error.time > 0 ? ", at " + clock_text(error.time) : "";
+  const std::string when = error.time > 0 ? ", at " + local_time(error.time, "%H:%M:%S") : "";
   const std::string& words = error.callstack.empty() ? error.text : error.callstack;
   return fmt::format("First to write an error file: local rank {}{}\n{}", told.files.local_rank,
                      when, indented(last_lines(words, kLinesOfLog), "    "));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <ctime>
 #include <iterator>
@@ -61,14 +62,6 @@ class Report {
   std::string out_;
 };
 
-std::string local_time(double unix_seconds) {
-  const auto seconds = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}_{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
 // Python's convention: minus the signal.
 std::string exit_and_cause(const ProcessFailure& failure) {
   const int signal = failure.exit.signal;
@@ -97,7 +90,7 @@ void add_message(Report& report, const ProcessFailure& failure, const ReportCont
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context,
                std::size_t most) {
   report.line("Root Cause (first observed failure):\n[0]:");
-  report.field("time", local_time(failure.time));
+  report.field("time", local_time(failure.time, "%Y-%m-%d_%H:%M:%S"));
   report.field("host", failure.host.empty() ? context.host : failure.host);
   if (!failure.is_worker()) {
     report.field("exitcode", kNothing);
@@ -184,6 +177,14 @@ std::string how_it_ended(const RunResult& result) {
 
 }  // namespace
 
+std::string local_time(double unix_seconds, const char* format) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  std::array<char, 64> text{};
+  ::localtime_r(&seconds, &parts);
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
+}
+
 std::string describe(const ProcessFailure& failure) {
   if (failure.hang.empty()) return describe_exit(failure.exit);
   const std::string& waiting = failure.progress.waiting;
@@ -243,7 +244,7 @@ bool fits(const std::string& text, const RunResult& result) {
 
 }  // namespace
 
-std::string final_report(const RunResult& result, const FinalReportOptions& options) {
+std::string final_report(const RunResult& result, const ReportContext& context) {
   std::string text;
   for (const auto& survivor : result.survivors)
     text += fmt::format("error: {} could not be killed\n", survivor);
@@ -255,11 +256,11 @@ std::string final_report(const RunResult& result, const FinalReportOptions& opti
   }
   if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
     return text + fmt::format("error: {}\n", result.failures.front().cause);
-  const bool explained = is_explained_usage_error(result) && options.shows_all_ranks;
+  const bool explained = is_explained_usage_error(result) && context.shows_all_ranks;
   const bool reported = !explained && has_failed(result);
-  if (explained) text += usage_error_line(options.context.logs);
-  if (reported) text += failure_report(result, options.context);
-  return options.summary || (reported && fits(text, result)) ? text + summary_table(result) : text;
+  if (explained) text += usage_error_line(context.logs);
+  if (reported) text += failure_report(result, context);
+  return context.summary || (reported && fits(text, result)) ? text + summary_table(result) : text;
 }
 
 }  // namespace ddp::launch

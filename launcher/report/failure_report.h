@@ -9,6 +9,9 @@
 
 namespace ddp::launch {
 
+/// `format`: as for strftime.
+std::string local_time(double unix_seconds, const char* format);
+
 /// "exit code 7", "killed by SIGKILL", "hung" or "hung, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
 /// DDP_LAST_FAILURE of the next round's workers; see kLastFailure in worker_contract.h.
@@ -23,19 +26,15 @@ struct ReportContext {
   std::string logs{};     // folder of the run; empty: not kept
   bool one_console =
       false;  // all nodes print to it, so only the failed rank's node reports the cause
+  bool shows_all_ranks = true;  // every rank's output reached the console
+  bool summary = false;         // --summary: the table of workers, whatever happened
 };
 
 /// Returns the report as whole lines; `result.failures` must not be empty.
 std::string failure_report(const RunResult& result, const ReportContext& context);
 
-struct FinalReportOptions {
-  ReportContext context{};
-  bool shows_all_ranks = true;  // every rank's output reached the console
-  bool summary = false;         // --summary: the table of workers, whatever happened
-};
-
 /// Returns what is printed after the last round: survivors, the failure report, the table of
 /// workers. Whole lines; empty if there is nothing to report.
-std::string final_report(const RunResult& result, const FinalReportOptions& options);
+std::string final_report(const RunResult& result, const ReportContext& context);
 
 }  // namespace ddp::launch

@@ -63,9 +63,11 @@ bool KeyValues::apply(Peer from, Request request, Answers& answers) {
     case QueryType::kCheck:
       return answer(answers, from, byte(has_all(request.keys) ? kReady : kNotReady));
     case QueryType::kWait:
-      return wait(from, request, answers);
+      return has_all(request.keys) ? answer(answers, from, byte(kStopWaiting))
+                                   : begin_wait(from, std::move(request.keys));
     case QueryType::kCancelWait:
-      return cancel_wait(from, answers);
+      stop_waiting(from);
+      return answer(answers, from, byte(kWaitCanceled));
     case QueryType::kGetNumKeys:
       return answer(answers, from, number(static_cast<std::int64_t>(values_.size())));
     case QueryType::kDeleteKey:
@@ -135,16 +137,6 @@ bool KeyValues::add(Peer from, const Request& request, Answers& answers) {
   answers.push_back({from, number(sum)});
   wake_all(key, answers);
   return true;
-}
-
-bool KeyValues::wait(Peer from, Request& request, Answers& answers) {
-  return has_all(request.keys) ? answer(answers, from, byte(kStopWaiting))
-                               : begin_wait(from, std::move(request.keys));
-}
-
-bool KeyValues::cancel_wait(Peer from, Answers& answers) {
-  stop_waiting(from);
-  return answer(answers, from, byte(kWaitCanceled));
 }
 
 bool KeyValues::delete_key(Peer from, const Text& key, Answers& answers) {

@@ -54,8 +54,6 @@ class KeyValues {
   bool compare_set(Peer from, Request& request, Answers& answers);
   bool get(Peer from, const Request& request, Answers& answers) const;
   bool add(Peer from, const Request& request, Answers& answers);
-  bool wait(Peer from, Request& request, Answers& answers);
-  bool cancel_wait(Peer from, Answers& answers);
   bool delete_key(Peer from, const Text& key, Answers& answers);
   bool append(Request& request, Answers& answers);
   bool push(Request& request, Answers& answers);

@@ -184,7 +184,7 @@ TEST_CASE("a usage error that trainer has printed is reported in one line, any o
   RunResult result = failed({{0, 0, 1, {2, 0}, "", "unknown key\n"}});
   result.program = WorkerProgram::kTrainer;
   result.workers.resize(1);
-  const std::string line = final_report(result, {.context = {.logs = "/logs"}});
+  const std::string line = final_report(result, {.logs = "/logs"});
   CHECK_THAT(line, Catch::StartsWith("ddp-run: the job failed: trainer rejected its ") &&
                        Catch::EndsWith("; see its message; logs: /logs\n"));
   CHECK_THAT(final_report(result, {.shows_all_ranks = false}), Catch::Contains("Root Cause"));
