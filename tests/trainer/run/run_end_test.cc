@@ -22,7 +22,8 @@ TEST_CASE("a run is complete at its last epoch or its last step, whichever comes
   CHECK(run_is_complete(config, 50, 8));
 }
 
-TEST_CASE("the steps of a run are those made and those of the remaining samples, after any change") {
+TEST_CASE(
+    "the steps of a run are those made and those of the remaining samples, after any change") {
   const auto config = limited(3, {}, "s.pt");
   const DistributedSampler sampler(103, 5, 4, 1);
   const DistributedSampler twice(103, 10, 4, 1);
