@@ -2,7 +2,7 @@
 # One precompiled torch/torch.h for all: 27 s once, then 4 s instead of 13 s per file.
 option(DDP_PCH "Precompile torch/torch.h" ON)
 if(DDP_PCH)
-  file(CONFIGURE OUTPUT torch_header.cc CONTENT "")  # leaves an equal file alone
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/torch_header.cc CONTENT "")  # leaves an equal file alone
   add_library(ddp_torch_header OBJECT ${CMAKE_CURRENT_BINARY_DIR}/torch_header.cc)
   target_link_libraries(ddp_torch_header PUBLIC ddp_project_options ddp::torch)
   target_precompile_headers(ddp_torch_header PRIVATE <torch/torch.h>)

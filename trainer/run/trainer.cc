@@ -58,13 +58,13 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, Mesh& mesh, Task&
       scaler_(autocast_dtype(config.trainer) == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
-      schedule_(config.optimizer, steps_of_run(config.trainer, sampler_, 0, {})),
       guard_(config.trainer.spike_factor),
       average_(optimizer_->masters(), config.trainer.ema_decay),
       early_stopping_(config.trainer.early_stopping_patience,
                       config.trainer.early_stopping_min_delta) {
   check_evaluation(task, config.trainer);
   if (meta) load(*meta, snapshot);
+  schedule_.emplace(config.optimizer, steps_in_all());
   task.join(mesh.world(), batch_plan_.micro_batches);
   strategy_->begin(first_values(meta));
   optimizer_->refresh_masters();
@@ -127,7 +127,7 @@ void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& foun
 }
 
 void Trainer::apply(StepOutput& output) {
-  output.learning_rate = schedule_.learning_rate(step_);
+  output.learning_rate = schedule_->learning_rate(step_);
   task_.end_step(mesh_.data(),
                  output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (output.spike) return;

@@ -120,7 +120,7 @@ class Trainer {
   int64_t steps_in_all() const;
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
-  const Schedule& schedule() const { return schedule_; }
+  const Schedule& schedule() const { return *schedule_; }
   Task& task() const { return task_; }
   const GradScaler& scaler() const { return scaler_; }
   const BatchPlan& batch_plan() const { return batch_plan_; }
@@ -169,7 +169,7 @@ class Trainer {
   const std::unique_ptr<Optimizer> optimizer_;  // of what the strategy has this rank update
   GradScaler scaler_;
   DistributedSampler sampler_;
-  Schedule schedule_;
+  std::optional<Schedule> schedule_;  // of all steps, known once a snapshot is loaded
   StepGuard guard_;
   WeightAverage average_;
   EarlyStopping early_stopping_;

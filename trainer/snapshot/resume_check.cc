@@ -81,17 +81,18 @@ void check_model(const std::string& before, const Config& config) {
                   config.trainer.snapshot_path, before, config.model));
 }
 
-bool has_same_order(const SnapshotMeta& meta, const Task& task,
-                    const std::vector<Change>& changed) {
+/// With evaluation data of its own, all of the text is trained on.
+double trained_share(const Config& config) {
+  return config.data.eval_path.empty() ? config.data.train_split : 1.0;
+}
+
+bool has_same_order(const SnapshotMeta& meta, const Config& before, const Config& config,
+                    const Task& task) {
   return meta.data_sha256 == task.training().fingerprint() &&
-         std::ranges::none_of(changed, [](const Change& change) {
-           // With evaluation data of its own, all of the text is trained on.
-           const bool split = change.key == "data_config.eval_path" &&
-                              (change.before == "null" || change.now == "null");
-           return split || change.key == "data_config.train_split" ||
-                  change.key == "data_config.stride" || change.key == "data_config.block_size" ||
-                  change.key == "trainer_config.seed";
-         });
+         trained_share(before) == trained_share(config) &&
+         before.data.truncate == config.data.truncate && before.data.stride == config.data.stride &&
+         before.data.block_size == config.data.block_size &&
+         before.trainer.seed == config.trainer.seed;
 }
 
 }  // namespace
@@ -118,7 +119,7 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
     }
   }
   task.check_resume(meta.task, config.trainer.snapshot_path);
-  if (!has_same_order(meta, task, changed)) {
+  if (!has_same_order(meta, before, config, task)) {
     lines.push_back(
         fmt::format("The training data differs from the snapshot's: epoch {} starts over",
                     meta.cursor.epoch + 1));
@@ -139,7 +140,7 @@ bool keeps_best_evaluation(const SnapshotMeta& meta, const Config& config, const
 }
 
 bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task) {
-  return has_same_order(meta, task, changes(config_from_json(meta.config_json), config));
+  return has_same_order(meta, config_from_json(meta.config_json), config, task);
 }
 
 }  // namespace ddp::train

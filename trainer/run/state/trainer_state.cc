@@ -51,7 +51,6 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   step_ = meta.step;
   const bool same_order = same_data_order(meta, config_, task_);
   cursor_ = sampler_.normalized(same_order ? meta.cursor : DataCursor{meta.cursor.epoch, 0});
-  schedule_ = Schedule(config_.optimizer, steps_in_all());  // the batch may be another one by now
   last_eval_ = meta.last_eval;
   best_eval_ = meta.best_eval;
   evaluation_due_ = meta.evaluation_due;
