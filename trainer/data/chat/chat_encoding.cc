@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/parallel_for.h"
 #include "trainer/tokenizer/normal_form.h"
 
 namespace ddp::train {
@@ -289,8 +289,9 @@ std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
                                     const ChatEncoder& encoder, LossOn loss_on, LeftOut& left_out) {
   std::vector<EncodedChat> chats(conversations.size());
   std::vector<std::string> wrong(conversations.size());
-  const auto encode = [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < conversations.size(); i = next++) {
       try {
         chats[i] = encoder.encode(conversations[i], loss_on);
       } catch (const std::exception& error) {
@@ -298,17 +299,25 @@ std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
       }
     }
   };
-  constexpr int64_t kFewForAThread = 64;
-  parallel_for(std::ssize(chats), kFewForAThread,
-               static_cast<int>(std::thread::hardware_concurrency()), encode);
-  std::vector<EncodedChat> kept;
-  for (std::size_t i = 0; i < chats.size(); ++i) {
-    if (wrong[i].empty())
-      kept.push_back(std::move(chats[i]));
-    else
-      left_out.found(wrong[i]);
+  {
+    constexpr std::size_t kFewForAThread = 64;
+    const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(),
+                                                      conversations.size() / kFewForAThread);
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
   }
-  return kept;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < chats.size(); ++i) {
+    if (wrong[i].empty()) {
+      if (kept != i) chats[kept] = std::move(chats[i]);
+      ++kept;
+    } else {
+      left_out.found(wrong[i]);
+    }
+  }
+  chats.resize(kept);
+  return chats;
 }
 
 }  // namespace ddp::train
