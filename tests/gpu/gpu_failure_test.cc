@@ -40,10 +40,10 @@ TEST_CASE("a process whose kernel never ends leaves after SIGTERM, and resumes e
   check_resumes_exactly(place);
 }
 
-// Whichever thread sees it first: training, the copy of a snapshot, the loader.
-TEST_CASE("an illegal address at any moment ends a run with one line, and costs no snapshot") {
-  if (!gpus_are_faked()) return;
-  for (const char* launch : {"1013", "2222"}) {
+namespace {
+
+void check_illegal_addresses(const Words& launches) {
+  for (const std::string& launch : launches) {
     INFO("launch " << launch);
     const Workspace place;
     const Words words = joined(kSaves, {"trainer_config.cuda_graphs=false"});  // many launches
@@ -55,8 +55,21 @@ TEST_CASE("an illegal address at any moment ends a run with one line, and costs 
     CHECK(errors_of(run.err).size() == 1);
     CHECK_THAT(run.err, Contains("an illegal memory access was encountered"));
     CHECK_THAT(run.err, !Contains("terminate called") && !Contains("frame #"));
-    if (std::string(launch) == "2222") check_resumes_exactly(place);
+    if (launch == "2222") check_resumes_exactly(place);
   }
+}
+
+}  // namespace
+
+// Whichever thread sees it first: training, the copy of a snapshot, the loader.
+TEST_CASE("an illegal address at any moment ends a run with one line, and costs no snapshot") {
+  if (!gpus_are_faked()) return;
+  check_illegal_addresses({"1013", "2222"});
+}
+
+TEST_CASE("an illegal address between those moments ends a run with one line", "[long]") {
+  if (!gpus_are_faked()) return;
+  check_illegal_addresses({"1777"});
 }
 
 TEST_CASE("an illegal address on one of two ranks ends the job without a stack trace") {
@@ -121,10 +134,11 @@ TEST_CASE("a kernel that never ends on one of two ranks ends the job after timeo
   CHECK_THAT(run.err, Contains("first failure: rank 1"));
 }
 
+namespace {
+
 // Without torch's cache each tensor is a call of cudaMalloc: the model's, those of forward and
 // backward passes, of the optimizer, of an evaluation, of a snapshot.
-TEST_CASE("a GPU that is full in any phase ends a run with one line") {
-  if (!gpus_are_faked()) return;
+void check_full_gpu(int moments) {
   const Words words = {"trainer_config.max_steps=4", "trainer_config.eval_every_steps=2",
                        "trainer_config.save_every_steps=2"};
   const auto without_cache = [&](const Workspace& place, int fails_at) {
@@ -137,10 +151,9 @@ TEST_CASE("a GPU that is full in any phase ends a run with one line") {
   const Workspace enough;
   succeed(without_cache(enough, 0));
   const int calls = ledgers_of(enough).at(0).at("alloc_calls").get<int>();
-  constexpr int kMoments = 3;
   REQUIRE(calls > 1000);
-  for (int moment = 0; moment < kMoments; ++moment) {
-    const int call = 1 + moment * calls / kMoments;
+  for (int moment = 0; moment < moments; ++moment) {
+    const int call = 1 + moment * calls / moments;
     INFO("cudaMalloc " << call << " of " << calls);
     const Workspace place;
     const auto run = finish(without_cache(place, call));
@@ -149,6 +162,18 @@ TEST_CASE("a GPU that is full in any phase ends a run with one line") {
     CHECK(lines_of(run.err).size() == 1);
     CHECK_THAT(run.err, Contains("out of memory on the GPU"));
   }
+}
+
+}  // namespace
+
+TEST_CASE("a GPU that is full in any phase ends a run with one line") {
+  if (!gpus_are_faked()) return;
+  check_full_gpu(3);
+}
+
+TEST_CASE("a GPU that is full at other moments ends a run with one line", "[long]") {
+  if (!gpus_are_faked()) return;
+  check_full_gpu(5);
 }
 
 // A driver that does not work: CUDA shows none of the devices whose files are there.

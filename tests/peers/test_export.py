@@ -39,8 +39,8 @@ ADD = "data_config.add_tokens=['<tool>', 'naïve']"
 SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
 # And whether it is tied.
 LLAMA, TIED_LLAMA, GPT = ("llama", False), ("llama", True), ("gpt", True)
-# The same with the other models; adapters of both tables go to peft in tests/e2e/tasks/lora_test.cc, too.
-LONG = {"Export.test_adapters_of_padded_tables_have_their_rows_in_files_of_peft", "Export.test_tokens_that_were_added_to_the_tokenizer_of_other_models",
+# The same with the other models.
+LONG = {"Export.test_adapters_of_two_padded_tables_have_their_rows_in_files_of_peft", "Export.test_tokens_that_were_added_to_the_tokenizer_of_other_models",
         "Export.test_tokens_that_the_configuration_adds_to_other_models", "Export.test_rows_of_added_tokens_are_trained_next_to_adapters_of_other_models"}
 
 
@@ -55,8 +55,8 @@ def tokenizer_of(peer, special, length, template=None):
 @functools.cache
 def made_llama(template, eos, config):
     """As the instruction-tuned Llama 3: the model's ids differ from the tokenizer's tokens, and it has more positions than any run here."""
-    made_folder = tempfile.TemporaryDirectory()
-    folder = Path(made_folder.name)
+    folder = Path(tempfile.mkdtemp())
+    unittest.addModuleCleanup(shutil.rmtree, folder)
     peer = made.llama3()
     begin, end, turn, pad = (peer.token_to_id(token) for token in ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|reserved_special_token_7|>"))
     special = {"bos_token": "<|begin_of_text|>", "eos_token": eos, "pad_token": "<|reserved_special_token_7|>"}
@@ -68,12 +68,12 @@ def made_llama(template, eos, config):
                                             "max_position_embeddings": 4096, "bos_token_id": begin, "eos_token_id": ends, "pad_token_id": pad, **dict(config)}))
     model.to(torch.bfloat16).save_pretrained(folder)
     GenerationConfig(bos_token_id=begin, eos_token_id=ends, pad_token_id=pad, **SAMPLING).save_pretrained(folder)
-    return made_folder
+    return folder
 
 
 def llama(folder, template=templates.LLAMA3, eos="<|eot_id|>", **config):
     """Into `folder` a copy of one that is made once."""
-    shutil.copytree(made_llama(template, eos, tuple(config.items())).name, folder, dirs_exist_ok=True)
+    shutil.copytree(made_llama(template, eos, tuple(config.items())), folder, dirs_exist_ok=True)
 
 
 def facts(folder):
@@ -136,6 +136,10 @@ class Export(Place):
         self.assertEqual(error, said)
         return out
 
+    def check_chats(self):
+        told = self.trainer("generate", "--snapshot", "tuned.pt", "--chat", "--prompt", "Hi", "--max_new_tokens", "3", "--device", "cpu")
+        self.assertIn("tokens/s", told.stderr)
+
     def test_an_untrained_folder_is_exported_as_it_is(self):
         llama(self.base)
         out = self.check_like_base(snapshot="base")
@@ -152,13 +156,14 @@ class Export(Place):
                 (self.folder / "tuned.pt").unlink(missing_ok=True)
                 self.train(*overrides)
                 self.check_like_base(*(["--merge"] if name == "lora" else []))
-                told = self.trainer("generate", "--snapshot", "tuned.pt", "--chat", "--prompt", "Hi", "--max_new_tokens", "3", "--device", "cpu")
-                self.assertIn("tokens/s", told.stderr)
+                self.check_chats()
 
     def test_a_base_that_has_moved_is_exported_from_what_the_snapshot_holds(self):
         llama(self.base)
         (self.base / "tokenizer.model").write_bytes(b"\x00\xff")
         self.train()
+        self.check_like_base()
+        self.check_chats()
         self.trainer("--config", "config.yaml", "model=llama", "llama_config.init_from=tuned.pt", "trainer_config.snapshot_path=further.pt")
         self.base.rename(self.folder / "moved")
         for snapshot in ("tuned.pt", "further.pt"):
@@ -174,7 +179,7 @@ class Export(Place):
     def test_adapters_find_a_base_that_has_moved(self):
         llama(self.base)
         self.train("lora.rank=2")
-        modes = {"generate": ["--prompt", "The", "--max_new_tokens", "2", "--greedy"], "export": ["--merge", "--output", "out"]}
+        modes = {"generate": ["--prompt", "The", "--max_new_tokens", "2", "--greedy"], "eval": [], "export": ["--merge", "--output", "out"]}
         before = {mode: self.trainer(mode, "--snapshot", "tuned.pt", *words).stdout for mode, words in modes.items()}
         self.base.rename(self.folder / "moved")
         for mode, words in modes.items():
@@ -189,38 +194,41 @@ class Export(Place):
         self.assertIn("is not the model that the adapters", self.trainer("generate", "--snapshot", "tuned.pt", "--base", "base", "--prompt", "a", code=2).stderr)
         self.assertIn("--base: moved is a whole model", self.trainer("generate", "--snapshot", "moved", "--base", "base", "--prompt", "a", code=2).stderr)
 
-    def test_adapters_of_padded_tables_have_their_rows_in_files_of_peft(self):
+    def check_padded_tables(self, tied):
+        """Their adapters have their rows in files of peft."""
         sys.path.append(PEERS)
         if not importlib.util.find_spec("peft"):
             self.skipTest("peft is not in .cache/peers: bash .ci/run setup")
         from peft import PeftModel
         tokens = made.llama3().get_vocab_size()
         rows = (tokens // 64 + 1) * 64
-        for tied in (False, True):
-            with self.subTest(tied=tied):
-                llama(self.base, vocab_size=rows, tie_word_embeddings=tied)
-                base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
-                base.save_pretrained(self.base)
-                (self.folder / "tuned.pt").unlink(missing_ok=True)
-                adapters = ["lora.rank=2", "lora.targets=[q_proj, embed_tokens, lm_head]", "optimizer_config.learning_rate=0.1"]
-                self.train(*adapters, "trainer_config.max_steps=10")
-                out = self.export("--format", "peft")[0]
-                shapes = {name: tuple(tensor.shape) for name, tensor in load_file(out / "adapter_model.safetensors").items() if ".layers." not in name}
-                self.assertEqual(set(shapes.values()), {(2, rows), (rows, 2), (32, 2), (2, 32)})
-                ids = torch.arange(tokens).view(1, -1)[:, -60:]
-                theirs = PeftModel.from_pretrained(base, out).eval()
-                theirs.save_pretrained(self.folder / "theirs")
-                with torch.no_grad():
-                    learned = theirs(ids).logits[..., :tokens]
-                    self.assertGreater((learned - theirs.get_base_model().lm_head.base_layer(theirs.get_base_model().model(ids)[0])[..., :tokens]).abs().max(), 0.01)
-                merged = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32")[0]).eval()
-                self.assertFalse(merged.config.tie_word_embeddings)
-                self.assertEqual(merged.config.vocab_size, tokens)
-                self.assertLess((merged(ids).logits - learned).abs().max(), 1e-4)
-                self.train("lora.init_from=theirs", "trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30", "trainer_config.snapshot_path=further.pt")
-                again = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32", snapshot="further.pt")[0]).eval()
-                self.assertLess((again(ids).logits - learned).abs().max(), 1e-4)
-                (self.folder / "further.pt").unlink()
+        llama(self.base, vocab_size=rows, tie_word_embeddings=tied)
+        base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32).eval()
+        base.save_pretrained(self.base)
+        adapters = ["lora.rank=2", "lora.targets=[q_proj, embed_tokens, lm_head]", "optimizer_config.learning_rate=0.1"]
+        self.train(*adapters, "trainer_config.max_steps=10")
+        out = self.export("--format", "peft")[0]
+        shapes = {name: tuple(tensor.shape) for name, tensor in load_file(out / "adapter_model.safetensors").items() if ".layers." not in name}
+        self.assertEqual(set(shapes.values()), {(2, rows), (rows, 2), (32, 2), (2, 32)})
+        ids = torch.arange(tokens).view(1, -1)[:, -60:]
+        theirs = PeftModel.from_pretrained(base, out).eval()
+        theirs.save_pretrained(self.folder / "theirs")
+        with torch.no_grad():
+            learned = theirs(ids).logits[..., :tokens]
+            self.assertGreater((learned - theirs.get_base_model().lm_head.base_layer(theirs.get_base_model().model(ids)[0])[..., :tokens]).abs().max(), 0.01)
+        merged = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32")[0]).eval()
+        self.assertFalse(merged.config.tie_word_embeddings)
+        self.assertEqual(merged.config.vocab_size, tokens)
+        self.assertLess((merged(ids).logits - learned).abs().max(), 1e-4)
+        self.train("lora.init_from=theirs", "trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30", "trainer_config.snapshot_path=further.pt")
+        again = AutoModelForCausalLM.from_pretrained(self.export("--merge", "--dtype", "fp32", snapshot="further.pt")[0]).eval()
+        self.assertLess((again(ids).logits - learned).abs().max(), 1e-4)
+
+    def test_adapters_of_a_padded_tied_table_have_their_rows_in_files_of_peft(self):
+        self.check_padded_tables(tied=True)
+
+    def test_adapters_of_two_padded_tables_have_their_rows_in_files_of_peft(self):
+        self.check_padded_tables(tied=False)
 
     def test_a_base_model_that_learns_to_chat_learns_to_stop(self):
         llama(self.base, template=None, eos="<|end_of_text|>")

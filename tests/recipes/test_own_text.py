@@ -44,7 +44,7 @@ class Texts(RecipeTest):
         for name, text in texts.items():
             self.write(name, text)
         for name, characters in (("haiku.txt", 2 * len(HAIKU)), ("chinese.txt", 3_000),
-                                 ("emoji.txt", 1_400), ("one character.txt", 2_000), ("'more/*.txt'", 6_000)):
+                                 ("emoji.txt", 1_400), ("one character.txt", 2_000), ("more", 6_000), ("'more/*.txt'", 6_000)):
             with self.subTest(text=name):
                 out = self.trainer(*self.on(name, "hydra.run.dir=" + re.sub(r"\W", "", name)))
                 self.assertIn(f": {characters} characters, ", out)

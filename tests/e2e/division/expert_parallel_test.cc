@@ -117,17 +117,17 @@ TEST_CASE("a state is kept by any number of ranks that share experts, in shards 
                                {1, {}}});
 }
 
-TEST_CASE("a killed rank of those that share experts costs nothing, and the model is one of all") {
+namespace {
+
+void check_killed_ranks(int ranks, const Words& kills) {
   const Words options =
       kMixture + experts_by(2) + up_to_step(6) +
       Words{"optimizer_config.name=adamw", "optimizer_config.momentum=auto",
             "trainer_config.snapshot_every=2", "trainer_config.sample_every_steps=3",
             "trainer_config.sample_tokens=10"};
   const LlamaWorkspace unbroken, killed;
-  succeed(launched(unbroken, 2, options));
-  succeed(launched(killed, 2,
-                   options + Words{plan_of({"rank=1 step=5 phase=backward kind=kill attempt=0"})},
-                   kTwentyRestarts));
+  succeed(launched(unbroken, ranks, options));
+  succeed(launched(killed, ranks, options + Words{plan_of(kills)}, kTwentyRestarts));
   check_same_end(unbroken, killed);
   const auto evaluated = succeed(trainer(killed, {"eval", "--snapshot", "snapshot.pt"}));
   CHECK_THAT(evaluated.out, Contains("perplexity"));
@@ -143,6 +143,17 @@ TEST_CASE("a killed rank of those that share experts costs nothing, and the mode
   check_like(tuned_by_all, by_all.out, tuned, run.out);
 }
 
+}  // namespace
+
+TEST_CASE("a killed rank of those that share experts costs nothing, and the model is one of all") {
+  check_killed_ranks(2, {"rank=1 step=5 phase=backward kind=kill attempt=0"});
+}
+
+TEST_CASE("killed ranks of two groups that share experts cost nothing", "[long]") {
+  check_killed_ranks(4, {"rank=3 step=3 phase=forward kind=kill attempt=0",
+                         "rank=0 step=5 phase=backward kind=kill attempt=1"});
+}
+
 TEST_CASE("each of the ranks that share experts is estimated to hold its share alone") {
   const LlamaWorkspace place;
   const auto bytes = [&](const Words& more) {
@@ -156,16 +167,28 @@ TEST_CASE("each of the ranks that share experts is estimated to hold its share a
     CHECK(all.at(item).get<int64_t>() - shared.at(item).get<int64_t>() == kExpertBytes / 2);
 }
 
-TEST_CASE("what ranks that share experts all hold is compared between them") {
+namespace {
+
+/// The last of `ranks` has drifted.
+void check_compared(int ranks) {
   const LlamaWorkspace place;
+  const Words faults = {fmt::format("rank={} step=5 kind=drift", ranks - 1)};
   const auto failed =
-      finish(launched(place, 2,
+      finish(launched(place, ranks,
                       kMixture + experts_by(2) +
-                          Words{"trainer_config.check_replicas_every_steps=1",
-                                R"(trainer_config.fault_plan=["rank=1 step=5 kind=drift"])"}));
+                          Words{"trainer_config.check_replicas_every_steps=1", plan_of(faults)}));
   CHECK(failed.exit == 1);
-  CHECK_THAT(failed.err,
-             Contains("step 5: the replicas differ: model.lm_head.weight of rank 1 is not"));
+  CHECK_THAT(failed.err, Contains(fmt::format(
+                             "step 5: the replicas differ: model.lm_head.weight of rank {} is not",
+                             ranks - 1)));
+}
+
+}  // namespace
+
+TEST_CASE("what ranks that share experts all hold is compared between them") { check_compared(2); }
+
+TEST_CASE("what two groups that share experts hold is compared between them", "[long]") {
+  check_compared(4);
 }
 
 TEST_CASE("experts that ranks cannot share are refused in one line") {

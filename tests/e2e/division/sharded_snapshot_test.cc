@@ -123,7 +123,7 @@ void check_kills_while_saving(const std::vector<SaveKill>& kills) {
 }  // namespace
 
 TEST_CASE("a kill while ranks save shards leaves the snapshot before it, and no orphan") {
-  check_kills_while_saving({{"writing", 1}, {"committing", 0}});
+  check_kills_while_saving({{"writing", 1}, {"committing", 0}, {"published", 0}});
 }
 
 TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, on any rank",

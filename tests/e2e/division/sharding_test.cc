@@ -184,10 +184,12 @@ TEST_CASE("zero2 and zero3 learn what one process learns by memory and by socket
       2, {{"zero2", "auto"}, {"zero2", "gloo"}, {"zero3", "auto"}, {"zero3", "gloo"}});
 }
 
-TEST_CASE("zero2 and zero3 learn what one process learns where ranks have a micro-batch less") {
-  const Words options =
-      kWideModel + Words{"trainer_config.global_batch_size=20", "trainer_config.ema_decay=0.9",
-                         "trainer_config.eval_every_steps=2"};
+TEST_CASE(
+    "zero2 and zero3 learn what one process learns where ranks have a micro-batch less and blocks "
+    "are frozen") {
+  const Words options = kWideModel + kFrozenBlocks +
+                        Words{"trainer_config.global_batch_size=20", "trainer_config.ema_decay=0.9",
+                              "trainer_config.eval_every_steps=2"};
   const Workspace one;
   succeed(alone(one, options));
   for (const Words& way : {under("zero2") + Words{"distributed_config.backend=gloo"},

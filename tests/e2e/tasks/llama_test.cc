@@ -89,8 +89,7 @@ TEST_CASE("two ranks, one of them killed, train a Llama bit for bit as one proce
   check_exact<LlamaPlace>(kQwen3, 13);
 }
 
-TEST_CASE("experts on two ranks, one of them killed, and under zero3 learn bit for bit the same",
-          "[long]") {
+TEST_CASE("experts on two ranks, one of them killed, and under zero3 learn bit for bit the same") {
   check_exact<LlamaPlace>(kQwen3Moe, 13, {"zero3"});
 }
 

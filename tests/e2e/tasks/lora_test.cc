@@ -265,8 +265,7 @@ TEST_CASE("a classifier's adapters on a base in 8 bits resume bit for bit, and a
   CHECK_THAT(other.err, Contains("quantize.base is \"int8\" there, \"none\" in"));
 }
 
-TEST_CASE("two stages of a pipeline, one of them killed, train adapters as one process does",
-          "[long]") {
+TEST_CASE("two stages of a pipeline, one of them killed, train adapters as one process does") {
   check_stages(kLlamaAdapters, "nf4");
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("pairs resume bit for bit after a kill, and two ranks are one process"
   check_exact_pairs({});
 }
 
-TEST_CASE("pairs train adapters bit for bit after a kill and on two ranks", "[long]") {
+TEST_CASE("pairs train adapters bit for bit after a kill and on two ranks") {
   check_exact_pairs({"lora.rank=4", "lora.targets=all-linear"});
 }
 
