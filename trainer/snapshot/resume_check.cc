@@ -88,11 +88,12 @@ double trained_share(const Config& config) {
 
 bool has_same_order(const SnapshotMeta& meta, const Config& before, const Config& config,
                     const Task& task) {
+  static const std::set<std::string> kOrderKeys = {"data_config.truncate", "data_config.stride",
+                                                   "data_config.block_size", "trainer_config.seed"};
   return meta.data_sha256 == task.training().fingerprint() &&
          trained_share(before) == trained_share(config) &&
-         before.data.truncate == config.data.truncate && before.data.stride == config.data.stride &&
-         before.data.block_size == config.data.block_size &&
-         before.trainer.seed == config.trainer.seed;
+         std::ranges::none_of(changes(before, config),
+                              [](const Change& change) { return kOrderKeys.contains(change.key); });
 }
 
 }  // namespace
