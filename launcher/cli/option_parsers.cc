@@ -116,15 +116,13 @@ std::map<std::string, std::string> parse_rdzv_conf(const std::string& text) {
 }
 
 std::optional<Endpoint> parse_endpoint(const std::string& text) {
-  if (text.find('/') != std::string::npos)  // tcp://HOST:PORT
-    usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
   const auto colon = text.rfind(':');
   const auto bracket = text.rfind(']');
   if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) {
     return std::nullopt;
   }
   const Endpoint endpoint = split_port(text);
-  if (endpoint.port < 0)
+  if (endpoint.port < 0 || endpoint.host.find('/') != std::string::npos)  // tcp://HOST:PORT
     usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
   return endpoint;
 }
