@@ -24,6 +24,8 @@ std::optional<Number> number_in(std::string_view text) {
 inline std::optional<int> whole_number(std::string_view text) { return number_in<int>(text); }
 /// Splits into lines without their ends, empty ones included; they refer to `text`.
 std::vector<std::string_view> lines_of(std::string_view text);
+/// ASCII letters in lower case.
+std::string lowercase(std::string text);
 /// "a,b" as {"a", "b"}; an empty text as {""}.
 std::vector<std::string> split_list(const std::string& text, char separator);
 /// "rank 3", "ranks 0, 2": the first eight of `numbers`, of which there is at least one.

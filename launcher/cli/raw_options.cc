@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <numeric>
 #include <string_view>
@@ -18,9 +17,8 @@ namespace ddp::launch {
 namespace {
 
 std::string with_dashes(std::string name) {
-  for (char& c : name)
-    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return lowercase(std::move(name));
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
 #include <set>
 
 #include "launcher/base/errors.h"
@@ -21,8 +20,7 @@ constexpr int kDynamicPort = 29400;
 bool flag_of(const std::string& key, const std::string& text) {
   static const std::set<std::string> kYes{"1", "true", "yes", "t", "y"};
   static const std::set<std::string> kNo{"0", "false", "no", "f", "n"};
-  std::string word = text;
-  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string word = lowercase(text);
   if (kYes.count(word) == 0 && kNo.count(word) == 0)
     usage_error(fmt::format("--rdzv-conf={}={}: must be true or false", key, text));
   return kYes.count(word) > 0;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -44,9 +43,7 @@ Descriptor reserve_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY
 // "Host: NAME:PORT" -> the name in lower case; empty: there is no such line.
 std::string host_of(const std::string& request) {
   for (const auto line : lines_of(request)) {
-    std::string lower(line);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string lower = lowercase(std::string(line));
     if (!lower.starts_with("host:")) continue;
     const std::string host = trimmed(lower.substr(5, lower.find('\r') - 5));
     return host.starts_with('[') ? host.substr(1, host.find(']') - 1)

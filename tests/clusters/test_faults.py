@@ -263,8 +263,7 @@ class Faults(ledger_job.LedgerTest):
         job.more = ["--restart-policy=on-crash,retry=4"]
         job.start(2)
         job.nodes[2].wait_for_end()
-        self.assertIn("--restart-policy is on-crash,retry=4 here and on-crash,retry=3 on the host of the rendezvous",
-                      job.nodes[2].text)
+        self.assertIn("its --restart-policy is on-crash,retry=4, this job's is on-crash,retry=3;", job.nodes[2].text)
 
 
 if __name__ == "__main__":

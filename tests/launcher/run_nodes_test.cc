@@ -281,8 +281,10 @@ TEST_CASE("options that differ between nodes are refused by name", "[nodes]") {
     finish(a);
     return here + a.err();
   };
-  CHECK_THAT(refusal({"--nnodes=1:4"}), Contains("--nnodes is 1:4 here and 1:3"));
-  CHECK_THAT(refusal({"--max-restarts=2"}), Contains("--max-restarts is 2 here and 1"));
+  CHECK_THAT(refusal({"--nnodes=1:4"}),
+             Contains("refused this node: its --nnodes is 1:4, this job's is 1:3;") &&
+                 Contains("a node at 127.0.0.1 was rejected: its --nnodes is 1:4, this"));
+  CHECK_THAT(refusal({"--max-restarts=2"}), Contains("its --max-restarts is 2, this job's is 1"));
   CHECK_THAT(refusal({"--rdzv-id=other"}), Contains("its job is not --rdzv-id=other") &&
                                                Contains("--rdzv-id=other (") &&
                                                Contains("this job's is job;"));

@@ -347,6 +347,8 @@ void Coordinator::deliver() {
     found->second.channel->send_text(*text);
     if (found->second.session.unconfirmed().size() > kMostUnconfirmed)
       found->second.channel->give_up("it does not confirm what it gets");
+    if (const auto* refused = std::get_if<Refused>(message.get()))
+      lobby_.note_refusal(found->second.place.address, refused->why);
     if (outgoing.then_close) {
       found->second.closing = true;
       found->second.channel->finish_sending();

@@ -46,9 +46,8 @@ std::string Membership::objection_to(const Hello& hello) const {
         rules_.run_id, hello.run_id);
   }
   const auto differs = [](std::string_view option, const auto& here, const auto& there) {
-    return fmt::format(
-        "{} is {} here and {} on the host of the rendezvous; use the same on all nodes", option,
-        here, there);
+    return fmt::format("its {} is {}, this job's is {}; use the same on all nodes", option, here,
+                       there);
   };
   if (hello.min_nodes != rules_.min_nodes || hello.max_nodes != rules_.max_nodes) {
     return differs("--nnodes", fmt::format("{}:{}", hello.min_nodes, hello.max_nodes),

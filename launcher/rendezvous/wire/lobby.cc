@@ -257,6 +257,11 @@ void Lobby::note_objection(const Guest& guest) {
   }
 }
 
+void Lobby::note_refusal(const std::string& address, const std::string& why) {
+  note(Concern::kRefused,
+       fmt::format("a node at {} was rejected: {}", address, printable(why.substr(0, 3 * kShown))));
+}
+
 // Nobody can fill the log.
 void Lobby::note(Concern concern, std::string text) {
   const auto now = Clock::now();

@@ -51,6 +51,8 @@ class Lobby : public PollHandler {
   std::size_t descriptors_left() const;
   /// Sends a last message and keeps the connection for a while until it is read.
   void send_away(std::unique_ptr<ControlChannel> channel, const ControlMessage& last_word);
+  /// Makes a line for the user of a node that was refused after its Hello.
+  void note_refusal(const std::string& address, const std::string& why);
   /// Returns a line for the user; empty if there is none.
   std::string take_note();
 
@@ -66,7 +68,7 @@ class Lobby : public PollHandler {
     short watched = 0;
     bool leaves = false;  // has been sent the reason why it may not join
   };
-  enum class Concern { kToken, kVersion, kJob, kStore, kCrowd };
+  enum class Concern { kToken, kVersion, kJob, kStore, kCrowd, kRefused };
 
   void watch_listeners();
   void accept_some(int listener);

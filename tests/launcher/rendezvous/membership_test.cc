@@ -142,16 +142,16 @@ TEST_CASE("a node whose options differ is refused, and told how") {
   CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.run_id = "other"; }),
              Contains("--rdzv-id=job, not other"));
   CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.min_nodes = 2; }),
-             Contains("--nnodes is 2:3 here and 1:3 on the host"));
-  CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.max_nodes = 4; }), Contains("1:4 here"));
+             Contains("its --nnodes is 2:3, this job's is 1:3"));
+  CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.max_nodes = 4; }), Contains("is 1:4,"));
   CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.max_restarts = 5; }),
-             Contains("--max-restarts is 5 here and 0"));
-  CHECK(refusal(elastic(1, 3), [](Hello& h) { h.agreed["--restart-policy"] = "never,final=7"; }) ==
-        "--restart-policy is never,final=7 here and on-failure on the host of the rendezvous; use "
-        "the same on all nodes");
+             Contains("--max-restarts is 5, this job's is 0"));
+  CHECK(
+      refusal(elastic(1, 3), [](Hello& h) { h.agreed["--restart-policy"] = "never,final=7"; }) ==
+      "its --restart-policy is never,final=7, this job's is on-failure; use the same on all nodes");
   CHECK_THAT(
       refusal(elastic(1, 3), [](Hello& h) { h.agreed["--rdzv-conf=keep_alive_interval"] = "9 s"; }),
-      Contains("keep_alive_interval is 9 s here and 1 s on the host"));
+      Contains("keep_alive_interval is 9 s, this job's is 1 s"));
   CHECK_THAT(refusal(elastic(1, 3), [](Hello& h) { h.agreed.clear(); }), Contains("is unknown"));
   CHECK_THAT(refusal(fixed(3), [](Hello& h) { h.node_rank = 3; }), Contains("must be from 0 to 2"));
   CHECK_THAT(refusal(fixed(3), [](Hello& h) { h.node_rank = -1; }),

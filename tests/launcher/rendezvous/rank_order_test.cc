@@ -187,7 +187,7 @@ TEST_CASE("nodes with another --rank-order are rejected, unless ranks are fixed"
   other.agreed["--rank-order"] = "arrival";
   job.greet(1, other);
   CHECK(job.last<Refused>(1).why ==
-        "--rank-order is arrival here and host on the host of the rendezvous; use the same on all "
+        "its --rank-order is arrival, this job's is host; use the same on all "
         "nodes");
   Job with_ranks(fixed(2));
   other.node_rank = 0;
