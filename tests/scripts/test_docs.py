@@ -72,6 +72,18 @@ class Docs(unittest.TestCase):
                 self.assertTrue(call, f"row {caller} does not call {function} after the row before")
                 last_call[caller] = last_call.get(caller, 0) + call.start()
 
+    def test_the_tests_of_each_guarantee_exist(self):
+        cases = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)) for path in (ROOT / "tests").rglob("*.cc")
+                 for literals in re.findall(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', path.read_text())]
+        rows = re.findall(r"^\| F\d.*", (ROOT / "docs/fault-tolerance.md").read_text(), re.MULTILINE)
+        names = [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[3])]
+        self.assertGreater(len(names), 25)
+        for name in names:
+            parts = re.sub("^(e2e|runtime): ", "", name).split("...")
+            with self.subTest(name=name):
+                self.assertTrue(name.startswith("scripts/") or name == "runtime: ..." or
+                                re.search(".*".join(map(re.escape, map(str.strip, parts))), "\n".join(cases)))
+
     def test_every_relative_link_has_a_target(self):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
