@@ -6,6 +6,7 @@ the step from replica 0, which waits for it.
 
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -25,8 +26,9 @@ def main():
     def state():
         return {"layer": layer.state_dict(), "adam": adam.state_dict()}
 
+    patience = timedelta(seconds=180)  # another replica's imports may take a minute
     manager = Manager(ProcessGroupGloo(), load, state, min_replica_size=2, use_async_quorum=False,
-                      replica_id=f"replica_{replica}")
+                      replica_id=f"replica_{replica}", timeout=patience, quorum_timeout=patience, connect_timeout=patience)
     optimizer = Optimizer(manager, adam)
     first = None
     while manager.current_step() < 6:

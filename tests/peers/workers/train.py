@@ -3,6 +3,7 @@
 MODE tells what happens beside the training, as it may in a user's job.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -54,7 +55,8 @@ def main():
         dist.destroy_process_group()
         if rank == 0:
             return
-        select.select([os.pidfd_open(int(store.get("pid 0")))], [], [])  # until it has ended
+        with contextlib.suppress(ProcessLookupError):  # it may have ended already
+            select.select([os.pidfd_open(int(store.get("pid 0")))], [], [])
         store.set("after", "served after rank 0")
         say(f"the store said: {store.get('after').decode()}")
         return
