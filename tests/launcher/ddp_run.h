@@ -15,7 +15,7 @@ namespace ddp::test {
 inline const std::string kDdpRun = DDP_RUN;
 inline const std::string kStub = DDP_STUB_WORKER;
 /// For what takes milliseconds; a starved machine shall not fail the test.
-inline constexpr std::chrono::seconds kSoon{5};
+inline constexpr std::chrono::seconds kSoon{20};
 
 /// ddp-run [options] stub_worker [actions]; TMPDIR is a folder of the test's own.
 inline ChildOptions stub_job(const TempFolder& tmp, const std::vector<std::string>& options,

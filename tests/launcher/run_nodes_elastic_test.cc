@@ -12,19 +12,21 @@ using Catch::Contains;
 using Lines = std::vector<std::string>;
 using Codes = std::vector<int>;
 
+// The first round has all nodes, however late they are.
+constexpr int kLate = 60;
+
 // The first node hosts the rendezvous. A silent node is lost after two heartbeats of a second each.
 struct Elastic : Cluster {
   explicit Elastic(std::string its_range, int max_restarts = 0)
       : range(std::move(its_range)), restarts(max_restarts) {}
   std::string range;
   int restarts;
+  int last_call = 2;  // s, also between a change and the admission of a new node
 
   ChildProgram& add(const Lines& actions = kStay, const Lines& more = {}) {
-    Lines options{
-        "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2,"
-        "is_host=" +
-            std::string(nodes.empty() ? "1" : "0"),
-        "--max-restarts=" + std::to_string(restarts)};
+    Lines options{"--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=" +
+                      std::to_string(last_call) + ",is_host=" + (nodes.empty() ? "1" : "0"),
+                  "--max-restarts=" + std::to_string(restarts)};
     options.insert(options.end(), more.begin(), more.end());
     return elastic(range, options, actions);
   }
@@ -66,6 +68,7 @@ TEST_CASE("a worker that exits with 0 because a node joins has not finished", "[
 
 TEST_CASE("a node leaves with SIGTERM, the others go on without it", "[nodes]") {
   Elastic job("1:3");
+  job.last_call = kLate;
   Lines actions = kStay;
   actions.insert(actions.end() - 1, "#1exit=0");
   job.begin(3, actions);
@@ -82,6 +85,7 @@ TEST_CASE("a node leaves with SIGTERM, the others go on without it", "[nodes]") 
 TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]") {
   for (const bool agent : {true, false}) {
     Elastic job("1:2");
+    job.last_call = kLate;
     Lines actions = kStay;
     actions.insert(actions.end() - 1, "#1exit=0");
     job.begin(2, actions);
@@ -176,6 +180,7 @@ TEST_CASE("a spare steps in for a lost node", "[nodes]") {
 TEST_CASE("a spare ends with the job, and as the job did", "[nodes]") {
   for (const int code : {0, 9}) {
     Elastic job("1:2");
+    job.last_call = kLate;
     const Lines actions{"hold=USR1", "exit=" + std::to_string(code)}, id{"--rdzv-id=mine"};
     job.add(actions, id);
     job.add(actions, id);
@@ -190,6 +195,7 @@ TEST_CASE("a spare ends with the job, and as the job did", "[nodes]") {
 TEST_CASE("a second job of the same name at the endpoint does not end as if it had run",
           "[nodes]") {
   Elastic job("1:2");
+  job.last_call = kLate;
   const Lines actions{"hold=USR1", "exit=0"};
   job.add(actions);
   job.add(actions);
@@ -203,6 +209,7 @@ TEST_CASE("a second job of the same name at the endpoint does not end as if it h
 
 TEST_CASE("a spare can be stopped", "[nodes]") {
   Elastic job("1:2");
+  job.last_call = kLate;
   job.begin(2);
   job.add().wait_for("this one waits as a spare");
   job[2].signal(SIGTERM);
@@ -215,6 +222,7 @@ TEST_CASE("a spare can be stopped", "[nodes]") {
 TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
   for (const bool agent : {true, false}) {
     Elastic job("1:2");
+    job.last_call = kLate;
     job.begin(2);
     if (agent) ::kill(agent_of_node(job[0]), SIGKILL);
     if (!agent) job[0].signal(SIGKILL);
@@ -226,6 +234,7 @@ TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
 
 TEST_CASE("the host is killed: the others of three go on, and a new node finds them", "[nodes]") {
   Elastic job("2:3");
+  job.last_call = 5;
   job.begin(3);
   ::kill(agent_of_node(job[0]), SIGKILL);
   job[1].wait_for("WORLD_SIZE=2");
@@ -243,6 +252,7 @@ TEST_CASE("the host is killed: the others of three go on, and a new node finds t
 
 TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers", "[nodes]") {
   Elastic job("1:3");
+  job.last_call = kLate;
   Lines stubborn = kStay;
   stubborn.insert(stubborn.begin(), "ignore=TERM");
   for (std::size_t i = 0; i < 3; ++i)
@@ -258,6 +268,7 @@ TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers"
 
 TEST_CASE("a host that stalls is left behind, and joins again when it goes on", "[nodes]") {
   Elastic job("1:3");
+  job.last_call = 5;
   job.begin(3);
   Paused agent(agent_of_node(job[0]));
   job[1].wait_for("WORLD_SIZE=2");

@@ -204,7 +204,9 @@ TEST_CASE(
     "a signal that ends the job kills standby workers at once, however long the workers take") {
   const TempFolder tmp;
   SparePipe pipe;
-  ChildProgram job(stub_job(tmp, kSpares, offering({"ignore=TERM", "spare=" + pipe.path()}, {})));
+  Lines options = kSpares;
+  options.emplace_back("--shutdown-timeout=600");  // longer than this test waits
+  ChildProgram job(stub_job(tmp, options, offering({"ignore=TERM", "spare=" + pipe.path()}, {})));
   pipe.next();
   pipe.next();
   job.wait_for("waiting ", 2);

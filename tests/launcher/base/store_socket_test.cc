@@ -14,6 +14,7 @@
 #include "launcher/rendezvous/host/round_store.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/rendezvous/wire/round_port.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::launch {
 namespace {
@@ -84,13 +85,13 @@ TEST_CASE("each round's store has a socket of its own, unless a port was asked f
   CHECK(port_of(first.store_socket) == first.master_port);
   const RendezvousInfo second = any.next_round();
   CHECK(second.master_port != first.master_port);
-  LocalRendezvous fixed("127.0.0.1", port_of(listen_for_workers("127.0.0.1", 0).get()), true, {});
+  LocalRendezvous fixed("127.0.0.1", test::unused_port(), true, {});
   const int socket = fixed.next_round().store_socket;
   CHECK(fixed.next_round().store_socket == socket);
 }
 
 TEST_CASE("connections that wait at a port of an earlier round are closed") {
-  LocalRendezvous fixed("127.0.0.1", port_of(listen_for_workers("127.0.0.1", 0).get()), true, {});
+  LocalRendezvous fixed("127.0.0.1", test::unused_port(), true, {});
   const RendezvousInfo round = fixed.next_round();
   CHECK(can_connect("127.0.0.1", round.master_port));
   CHECK(fixed.next_round().store_socket == round.store_socket);

@@ -2,14 +2,14 @@
 #include "launcher/rendezvous/follow/members_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <random>
-#include <thread>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
@@ -82,15 +82,16 @@ TEST_CASE("a file of members that another agent uses is that agent's alone") {
 TEST_CASE("a file of members that a dying agent still holds is read once it is gone") {
   const TempFolder folder;
   file_in(folder).write(kMembers);
-  const int held = ::open((folder / "members").c_str(), O_RDONLY | O_CLOEXEC);
+  static int held;
+  held = ::open((folder / "members").c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(::flock(held, LOCK_EX) == 0);
-  std::thread dying([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    ::close(held);
-  });
+  // In the thread that reads: it cannot lose patience while another one gets no CPU.
+  const auto before = ::signal(SIGALRM, [](int) { ::close(held); });
+  const itimerval in_a_moment{{}, {0, 100'000}};
+  ::setitimer(ITIMER_REAL, &in_a_moment, nullptr);
   MembersFile file = file_in(folder);
   CHECK(file.read().epoch == kMembers.epoch);
-  dying.join();
+  ::signal(SIGALRM, before);
 }
 
 TEST_CASE("a damaged file of members is one line and otherwise ignored, whatever is in it") {

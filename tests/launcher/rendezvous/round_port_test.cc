@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/loopback.h"
 #include "tests/support/skip.h"
 
 #include "launcher/base/errors.h"
@@ -79,7 +80,7 @@ TEST_CASE("each round has a new port, unless one was asked for") {
   LocalRendezvous free_port("127.0.0.1", 0, false, {});
   const int first = free_port.next_round().master_port;
   CHECK(free_port.next_round().master_port != first);
-  LocalRendezvous fixed("127.0.0.1", port_of(hold_port(0).get()), false, {});
+  LocalRendezvous fixed("127.0.0.1", test::unused_port(), false, {});
   const int asked = fixed.next_round().master_port;
   CHECK(fixed.next_round().master_port == asked);
 }
