@@ -1,5 +1,6 @@
 // A run's output: a console that blocks or disappears costs lines, never a step.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
 
 namespace ddp::test {
 namespace {
@@ -88,12 +90,21 @@ TEST_CASE("an error is said and ends the run although nobody reads its log") {
 
 TEST_CASE("a reader that goes away, as head does, is said, and the run goes on") {
   const Workspace place;
-  const auto run =
-      finish(in_shell(alone(place, kShortRun), "{ \"$@\"; echo exit $? >&2; } | head -n 2"));
-  INFO(run.out << run.err);
-  CHECK(lines_of(run.out).size() == 2);
+  // It is stopped until its reader has left.
+  const Words words =
+      joined(kShortRun, {R"(trainer_config.fault_plan=["step=40 phase=forward kind=stop"])"});
+  ChildProgram job(in_shell(
+      alone(place, words),
+      R"({ sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo exit $? >&2; } | { head -n 2; exec <&-; : >left; })"));
+  wait_for_file(place / "left");
+  const pid_t trainer_pid = std::stoi(read_bytes(place / "pid"));
+  wait_until_stopped(trainer_pid);
+  ::kill(trainer_pid, SIGCONT);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.out_lines().size() == 2);
   CHECK_THAT(
-      run.err,
+      job.err(),
       Contains(
           "standard output is closed (Broken pipe); the run continues without it; the log is ") &&
           Contains("main.log\nexit 0\n"));

@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 
+#include "tests/e2e/faults.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
@@ -114,16 +115,18 @@ bool kill_at(const Moment& moment, int rank, const Workspace& place, FolderWatch
   const pid_t victim = worker_pid(place, rank);
   watch.forget_past_events();
   const auto here = [&](const FileEvent& event) { return is_at(moment, event); };
-  constexpr ChildProgram::Time kTwoSaves{10'000};
   for (int save = 0; save < 2; ++save) {
-    if (!watch.wait_for(here, kTwoSaves)) return false;
+    if (!watch.wait_for(here, kPatience)) return false;
   }
   return victim != 0 && ::kill(victim, SIGKILL) == 0;
 }
 
 void kill_again_and_again(int ranks) {
   Dice dice;
-  const Words often = {"trainer_config.save_every_steps=1"};
+  Words slow;  // in each attempt: the job must not end before it is killed
+  for (std::size_t attempt = 0; attempt <= std::size(kMoments); ++attempt)
+    slow.push_back("step=1 kind=slow value=60 attempt=" + std::to_string(attempt));
+  const Words often = {"trainer_config.save_every_steps=1", plan_of(slow)};
   const Workspace place;
   FolderWatch watch(place.path());
   ChildProgram job(launched(place, ranks, often, {"--max_restarts=20", "--healthy-after=0.01"}));

@@ -132,6 +132,32 @@ TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, 
       {{"staging", 0}, {"staging", 1}, {"writing", 0}, {"rename", 0}, {"rename", 1}});
 }
 
+// Rank 1 never writes its shard of step 6, and lives until step 8. Until rank 0 has written its own
+// shard, rank 1 is stopped in step 7, in which the ranks vote.
+TEST_CASE("a snapshot does not count before the last rank has written its shard") {
+  const Words options = kSavedModel + under("zero1") + Words{"trainer_config.max_steps=9"};
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2, options));
+  ChildProgram job(launched(
+      place, 2,
+      options + Words{"distributed_config.hang_timeout_s=0"} +
+          faults_of({"rank=1 step=6 phase=writing kind=hang", "rank=1 step=7 phase=data kind=stop",
+                     "rank=1 step=8 phase=data kind=kill"}),
+      {"--max_restarts=1"}));
+  wait_for_file(place / "snapshot.pt.step-6.0-of-2");
+  const pid_t rank_1 = worker_pid(place, 1);
+  wait_until_stopped(rank_1);
+  ::kill(rank_1, SIGCONT);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.wait_exit(kPatience) == 0);
+  CHECK_THAT(job.out(), Contains("at epoch 1, step 3"));
+  CHECK_THAT(job.err(), Contains("restart 1 of 1") && !Contains("cannot save the snapshot") &&
+                            !Contains("damaged snapshot"));
+  CHECK(differences(place.snapshot(), unbroken.snapshot()) == Words{});
+  CHECK(shard_files(place) == needed_shards(place));
+}
+
 TEST_CASE("kills at random moments of a sharded run cost no bit of what it learns", "[long]") {
   const Words options = kSavedModel + under("zero2") +
                         Words{"trainer_config.max_steps=40", "trainer_config.save_every_steps=null",

@@ -51,7 +51,7 @@ TEST_CASE("a rank whose peer is killed ends at once, and says that another one w
   CHECK(rank_1.wait_exit(kPatience) == -SIGKILL);
   const auto killed = std::chrono::steady_clock::now();
   CHECK(rank_0.wait_exit(kPatience) == 1);
-  CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(10));
+  CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(25));  // timeout_s is 30
   INFO(rank_0.out() << rank_0.err());
   CHECK_THAT(rank_0.out(), Contains(kShares));
   REQUIRE(errors_of(rank_0.err()).size() == 1);

@@ -113,7 +113,7 @@ TEST_CASE("automatic snapshots keep their least interval, and the last state is 
   CHECK(saves_of_two_seconds({}) == 1);  // the last
   CHECK(saves_of_two_seconds({"trainer_config.snapshot_min_interval_s=0",
                               "trainer_config.snapshot_overhead=1",
-                              "trainer_config.snapshot_disk_share=1"}) > 2);
+                              "trainer_config.snapshot_disk_share=1"}) > 1);
 }
 
 TEST_CASE("a kill at the very start is restarted, and said") {

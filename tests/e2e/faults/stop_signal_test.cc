@@ -338,9 +338,15 @@ TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been")
   const Workspace place;
   const Unbroken unbroken(2);
   {
-    ChildProgram job(launched(place, 2, {"trainer_config.save_every_steps=1000"}));
+    ChildProgram job(
+        launched(place, 2,
+                 {"trainer_config.save_every_steps=1000", "distributed_config.hang_timeout_s=0",
+                  plan_of({"rank=1 step=8 phase=forward kind=stop"})}));
     job.wait_for("Step 7 | Train", 1, kPatience);
-    ::kill(worker_pid(place, 1), SIGUSR1);
+    const pid_t rank_1 = worker_pid(place, 1);
+    wait_until_stopped(rank_1);
+    ::kill(rank_1, SIGUSR1);
+    ::kill(rank_1, SIGCONT);
     job.wait_all_gone(kPatience);
     CHECK(job.wait_exit(kPatience) == 75);
   }
@@ -350,12 +356,15 @@ TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been")
 
 /// SIGTERM comes while two ranks evaluate after `step`. Returns what the job has printed.
 std::string stopped_in_evaluation(const Workspace& place, int step) {
-  const std::string in_evaluation =
-      " step=" + std::to_string(step) + " phase=evaluation kind=slow value=300";
   ChildProgram job(
-      launched(place, 2, {plan_of({"rank=0" + in_evaluation, "rank=1" + in_evaluation})}));
-  job.wait_for("Step " + std::to_string(step) + " | Train", 1, kPatience);
-  job.signal(SIGTERM);
+      launched(place, 2,
+               {plan_of({fmt::format("rank=1 step={} phase=evaluation kind=stop", step)}),
+                "distributed_config.hang_timeout_s=0"}));
+  job.wait_for(fmt::format("Step {} | Train", step), 1, kPatience);
+  const pid_t rank_1 = worker_pid(place, 1);
+  wait_until_stopped(rank_1);
+  ::kill(rank_1, SIGTERM);
+  signal_until_gone(rank_1, SIGCONT);  // it stops wherever it enters the evaluation
   job.wait_all_gone(kPatience);
   CHECK(job.wait_exit(kPatience) == 75);
   return job.out();
