@@ -20,7 +20,8 @@ constexpr RetrySchedule kSlow{1ms, 3'600'000ms, 1e9};  // the second retry comes
 /// A mirror over a made-up store, in a folder of its own; log lines are kept.
 struct Fixture {
   explicit Fixture(RetrySchedule schedule = kQuick,
-                   std::function<bool(const std::string&)> owns = nullptr) {
+                   std::function<bool(const std::string&)> owns = nullptr,
+                   std::chrono::milliseconds patience = 20s) {
     MirrorOptions options;
     options.schedule = schedule;
     options.owns = std::move(owns);
@@ -31,7 +32,7 @@ struct Fixture {
                                                                 : "ERROR ") +
                       text);
     };
-    options.patience = 200ms;
+    options.patience = patience;
     mirror = std::make_unique<RemoteMirror>(std::make_unique<test::FakeFolder>(store), options);
   }
   ~Fixture() {
@@ -237,7 +238,7 @@ TEST_CASE("the end breaks off an upload and publishes nothing of it") {
 TEST_CASE("the end does not wait for a call that hangs, which may then finish in peace") {
   auto store = std::make_shared<test::FakeStore>();
   {
-    Fixture f;
+    Fixture f(kQuick, nullptr, 200ms);
     store = f.store;
     store->set([&] { store->held = store->deaf = true; });
     f.publish({"s1"});

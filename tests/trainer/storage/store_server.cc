@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/support/loopback.h"
+
 namespace ddp::train::test {
 
 StoreServer::StoreServer(const std::string& kind, std::vector<std::string> options)
     : kind_(kind), options_(std::move(options)) {
-  start(0);
+  start(ddp::test::unused_port());  // none that a client may get while the store is away
 }
 
 void StoreServer::start(int port) {
