@@ -82,12 +82,14 @@ TEST_CASE("after a step heartbeats have its times, but not the time of waiting f
   config.trainer.fault_plan = {"step=1 phase=data kind=slow value=40",
                                "step=1 phase=backward kind=slow value=400"};
   RunMonitor monitor(config, 0, 2, false);
+  const auto began = std::chrono::steady_clock::now();
   monitor.begin_step(1);
   for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
     monitor.enter(phase);
     CHECK_THAT(test::read_file(file), !Catch::Contains("times="));
   }
   monitor.end_step();
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - began;
   monitor.begin_step(2);
   monitor.enter(Phase::kOptimizer);
   double data = 0, forward = 0;
@@ -96,7 +98,7 @@ TEST_CASE("after a step heartbeats have its times, but not the time of waiting f
   REQUIRE(at != std::string::npos);
   REQUIRE(std::sscanf(text.c_str() + at, " times=data:%lf,forward:%lf ", &data, &forward) == 2);
   CHECK(data >= 0.04);
-  CHECK(forward < data);
+  CHECK(data + forward < whole.count() - 0.39);  // its digits are rounded
   RunMonitor alone(config, 0, 1, false);
   alone.begin_step(2);
   alone.end_step();

@@ -38,8 +38,11 @@ TEST_CASE("the time of a sweep's later job begins where the job before it ended"
     account.write_json(dir.file("summary.json"), {"finished"});
     return Json::parse(test::read_file(dir.file("summary.json"))).at("wall_seconds").get<double>();
   };
-  { const RunAccount first("/x/0/s.pt", 0); }
-  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point begin;
+  {
+    const RunAccount first("/x/0/s.pt", 0);
+    begin = std::chrono::steady_clock::now();
+  }
   const RunAccount second("/x/1/s.pt", 0);
   const double seconds = wall_seconds(second);
   const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
