@@ -19,7 +19,7 @@ using Lines = std::vector<std::string>;
 using Codes = std::vector<int>;
 
 const std::string kConf =
-    "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2,is_host=";
+    "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=60,is_host=";
 
 // The network between a node and its host, in a process of its own: SIGUSR1 resets what goes
 // through it, and a byte comes when that is done.
