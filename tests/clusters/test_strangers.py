@@ -326,14 +326,17 @@ class StrangersTest(unittest.TestCase):
                 self.go.unlink()
 
     def attack(self, kind, alive):
-        """Floods the host until it is gone or closes the connection."""
+        """Floods the host until it is gone, again where it closes the connection at once."""
         try:
-            if kind == "garbage":
-                return flood(raw(self.port), os.urandom(1 << 16), PATIENCE)
-            peer = Agent(self.port)
-            if kind == "endless frame":
+            while kind == "garbage":
+                with raw(self.port) as one:
+                    flood(one, os.urandom(1 << 16), PATIENCE)
+            while kind == "endless frame":
+                peer = Agent(self.port)
                 peer.hello()
-                return flood(peer.socket, b"\0\x0f\xff\xff" + bytes(1 << 16), PATIENCE)
+                with peer.socket:
+                    flood(peer.socket, b"\0\x0f\xff\xff" + bytes(1 << 16), PATIENCE)
+            peer = Agent(self.port)
             if kind == "questions":
                 question = {"type": "status", "id": "x", "run_id": "job", "epoch": -1, "hosts": False, "address": "", "port": 0}
                 return [flood_sealed(peer, question, PATIENCE)]
