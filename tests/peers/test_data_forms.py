@@ -1,6 +1,7 @@
 """The table of docs/fine-tune.md: each form of data that people bring, with what the page writes for it."""
 
 import json
+import math
 import os
 import pty
 import re
@@ -105,6 +106,14 @@ class DataForms(TrainerTest):
         out = self.show("data_config.format=chat data_config.path=my-chats.jsonl")
         self.assertIn("Rows: conversations (ShareGPT) in 3 rows, instruction, input and output (Alpaca) in 3 rows, messages (OpenAI) in 43 rows, "
                       "prompt and completion in 4 rows\n", out)
+
+    def test_the_tokens_that_end_rows_have_no_characters(self):
+        texts = ["7 oaks", *TEXTS]  # the first token, 7, is not a target
+        self.write("rows.jsonl", lines({"text": text} for text in texts))
+        self.trainer("--config", ROOT / "configs/quickstart.yaml", "data_config.path=rows.jsonl", "data_config.tokenizer=data/chat", "hydra.run.dir=.",
+                     "data_config.block_size=16", "trainer_config.batch_size=1", "trainer_config.max_steps=1")
+        scores = json.loads(self.trainer("eval", "--snapshot", "snapshot.pt", "--data", "rows.jsonl", "--json"))
+        self.assertEqual(round(scores["loss"] * scores["tokens"] / math.log(2) / scores["bits_per_character"]), len("".join(texts)) - 1)
 
     def test_on_a_terminal_targets_are_green_unless_NO_COLOR_is_set(self):
         self.write("my-chats.jsonl", lines(CHAT))

@@ -255,9 +255,9 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_->tokenizer());
-  // What ends an answer, such as <|im_end|>, is a token to learn and no text.
-  if (const auto end = data_->sample_end(); end && config_.data.format == DataFormat::kChat)
-    token_characters_.index_put_({*end}, 0);
+  // What ends a text or an answer, such as <|endoftext|>, is a token to learn and no text.
+  for (const auto& end : {data_->tokenizer().end_of_text(), data_->sample_end()})
+    if (end) token_characters_.index_put_({*end}, 0);
 }
 
 // Made before training, so that a prompt that cannot be encoded fails at once, not amid a run.
