@@ -9,7 +9,8 @@ namespace ddp::train {
 
 /// An epoch has as many samples as all sources together; source s has the share weight_s / sum of
 /// the weights of them, to one sample. Across epochs each source is traversed in random orders, one
-/// pass after another: no sample is repeated before all others have been used.
+/// pass after another: after each epoch the uses of its samples differ by at most one. The sampler
+/// shuffles an epoch, passes included.
 class WeightedOrder {
  public:
   struct Part {
