@@ -100,6 +100,7 @@ JobPlan plan_job(const LaunchConfig& config) {
                             plan.job.local_world_size - 1));
   }
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
+  plan.job.omp_num_threads = threads_that_fit(plan.cpus, plan.job.omp_num_threads);
   plan.restarts = config.restarts;
   plan.restarts.program = program_of(plan.command, places);
   plan.standby_workers = config.standby_workers;

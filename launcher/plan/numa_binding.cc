@@ -38,6 +38,29 @@ Cpus in_both(const Cpus& a, const Cpus& b) {
   return both;
 }
 
+bool has_device_file(const std::string& information, const std::string& root) {
+  constexpr std::string_view kMinor = "Device Minor:";
+  const auto at = information.find(kMinor);
+  if (at == std::string::npos) return true;
+  const auto number = at + kMinor.size();
+  return fs::exists(root + "/dev/nvidia" +
+                    trimmed(information.substr(number, information.find('\n', number) - number)));
+}
+
+// PCI addresses and what the driver says of each GPU, in PCI order. A container may list the
+// machine's other GPUs, too, but has no device files of them: CUDA does not count those.
+std::vector<std::pair<std::string, std::string>> listed_gpus(const std::string& root) {
+  const std::string folder = root + "/proc/driver/nvidia/gpus/";
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const std::string& address : names_in(folder)) {
+    std::ifstream information(folder + address + "/information");
+    all.emplace_back(address, std::string(std::istreambuf_iterator<char>(information), {}));
+  }
+  auto own = all;
+  std::erase_if(own, [&](const auto& gpu) { return !has_device_file(gpu.second, root); });
+  return own.empty() ? all : own;  // a freshly booted machine has no device files
+}
+
 class Topology {
  public:
   explicit Topology(const NumaView& view) : view_(view) {
@@ -156,16 +179,14 @@ std::vector<int> nodes_of_workers(const std::vector<std::string>& gpus, int work
 }  // namespace
 
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view) {
-  const std::string folder = view.root + "/proc/driver/nvidia/gpus";
-  const auto addresses = names_in(folder);  // sorted: PCI order
+  const auto gpus = listed_gpus(view.root);
   const int index = whole_number(gpu).value_or(-1);
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    std::ifstream information(folder + "/" + addresses[i] + "/information");
-    const std::string text(std::istreambuf_iterator<char>(information), {});
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const auto& [address, text] = gpus[i];
     const bool named = gpu.rfind("GPU-", 0) == 0 && text.find(gpu) != std::string::npos;
     if (!named && static_cast<int>(i) != index) continue;
     // Machines with a single node report -1.
-    const fs::path device = view.root + "/sys/bus/pci/devices/" + addresses[i];
+    const fs::path device = view.root + "/sys/bus/pci/devices/" + address;
     return std::max(0, number_of(device / "numa_node"));
   }
   return std::nullopt;
@@ -205,6 +226,14 @@ std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<st
     }
   }
   return bound;
+}
+
+int threads_that_fit(const std::vector<std::vector<int>>& bound, int threads) {
+  for (const Cpus& cpus : bound) {
+    const auto sharers = std::count(bound.begin(), bound.end(), cpus);
+    threads = std::min(threads, std::max(1, static_cast<int>(std::ssize(cpus) / sharers)));
+  }
+  return threads;
 }
 
 }  // namespace ddp::launch

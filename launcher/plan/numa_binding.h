@@ -24,4 +24,7 @@ std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view
 std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
                                            int workers, const NumaView& view);
 
+/// Returns how many threads each worker may have so that no CPU gets two, at most `threads`.
+int threads_that_fit(const std::vector<std::vector<int>>& bound, int threads);
+
 }  // namespace ddp::launch

@@ -63,6 +63,19 @@ TEST_CASE("a GPU's node is found by index and by UUID") {
   CHECK_FALSE(numa_node_of_gpu("7", view));
 }
 
+TEST_CASE("GPUs of which a container has no device file are not counted") {
+  const TempFolder root;
+  const NumaView view = two_sockets(root);
+  for (const char* gpu : {"0a", "0b", "0c"}) {
+    root.write("proc/driver/nvidia/gpus/0000:" + std::string(gpu) + ":00.0/information",
+               "Device Minor: \t " + std::to_string(gpu[1] - 'a') + "\nGPU Excluded:\t No\n");
+  }
+  CHECK(numa_node_of_gpu("0", view) == 1);  // before the first use there are no such files
+  root.write("dev/nvidia2", "");
+  CHECK(numa_node_of_gpu("0", view) == 0);
+  CHECK_FALSE(numa_node_of_gpu("1", view));
+}
+
 TEST_CASE("each mode of --numa-binding gives the CPUs that torchrun's would") {
   const TempFolder root;
   const NumaView view = two_sockets(root);
@@ -86,6 +99,13 @@ TEST_CASE("only CPUs that ddp-run may use are given away") {
   CHECK(bind_to_numa(NumaBinding::kExclusive, {"0", "1"}, 2, view) ==
         std::vector<Cpus>{{5, 13}, {6}});
   CHECK_THROWS_AS(bind_to_numa(NumaBinding::kExclusive, {"0", "0", "0"}, 3, view), LaunchError);
+}
+
+TEST_CASE("the threads of bound workers fit their CPUs") {
+  CHECK(threads_that_fit({{0, 1, 2, 3}, {0, 1, 2, 3}, {4, 5, 6, 7, 8, 9}}, 3) == 2);
+  CHECK(threads_that_fit({{0}, {0}}, 3) == 1);
+  CHECK(threads_that_fit({{0, 1}}, 0) == 0);  // the user's own number
+  CHECK(threads_that_fit({}, 3) == 3);
 }
 
 TEST_CASE("without GPUs the workers are dealt over the nodes") {
