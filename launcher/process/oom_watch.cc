@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "launcher/base/system/cgroup.h"
@@ -21,12 +22,17 @@ std::optional<long> number_after(const std::string& file, const std::string& key
   return std::nullopt;
 }
 
-std::string limit_text(const std::string& file) {
-  std::ifstream stream(file);
-  long long bytes = 0;
+// The least of a cgroup and those above it: schedulers limit the job, not its tasks.
+std::string limit_text(const std::string& base, std::string cgroup, const std::string& file) {
   constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 uses a huge number for "none"
-  if (!(stream >> bytes) || bytes >= kNoLimit) return "";
-  return fmt::format("{} MiB", bytes >> 20);
+  long long least = kNoLimit;
+  for (bool more = true; more;) {
+    long long bytes = 0;
+    if (std::ifstream(base + cgroup + file) >> bytes) least = std::min(least, bytes);
+    more = !cgroup.empty();
+    cgroup.resize(cgroup.find('/') == std::string::npos ? 0 : cgroup.rfind('/'));
+  }
+  return least == kNoLimit ? "" : fmt::format("{} MiB", least >> 20);
 }
 
 // "" if it has not risen, as far as is known.
@@ -41,14 +47,14 @@ std::string rise_in_cgroup(const OomCounts& before, const OomCounts& after) {
 OomCounts OomCounts::read(const std::string& root) {
   OomCounts counts;
   counts.machine = number_after(root + "/proc/vmstat", "oom_kill");
-  const std::string v2 = root + "/sys/fs/cgroup" + cgroup_of_self(root, "");
-  const std::string v1 = root + "/sys/fs/cgroup/memory" + cgroup_of_self(root, "memory");
-  counts.cgroup = number_after(v2 + "/memory.events.local", "oom_kill");
-  if (!counts.cgroup) counts.cgroup = number_after(v2 + "/memory.events", "oom_kill");
-  counts.limit = limit_text(v2 + "/memory.max");
+  const std::string v2 = root + "/sys/fs/cgroup", v1 = v2 + "/memory";
+  const std::string own = cgroup_of_self(root, ""), own_v1 = cgroup_of_self(root, "memory");
+  counts.cgroup = number_after(v2 + own + "/memory.events.local", "oom_kill");
+  if (!counts.cgroup) counts.cgroup = number_after(v2 + own + "/memory.events", "oom_kill");
+  counts.limit = limit_text(v2, own, "/memory.max");
   if (!counts.cgroup) {
-    counts.cgroup = number_after(v1 + "/memory.oom_control", "oom_kill");
-    counts.limit = limit_text(v1 + "/memory.limit_in_bytes");
+    counts.cgroup = number_after(v1 + own_v1 + "/memory.oom_control", "oom_kill");
+    counts.limit = limit_text(v1, own_v1, "/memory.limit_in_bytes");
   }
   return counts;
 }

@@ -12,7 +12,7 @@ struct OomCounts {
   /// oom_control.
   std::optional<long> cgroup;
   std::optional<long> machine;  // /proc/vmstat
-  std::string limit;            // of the cgroup, e.g. "512 MiB"; empty: none
+  std::string limit;            // the least of the cgroup and those above, e.g. "512 MiB"
 
   /// `root` is prepended to /proc and /sys; empty: the real ones.
   static OomCounts read(const std::string& root = "");

@@ -26,6 +26,10 @@ TEST_CASE("the out-of-memory counters are read from cgroup v2") {
   CHECK(counts.cgroup == 3);
   CHECK(counts.machine == 7);
   CHECK(counts.limit == "512 MiB");
+  put(root.path() + "/proc/self/cgroup", "0::/job.slice/step/task\n");
+  put(root.path() + "/sys/fs/cgroup/job.slice/step/task/memory.max", "max\n");
+  put(root.path() + "/sys/fs/cgroup/job.slice/step/task/memory.events.local", "oom_kill 1\n");
+  CHECK(OomCounts::read(root.path()).limit == "512 MiB");
 }
 
 TEST_CASE("kills in a cgroup below are not those of this job") {
