@@ -114,6 +114,9 @@ std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int work
     gpus = entries_of(machine.hip_visible_devices);
   } else if (machine.cuda_visible_devices) {
     gpus = entries_of(*machine.cuda_visible_devices);
+    // As an only entry it hides all GPUs, which a user may want; another worker would lack its own.
+    const auto hides = [](const std::string& one) { return one.empty() || one.front() == '-'; };
+    if (gpus.size() > 1) gpus.erase(std::ranges::find_if(gpus, hides), gpus.end());
   } else if (installed_gpus(machine) > 0) {
     gpus = visible_gpus(machine);
   } else {

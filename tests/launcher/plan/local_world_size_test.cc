@@ -99,6 +99,7 @@ TEST_CASE("each worker's GPU is an entry of CUDA_VISIBLE_DEVICES, else one of th
   CHECK(gpus(fake_machine(two, 2, 2)) == std::vector<std::string>{"0", "1"});
   CHECK_THROWS_WITH(gpu_of_each_worker(fake_machine(two, 2, 2), 3, "x"),
                     Catch::StartsWith("--x needs a GPU for each of 3 workers, but only 2 are"));
+  CHECK_THROWS_WITH(gpus(fake_machine(two, 2, 2, "0,,1")), Contains("only 1 is visible"));
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES narrows the GPUs as CUDA does") {
