@@ -95,6 +95,8 @@ void GroupNode::stand() {
 
 void GroupNode::on(const events::EndpointsChanged&) {
   if (state_.stage == GroupStage::kStanding) ask_around();
+  // A name may lead to this machine by now.
+  if (state_.hosting.active && !state_.quest.at_endpoint) act(actions::Claim{});
 }
 
 void GroupNode::decide() {

@@ -347,12 +347,20 @@ void GroupRendezvous::step_down(const std::string& why) {
 
 void GroupRendezvous::claim_endpoints() {
   events::Claimed claimed;
-  for (const Endpoint& endpoint : node_.settings().endpoints()) {
-    const auto address = parse_address(endpoint.host, endpoint.port);
+  const auto claim = [&](const std::string& host, int port) {
+    const auto address = parse_address(host, port);
     const int fd = address ? listen_on(*address) : -1;
     claimed.taken = claimed.taken || (fd < 0 && address && errno == EADDRINUSE);
     if (fd >= 0) coordinator_->also_listen(fd);
-    claimed.listens = claimed.listens || fd >= 0;
+    return fd >= 0;
+  };
+  for (const Endpoint& one : node_.settings().endpoints())
+    claimed.listens = claim(one.host, one.port) || claimed.listens;
+  // A name may lead elsewhere again: it is still watched.
+  for (const ResolvedEndpoint& one : watch_.endpoints()) {
+    for (const std::string& address : one.addresses) {
+      if (address != one.endpoint.host) claim(address, one.endpoint.port);
+    }
   }
   feed(claimed);
 }

@@ -87,6 +87,19 @@ class Faults(ledger_job.LedgerTest):
         job.wait_for_round({1, 2, 3})
         job.check()
 
+    def test_a_host_is_found_by_the_name_of_the_endpoint_once_it_leads_there(self):
+        net.name_hosts(COUNT, {"first": address(0)})
+        job = self.job("2:3", "first")
+        for i in range(3):
+            job.start(i)
+        job.wait_for_round({0, 1, 2})
+        job.kill(0)
+        job.wait_for_round({1, 2})
+        net.name_hosts(COUNT, {"first": address(self.next_host(job))})
+        job.start(3)
+        job.wait_for_round({1, 2, 3}, seconds=60)
+        job.check()
+
     def test_two_nodes_one_of_which_was_restarted_go_on_after_its_silence(self):
         job = self.begin(2, "1:2")
         net.cable(0, "down")

@@ -366,6 +366,7 @@ TEST_CASE(
        "disconnect; tell note; rest; disconnect; connect 10.0.0.2:4000"},
       {"wants the endpoint", claims(1), events::RepliesRead{}, kMember, "claim"},
       {"has it", claims(0), events::RepliesRead{}, kMember, ""},
+      {"a name has changed", in(kMember, hosting), events::EndpointsChanged{}, kMember, "claim"},
   });
 }
 
