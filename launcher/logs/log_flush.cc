@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "launcher/base/system/regular_file.h"
@@ -20,6 +21,15 @@ std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, 
   auto log = std::make_shared<LogFile>();
   log->open(path, rotation, truncate);
   return log;
+}
+
+// A worker that failed as the disk is full could not write that there.
+std::string end_of_log(const std::string& path, std::streamoff most) {
+  std::string end = end_of_file(path, most).value_or("");
+  std::error_code unknown;
+  if (std::filesystem::space(path, unknown).available > 0) return end;
+  if (!end.empty() && end.back() != '\n') end += '\n';
+  return end + "(No space left on device: this log may lack its last lines)\n";
 }
 
 }  // namespace
@@ -72,7 +82,7 @@ void LogPump::worker_ended(int local_rank) {
   if (found == stderr_files_.end()) return;
   found->second->ended = true;
   const auto read = [file = found->second](std::string_view) {
-    file->end = end_of_file(file->path, kTail).value_or("");
+    file->end = end_of_log(file->path, kTail);
     file->read = true;
     return 0;
   };
@@ -83,7 +93,7 @@ void LogPump::read_redirected() {
   for (const auto& [local_rank, file] : stderr_files_) {
     // Others may have written since; the thread has just found that the disk answers.
     const bool answers = !file->ended || (file->read && files_.is_idle());
-    stderr_tail_[local_rank] = answers      ? end_of_file(file->path, kTail).value_or("")
+    stderr_tail_[local_rank] = answers      ? end_of_log(file->path, kTail)
                                : file->read ? file->end
                                             : "(not read: the disk does not answer)\n";
   }

@@ -9,6 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
+#include "tests/support/skip.h"
 
 namespace ddp::test {
 namespace {
@@ -182,6 +183,21 @@ TEST_CASE("a full disk is said once and ends no job") {
   CHECK(job.exit == 0);
   CHECK(lines_of(job.out).size() == 5001);
   CHECK_THAT(job.err, Contains("stdout.log': File too large; the rest of this log is missing"));
+}
+
+TEST_CASE("a full disk below a redirected stderr is in the failure report") {
+  const TempFolder logs, tmp;
+  const std::string disk = "mount -t tmpfs -o size=64k none '" + logs.path() + "'";
+  auto options =
+      stub_job(tmp, {"-r3", "--log-dir=" + logs.path()}, {"repeat=20000:0123456789\\n", "exit=3"});
+  const Lines space{"unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"};
+  ChildOptions probe;
+  probe.argv = space;
+  probe.argv.push_back(disk);
+  if (run_to_end(probe).exit != 0) return say_skipped("no user namespaces here");
+  options.argv.insert(options.argv.begin(), {disk + " && exec \"$@\"", "sh"});
+  options.argv.insert(options.argv.begin(), space.begin(), space.end());
+  CHECK_THAT(run_to_end(options).err, Contains("  stderr    : (No space left on device: this log"));
 }
 
 TEST_CASE("of thirty-two workers no line is torn or lost") {
