@@ -12,7 +12,7 @@ namespace ddp::launch {
 /// `format`: as for strftime.
 std::string local_time(double unix_seconds, const char* format);
 
-/// "exit code 7", "killed by SIGKILL", "hung" or "hung, waiting in all_reduce".
+/// "exit code 7", "killed by SIGKILL (out of memory)", "hung" or "hung, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
 /// DDP_LAST_FAILURE of the next round's workers; see kLastFailure in worker_contract.h.
 std::string failure_json(const ProcessFailure& failure, int attempt);

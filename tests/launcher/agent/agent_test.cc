@@ -448,10 +448,12 @@ TEST_CASE("any failure is reported with the OOM killer's calls") {
   Scene scene;
   scene.os.oom =
       "out of memory: the kernel killed a process in this job's cgroup (oom_kill +1 in its cgroup)";
+  scene.os.exits(0, {0, SIGKILL});
   scene.os.exits(0, {1, 0});
-  const RunResult result = scene.run(1);
-  CHECK_THAT(failure_report(result, {}),
-             Catch::Contains("exitcode  : 1 (pid: 100): " + scene.os.oom + "\n"));
+  const RunResult result = scene.run(1, 1);
+  CHECK(scene.os.notes.at(0) ==
+        "rank 0 (local rank 0, pid 100): killed by SIGKILL (out of memory); restart 1 of 1");
+  CHECK_THAT(failure_report(result, {}), Catch::Contains("): " + scene.os.oom + "\n"));
 }
 
 TEST_CASE("when the launcher dies everything is killed at once") {
