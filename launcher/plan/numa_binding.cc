@@ -171,6 +171,13 @@ std::vector<int> nodes_of_workers(const std::vector<std::string>& gpus, int work
   for (int worker = 0; worker < workers; ++worker) {
     const auto gpu = static_cast<std::size_t>(worker);
     const auto own = gpu < gpus.size() ? numa_node_of_gpu(gpus[gpu], view) : std::nullopt;
+    // Dealt out, instances of one GPU would come to all nodes.
+    if (!own && all.size() > 1 && gpu < gpus.size() && gpus[gpu].starts_with("MIG-")) {
+      throw LaunchError(kExitUsage,
+                        fmt::format("--numa-binding: the driver's files do not show the NUMA node "
+                                    "of {}; omit it, or start ddp-run under taskset",
+                                    gpus[gpu]));
+    }
     nodes.push_back(own ? *own : all[gpu * all.size() / static_cast<std::size_t>(workers)]);
   }
   return nodes;

@@ -20,7 +20,8 @@ struct NumaView {
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view);
 
 /// Returns the CPUs of each worker. `gpus`: one per worker; workers without one are distributed
-/// over the nodes in order. Throws LaunchError (2) if a worker would get no CPU.
+/// over the nodes in order. Throws LaunchError (2) if a worker would get no CPU, or a MIG instance
+/// of an unknown one of several nodes.
 std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
                                            int workers, const NumaView& view);
 

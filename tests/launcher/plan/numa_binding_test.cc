@@ -60,6 +60,7 @@ TEST_CASE("a GPU's node is found by index and by UUID") {
   CHECK(numa_node_of_gpu("2", view) == 0);
   CHECK(numa_node_of_gpu("GPU-1abc", view) == 1);
   CHECK_FALSE(numa_node_of_gpu("MIG-x", view));
+  CHECK_THROWS_AS(bind_to_numa(NumaBinding::kNode, {"0", "MIG-x"}, 2, view), LaunchError);
   CHECK_FALSE(numa_node_of_gpu("7", view));
 }
 
