@@ -1,6 +1,9 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/config/test_files.h"
+#include "trainer/app/load_run.h"
+#include "trainer/config/keys/config_text.h"
+#include "trainer/config/keys/idle_keys.h"
 #include "trainer/config/show/config_show.h"
 #include "trainer/runtime/error.h"
 
@@ -24,6 +27,30 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
         "cfg.yaml: data_config.path: no value given; add data_config.path=VALUE to the "
         "command "
         "line or to the file");
+}
+
+TEST_CASE("what --cfg prints is the configuration of the same run") {
+  const test::TestFolder folder;
+  test::write_file("text.txt", "text");
+  const std::vector<std::vector<std::string>> runs = {
+      {"data_config.path=text.txt", "trainer_config.max_steps=5"},
+      {"data_config.sources=[{path: text.txt}]", "trainer_config.global_batch_size=432"},
+      {"data_config.path=text.txt", "model=llama", "llama_config.model_type=smollm2-135m"},
+      {"data_config.path=text.txt", "gpt_config.model_type=gpt-nano"},
+      {"data_config.path=text.txt", "task=masked_lm"},
+      {"data_config.path=text.txt", "task=text_classification"},
+      {"data_config.path=text.txt", "task=image_classification"}};
+  test::write_file("cfg.yaml", "{}");
+  const auto loaded = [](const std::string& file, std::vector<std::string> overrides) {
+    overrides.emplace_back("hydra.run.dir=out");
+    const RunConfig run = load_run(ConfigSource::of_file(file), overrides);
+    CHECK(idle_keys(run.config, run.given).empty());
+    return config_to_json(run.config);
+  };
+  for (const auto& overrides : runs) {
+    test::write_file("shown.yaml", show_config(ConfigSource::of_file("cfg.yaml"), overrides, {}));
+    CHECK(loaded("shown.yaml", {}) == loaded("cfg.yaml", overrides));
+  }
 }
 
 TEST_CASE("where any keys are taken, Hydra's rule for new ones holds") {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "trainer/config/keys/idle_keys.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/runtime/log/message.h"
 
@@ -31,9 +32,12 @@ bool is_auto(const Given& given, const std::string& key) {
   return found != given.values().end() && found->second.text == "auto";
 }
 
+/// A default asks for nothing either: --cfg prints every key.
 void check_belongs_to_run(const Config& config, const Given& given) {
   for (const Field& field : config_fields()) {
-    if (belongs_to(field, config) || !given.has(field.path) || is_auto(given, field.path)) continue;
+    if (belongs_to(field, config) || !is_chosen(field.path, config, given) ||
+        is_auto(given, field.path))
+      continue;
     Config other = config;
     other.model = field.model;
     if (!field.model.empty() && belongs_to(field, other)) {
@@ -117,7 +121,7 @@ void check_global_batch(const Config& config, const Given& given) {
   const TrainerConfig& trainer = config.trainer;
   if (!trainer.global_batch_size) return;
   const std::string key = "trainer_config.global_batch_size";
-  if (given.has("trainer_config.grad_accumulation_steps")) {
+  if (is_chosen("trainer_config.grad_accumulation_steps", config, given)) {
     given.refuse(
         key,
         "conflicts with trainer_config.grad_accumulation_steps, which follows from it; keep one");

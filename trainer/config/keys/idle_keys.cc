@@ -76,14 +76,13 @@ constexpr Idle kIdle[] = {
     {"profile.steps", profiles, "without profile.start"},
 };
 
-/// Whether the key is given with a value other than its default.
+}  // namespace
+
 bool is_chosen(const std::string& key, const Config& config, const Given& given) {
   if (!given.has(key)) return false;
   const Field& field = *find_field(key);
   return node_to_json(current_value(field, config)) != node_to_json(current_value(field, Config()));
 }
-
-}  // namespace
 
 std::vector<std::string> idle_keys(const Config& config, const Given& given) {
   std::vector<std::string> lines;

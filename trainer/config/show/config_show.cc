@@ -25,7 +25,6 @@ struct Origin {
 
 /// As given and typed, or the default.
 Node shown_value(const Field& field, const Node* given) {
-  if (given == nullptr && field.path == "data_config.path") return Node::of(std::string("???"));
   if (given != nullptr && (given->is_interpolation() || given->is_missing())) return *given;
   const bool null = given == nullptr || given->kind == Kind::kNull;
   if (null && field.null_means == NullMeans::kNotGiven) return Node::null();
@@ -35,12 +34,30 @@ Node shown_value(const Field& field, const Node* given) {
   return current_value(field, config);
 }
 
-/// Every key of the schema.
+/// Whether the key's default is that of a preset or of a pretrained model, which is not read here.
+bool follows_from_model(const Field& field, const Node& given) {
+  const auto is_set = [&](const std::string& key) {
+    const Node* value = find_path(given, key);
+    return value != nullptr && value->kind != Kind::kNull;
+  };
+  const std::string section = field.path.substr(0, field.path.find('.'));
+  const bool of_model =
+      section == "task" || section == "model" || find_field(section + ".init_from") != nullptr;
+  return of_model &&
+         (is_set("init_from") || is_set(section + ".init_from") || is_set(section + ".model_type"));
+}
+
+/// Every key of the schema, as far as its value is known.
 Node typed_tree(const Node& given) {
   Node out = Node::map();
+  const Node missing = Node::of(std::string("???"));
+  const bool needs_path = find_path(given, "data_config.sources") == nullptr;
   for (const Field& field : config_fields()) {
-    if (!field.path.starts_with("hydra."))
-      set_path(out, field.path, shown_value(field, find_path(given, field.path)));
+    const Node* value = find_path(given, field.path);
+    if (needs_path && value == nullptr && field.path == "data_config.path") value = &missing;
+    if (field.path.starts_with("hydra.")) continue;
+    if (value == nullptr && follows_from_model(field, given)) continue;
+    set_path(out, field.path, shown_value(field, value));
   }
   return out;
 }
