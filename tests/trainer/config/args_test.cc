@@ -141,9 +141,11 @@ TEST_CASE("export and estimate are modes of their own") {
   CHECK(estimate.estimate.world_size == 4);
   CHECK(estimate.estimate.json);
   CHECK(error({"export", "--snapshot=s"}) == "--output: is required; see trainer export --help");
+  CHECK(error({"export", "--snapshot=s", "--output="}) == "--output: is empty; give a folder");
   CHECK(error({"export", "--snapshot=s", "--output=o", "--format=hf"})
             .find("--format: 'hf' is not one of huggingface, torch, safetensors") == 0);
   CHECK(error({"estimate"}).find("--config: is required") == 0);
+  CHECK(error({"-c", "a.yaml", "--config=b.yaml"}).find("--config: given twice; keep one") == 0);
 }
 
 TEST_CASE("plan reads GPUs, their memory and speeds, and refuses what no GPU has") {

@@ -37,6 +37,11 @@ TEST_CASE("a config file that cannot be read is named with the reason") {
         "--config");
   CHECK(error(".") ==
         ".: cannot read the config file: Is a directory; give a YAML file with --config");
+  test::write_file("a.yaml", "");
+  std::filesystem::create_directory("b.yaml");  // as a file that may not be read
+  CHECK(error("b.yaml") ==
+        "b.yaml: cannot read the config file: Is a directory; make it readable, or give another "
+        "file with --config");
 }
 
 TEST_CASE("unreadable YAML is reported with line and column") {
@@ -309,6 +314,11 @@ TEST_CASE("a key that the task has no use for is refused with its place") {
   }
   CHECK_THAT(loading.error_with({"task=masked_lm", "data_config.stride=2"}),
              Catch::Contains("data_config.stride=2: does not apply to task=masked_lm"));
+}
+
+TEST_CASE("an empty folder of the run is refused at its key") {
+  CHECK(Loading().error_with({"hydra.run.dir="}) ==
+        "command line: hydra.run.dir=: is empty; give a string");
 }
 
 TEST_CASE("every message is one line") {

@@ -78,6 +78,7 @@ TEST_CASE("a glob or a range of nothing is an error, not a sweep of no jobs") {
         "write the values out");
   CHECK(error("k=glob(*)").find("'k' has no value") != std::string::npos);
   CHECK(error("k=range(5,1)").find("its range() is empty") != std::string::npos);
+  CHECK(error("hydra.sweep.dir=") == "hydra.sweep.dir: is empty; give a folder");
 }
 
 TEST_CASE("hydra.mode asks for a sweep, in the file or on the command line") {

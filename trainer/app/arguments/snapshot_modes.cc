@@ -308,6 +308,7 @@ Exit codes: 0 done, 1 the snapshot cannot be used or a file cannot be written, 2
 TrainerArgs parse_export(const Parsed& parsed) {
   parsed.refuse_rest();
   parsed.require({"snapshot", "output"});
+  if (parsed.text("output").empty()) throw UserError("--output: is empty; give a folder");
   TrainerArgs args;
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");

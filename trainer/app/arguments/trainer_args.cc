@@ -146,6 +146,8 @@ ConfigSource config_source(const Parsed& parsed) {
         "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
         "--help");
   }
+  if (parsed.times("config") > 1)
+    throw UserError("--config: given twice; keep one, which can name others in its defaults list");
   for (const char* name : {"config", "config_name", "config_path", "config_dir"}) {
     if (parsed.has(name) && parsed.text(name).empty())
       throw UserError(fmt::format("--{}: is empty; give a {}", name,

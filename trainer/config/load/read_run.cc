@@ -68,7 +68,7 @@ void place_run(Node& root, std::optional<int64_t> sweep_job) {
     set_path(root, "hydra.run.dir", Node::of(folder));
   }
   const Node folder = select_value(root, "hydra.run.dir");
-  if (folder.kind == Kind::kString)
+  if (folder.kind == Kind::kString && !folder.text.empty())  // which to_config() refuses
     set_path(root, "hydra.runtime.output_dir", Node::of(absolute_path(folder.text)));
 }
 

@@ -32,7 +32,8 @@ std::string near_file(const std::string& file) {
     if (extension == ".yaml" || extension == ".yml")
       names.push_back(it->path().filename().string());
   }
-  std::erase(names, path.filename().string());
+  if (std::erase(names, path.filename().string()) > 0)
+    return "make it readable, or give another file with --config";
   const std::string before = (folder / "").lexically_normal().string();
   return did_you_mean(path.filename().string(), names, "give a YAML file with --config",
                       before == "." ? "" : before);

@@ -98,7 +98,8 @@ std::vector<Override> sweeper_params(const Node& root) {
 
 std::string sweep_folder(const Node& root) {
   const Node folder = select_value(root, "hydra.sweep.dir");
-  if (folder.kind != Kind::kString) throw UserError("hydra.sweep.dir: is empty; give a folder");
+  if (folder.kind != Kind::kString || folder.text.empty())
+    throw UserError("hydra.sweep.dir: is empty; give a folder");
   return absolute_path(folder.text);
 }
 
