@@ -13,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <system_error>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/out_of_memory.h"
@@ -80,6 +81,11 @@ std::string readable(const std::exception& error) {
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
       file != nullptr && !file->path1().empty())
     return file->path1().string() + ": cannot be accessed: " + file->code().message();
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error);
+      system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
+    return "cannot start a thread: memory, or the number of threads allowed (ulimit -u, pids.max "
+           "of "
+           "the cgroup), is used up; raise the limit, or use fewer ranks and threads";
   if (!is_out_of_memory(error)) return readable(std::string(error.what()));
   const std::string asked = memory_asked_for(error.what());
   return fmt::format("out of memory{}; use a smaller model or batch, or a machine with more memory",

@@ -34,7 +34,8 @@ namespace {
 namespace fs = std::filesystem;
 
 int64_t thread_count(const TokenizeArgs& options) {
-  if (options.threads > 0) return options.threads;
+  constexpr int64_t kMost = 1024;
+  if (options.threads > 0) return std::min(options.threads, kMost);
   return std::max<int64_t>(1, std::thread::hardware_concurrency());
 }
 

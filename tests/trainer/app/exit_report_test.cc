@@ -33,6 +33,9 @@ TEST_CASE("an error of a disk exits 1, also in Arrow's words, and no C++ word is
   CHECK(reported(loop) ==
         std::pair<std::string, int>("m/x: cannot be accessed: Too many levels of symbolic links",
                                     launch::kExitFailed));
+  const auto no_thread = std::make_error_code(std::errc::resource_unavailable_try_again);
+  CHECK_THAT(reported(std::system_error(no_thread)).first,
+             Catch::Contains("cannot start a thread: ") && Catch::Contains("ulimit -u"));
 }
 
 // As an error of a GPU does that a thread of torch meets first; abort() would be signal 6.

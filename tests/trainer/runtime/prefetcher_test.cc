@@ -1,6 +1,8 @@
 // Items made ahead by threads. Also run under ThreadSanitizer.
 #include "trainer/runtime/process/prefetcher.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <future>
 #include <memory>
@@ -29,6 +31,18 @@ TEST_CASE("items come in order, whatever the number of threads") {
     Numbers rows(workers, 2 * workers, counting(next), row_of);
     for (int i = 0; i < 1000; ++i) REQUIRE(rows.next() == row_of(i));
   }
+}
+
+TEST_CASE("threads that the system refuses are done without") {
+  pthread_attr_t usual, huge;
+  REQUIRE(::pthread_getattr_default_np(&usual) == 0);
+  REQUIRE(::pthread_attr_init(&huge) == 0);
+  REQUIRE(::pthread_attr_setstacksize(&huge, std::size_t{1} << 50U) == 0);  // no room for that
+  REQUIRE(::pthread_setattr_default_np(&huge) == 0);
+  int next = 0;
+  Numbers rows(2, 4, counting(next), row_of);
+  REQUIRE(::pthread_setattr_default_np(&usual) == 0);
+  for (int i = 0; i < 10; ++i) REQUIRE(rows.next() == row_of(i));
 }
 
 TEST_CASE("threads stay at most so many items ahead") {

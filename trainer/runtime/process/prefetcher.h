@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,13 +25,16 @@ class Prefetcher {
   /// Produces it. Called concurrently.
   using Make = std::function<Item(const Task&)>;
 
-  /// With `workers` threads, at most `ahead` (at least 1) items ahead of next(); with none, next()
-  /// makes the item itself.
+  /// With `workers` threads, or as many as the system grants, at most `ahead` (at least 1) items
+  /// ahead of next(); with none, next() makes the item itself.
   Prefetcher(int64_t workers, int64_t ahead, Take take, Make make)
       : take_(std::move(take)),
         make_(std::move(make)),
         slots_(static_cast<std::size_t>(std::max<int64_t>(1, ahead))) {
-    for (int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // those that run make all items
+    }
   }
 
   /// Waits for items in progress.
