@@ -75,6 +75,9 @@ TEST_CASE("a Llama's snapshot that does not fit is refused in one line") {
   CHECK_THAT(
       refusal_of(trainer(place, {"eval", "--snapshot", "folder"})),
       Contains("--snapshot: folder: is the folder of a model, which has no evaluation data; name"));
+  std::filesystem::create_directory(place / "none");
+  CHECK_THAT(refusal_of(trainer(place, {"eval", "--snapshot", "none"})),
+             Contains("none/config.json: No such file or directory"));
 }
 
 TEST_CASE("adapters whose model is missing or another one are refused in one line") {
@@ -255,6 +258,11 @@ TEST_CASE("a classifier's snapshot refuses labels and inputs that it does not kn
   place.write("other.csv", "body\nx\n");
   check_refused(in_process(trainer(place, joined(kPredict, {"--input", "other.csv"}))),
                 {"--input", "has no column text", "rename one of them"});
+  check_refused(in_process(trainer(
+                    place, joined(kPredict, {"--input", "other.csv", "--output", "./other.csv"}))),
+                {"--output: ./other.csv is the input"});
+  check_refused(in_process(trainer(place, joined(kPredict, {"--input", "none.csv"}))),
+                {"--input: none.csv: no such file"});
   check_refused(
       in_process(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
       {"was trained with task text_classification"});

@@ -62,10 +62,14 @@ TEST_CASE("a model's classes give the numbers, and a class that it does not know
                     Contains("spam is not one of the model: eggs, ham; rename its folder"));
 }
 
-TEST_CASE("a folder without classes and a class without images are refused by name") {
+TEST_CASE("a folder without classes or with one, and a class without images, are refused by name") {
   const TempFolder folder;
   folder.write("flat/1.png", "");
   CHECK_THROWS_WITH(open_labelled_images(folder / "flat", {}), Contains("contains no folder"));
+  folder.write("one/ham/1.png", "");
+  CHECK_THROWS_WITH(open_labelled_images(folder / "one", {}),
+                    Contains("one: contains the folder of one class, ham; a classifier needs two"));
+  CHECK(open_labelled_images(folder / "one", {"ham", "spam"})->size() == 1);
   write_classes(folder);
   fs::create_directory(folder / "set/empty");
   CHECK_THROWS_WITH(open_labelled_images(folder / "set", {}),
@@ -91,6 +95,7 @@ TEST_CASE("one pixel in the middle of a large PNG of equal size changes the fing
   const std::string first = png_of(image);
   REQUIRE(first.size() > 10'000);
   folder.write("set/a/1.png", first);
+  folder.write("set/b/1.png", first);
   const std::string before = fingerprint_of(folder / "set");
   int of_equal_size = 0;
   for (std::size_t at = 20'000; at < 20'050; ++at) {
@@ -125,6 +130,8 @@ TEST_CASE("labels that are missing, of another number or unknown to the model ar
                     Contains("train-labels-idx1-ubyte, is missing"));
   write_idx(folder, kTwoImages, idx_head({3}) + "abc");
   CHECK_THROWS_WITH(open_labelled_images(path, {}), Contains("its shape is 3; the labels"));
+  write_idx(folder, kTwoImages, idx_head({2}) + std::string("\x00\x00", 2));
+  CHECK_THROWS_WITH(open_labelled_images(path, {}), Contains("all labels are 0"));
   write_idx(folder, kTwoImages, idx_head({2}) + std::string("\x01\x05", 2));
   CHECK_THROWS_WITH(open_labelled_images(path, {"0", "1"}),
                     Contains("has label 5, but the model has 2 labels"));

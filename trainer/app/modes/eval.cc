@@ -87,13 +87,13 @@ Subject subject_of_snapshot(const EvalArgs& options) {
 Subject subject_of_folder(const EvalArgs& options) {
   constexpr int64_t kLongestWindow = 2048;
   constexpr int64_t kRows = 8;
+  const auto bundle = std::make_shared<ModelBundle>(open_model(options.snapshot, torch::kCPU));
   if (options.data.empty()) {
     throw UserError(fmt::format(
         "--snapshot: {}: is the folder of a model, which has no evaluation data; name a text or a "
         "table with --data, or questions with --suite",
         options.snapshot));
   }
-  const auto bundle = std::make_shared<ModelBundle>(open_model(options.snapshot, torch::kCPU));
   Config config = bundle->config;
   config.trainer.device = options.device;
   config.trainer.batch_size = kRows;

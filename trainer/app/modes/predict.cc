@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -256,6 +257,9 @@ class PredictionWriter {
 
 int run_predict(const TrainerArgs& args) {
   const PredictArgs& options = args.predict;
+  std::error_code none;  // most often there is no such file yet
+  if (std::filesystem::equivalent(options.input, options.output, none))
+    throw UserError(fmt::format("--output: {} is the input; give another file", options.output));
   const torch::Device device = chosen_device(options.device);
   const ModelBundle model = open_model(options.snapshot, device);
   const auto predictor = make_predictor(request_of(model, device, options));

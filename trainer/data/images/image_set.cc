@@ -73,6 +73,8 @@ class IdxImages : public ImageSet {
     const int64_t most = *std::max_element(labels_.begin(), labels_.end());
     for (int64_t i = 0; i <= most; ++i) names.push_back(fmt::to_string(i));
     if (known.empty()) {
+      if (most == 0)
+        throw UserError(fmt::format("{}: all labels are 0; a classifier needs two", file));
       label_names_ = std::move(names);
     } else if (most >= static_cast<int64_t>(known.size())) {
       throw UserError(fmt::format("{}: has label {}, but the model has {} labels, from 0", file,
@@ -177,6 +179,11 @@ class ImageFiles : public ImageSet {
     Sha256 sum;
     for (std::size_t i = 0; i < folders.size(); ++i)
       add_class(folders[i], label_of(path, own[i]), sum);
+    if (known.empty() && folders.size() == 1) {
+      throw UserError(
+          fmt::format("{}: contains the folder of one class, {}; a classifier needs two", path,
+                      shown(own.front())));
+    }
     fingerprint_ = sum.hex();
   }
 

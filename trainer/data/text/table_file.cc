@@ -195,6 +195,8 @@ bool is_row_file(const std::string& path) {
 void require_row_file(const char* key, const std::string& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored) && (is_row_file(path) || is_arrow_table(path))) return;
+  if (!fs::exists(path, ignored))
+    throw UserError(fmt::format("{}: {}: no such file; give a file of rows", key, path));
   throw UserError(
       fmt::format("{}: {}: expected a file of rows (.csv, .tsv, .jsonl, .ndjson, .json, {})", key,
                   path, fmt::join(kTableExtensions, ", ")));
