@@ -7,6 +7,7 @@
 #include <new>
 
 #include "tests/support/catch.h"
+#include "tests/support/temp_folder.h"
 
 #include "trainer/config/config.h"
 #include "trainer/task/causal_cost.h"
@@ -55,6 +56,21 @@ TEST_CASE("what the allocators of CPU and GPU throw is known as lack of memory")
   } catch (const std::exception& error) {
     CHECK_FALSE(is_out_of_memory(error));
   }
+}
+
+TEST_CASE("free memory is what the cgroup and those above it leave, of v1 and v2") {
+  const test::TempFolder root;
+  root.write("proc/meminfo", "MemTotal: 8 kB\nMemAvailable: 4 kB\n");
+  CHECK(available_memory_bytes(root.path()) == 4096);
+  root.write("proc/self/cgroup", "4:memory:/a/b\n0::/job/step\n");
+  root.write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  root.write("sys/fs/cgroup/job/step/memory.current", "9\n");
+  root.write("sys/fs/cgroup/job/memory.max", "3000\n");
+  root.write("sys/fs/cgroup/job/memory.current", "1000\n");
+  CHECK(available_memory_bytes(root.path()) == 2000);
+  root.write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "700\n");
+  root.write("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "800\n");
+  CHECK(available_memory_bytes(root.path()) == 0);
 }
 
 TEST_CASE("lack of memory is said in one line with what takes it and what takes less") {

@@ -41,6 +41,27 @@ int64_t left_by_limit() {
   return std::max<int64_t>(0, most - bytes_in("/proc/self/status", "VmSize:"));
 }
 
+/// What the limits of this process's cgroup and of those above it leave, of v1 and v2.
+int64_t left_by_cgroups(const std::string& root) {
+  int64_t left = INT64_MAX;
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool v2 = line.starts_with("0::/");
+    if (!v2 && line.find(":memory:/") == std::string::npos) continue;
+    const std::string base = root + "/sys/fs/cgroup" + (v2 ? "" : "/memory");
+    std::string path = line.substr(line.find(":/") + 1);
+    for (bool more = true; more;) {
+      const auto limit = number_in(base + path + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+      const auto used =
+          number_in(base + path + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+      if (limit && used) left = std::min(left, std::max<int64_t>(0, *limit - *used));
+      more = !path.empty();
+      path.resize(more ? path.rfind('/') : 0);
+    }
+  }
+  return left;
+}
+
 /// Bytes that a trainer takes besides what it computes with: libraries, kernels, threads.
 int64_t program_bytes(bool cuda) {
   // Measured: what the first steps add for kernels, threads and buffers.
@@ -51,12 +72,9 @@ int64_t program_bytes(bool cuda) {
 
 }  // namespace
 
-int64_t available_memory_bytes() {
-  const std::string cgroup = "/sys/fs/cgroup/";
-  const auto limit = number_in(cgroup + "memory.max");
-  const auto used = number_in(cgroup + "memory.current");
-  const int64_t available = std::min(bytes_in("/proc/meminfo", "MemAvailable:"), left_by_limit());
-  return limit && used ? std::min(available, std::max<int64_t>(0, *limit - *used)) : available;
+int64_t available_memory_bytes(const std::string& root) {
+  return std::min(
+      {bytes_in(root + "/proc/meminfo", "MemAvailable:"), left_by_limit(), left_by_cgroups(root)});
 }
 
 MemoryEstimate estimate_memory(const Config& config, const TaskCost& task,

@@ -12,8 +12,8 @@ namespace ddp::train {
 struct Config;
 
 /// Bytes that programs can still take: MemAvailable, or less where a cgroup or ulimit -v allows
-/// less.
-int64_t available_memory_bytes();
+/// less. `root` is prepended to /proc and /sys; empty: the real ones.
+int64_t available_memory_bytes(const std::string& root = "");
 
 struct MemoryEstimate {
   std::vector<MemoryItem> items;  ///< With the program itself.
