@@ -83,9 +83,8 @@ std::string readable(const std::exception& error) {
     return file->path1().string() + ": cannot be accessed: " + file->code().message();
   if (const auto* system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
-    return "cannot start a thread: memory, or the number of threads allowed (ulimit -u, pids.max "
-           "of "
-           "the cgroup), is used up; raise the limit, or use fewer ranks and threads";
+    return "cannot start a thread: memory or the number of threads allowed (ulimit -u, the "
+           "cgroup's pids.max) is used up; raise the limit, or use fewer ranks and threads";
   if (!is_out_of_memory(error)) return readable(std::string(error.what()));
   const std::string asked = memory_asked_for(error.what());
   return fmt::format("out of memory{}; use a smaller model or batch, or a machine with more memory",
