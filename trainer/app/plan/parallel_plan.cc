@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <utility>
 
 #include "trainer/config/keys/config_checks.h"
@@ -100,13 +101,11 @@ std::string why_not(const Config& config, const PlannedTraining& training) {
   if (on_node % how.tensor != 0)
     return fmt::format(
         "ranks that share layers wait for each other four times per layer: a node has {}", on_node);
-  const int64_t micro_batches = micro_batches_of_rank(config.trainer, copies);
-  if (how.pipeline == 1 ||
-      suits(how.pipeline_schedule,
-            {static_cast<int>(how.pipeline), static_cast<int>(how.pipeline_chunks), micro_batches}))
-    return "";
+  const PipelineShape shape{static_cast<int>(how.pipeline), static_cast<int>(how.pipeline_chunks),
+                            micro_batches_of_rank(config.trainer, copies)};
+  if (suits(how.pipeline_schedule, shape)) return "";
   return fmt::format("interleaved takes a multiple of {} micro-batches, and there are {}",
-                     how.pipeline, micro_batches);
+                     shape.ranks, shape.micro_batches);
 }
 
 /// With what a rank holds besides the training. Measured on CPUs; assumed on GPUs: CUDA's context,
@@ -121,19 +120,12 @@ std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& tr
 
 int64_t largest_batch(Config config, const PlannedTraining& training) {
   const Cluster& cluster = training.cluster;
-  int64_t largest = 0;
-  for (int64_t more = int64_t{1} << 19U; more > 0; more /= 2) {
-    config.trainer.batch_size = largest + more;
-    if (bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes)
-      largest += more;
-  }
-  return largest;
-}
-
-std::string need_text(const ParallelPlan& plan, const Cluster& cluster) {
-  const MemoryItem& most = *std::ranges::max_element(plan.items, {}, &MemoryItem::bytes);
-  return fmt::format("needs {} of {}, of which {} {}", in_bytes(plan.memory_bytes),
-                     in_bytes(cluster.memory_bytes), most.name, in_bytes(most.bytes));
+  const auto fits = [&](int64_t batch_size) {
+    config.trainer.batch_size = batch_size;
+    return bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes;
+  };
+  const auto sizes = std::views::iota(int64_t{1}, int64_t{1} << 20U);
+  return std::ranges::partition_point(sizes, fits) - sizes.begin();
 }
 
 ParallelPlan plan_of(Config config, const PlannedTraining& training) {
@@ -149,7 +141,11 @@ ParallelPlan plan_of(Config config, const PlannedTraining& training) {
   plan.time = step_time(plan.config, training, plan.items);
   std::erase_if(plan.items, [&](const auto& item) { return !counts(item, cluster.cuda); });
   plan.fits = plan.memory_bytes <= cluster.memory_bytes;
-  plan.reason = plan.fits ? plan.time.limit() : need_text(plan, cluster);
+  const MemoryItem& most = *std::ranges::max_element(plan.items, {}, &MemoryItem::bytes);
+  plan.reason = plan.fits
+                    ? plan.time.limit()
+                    : fmt::format("needs {} of {}, of which {} {}", in_bytes(plan.memory_bytes),
+                                  in_bytes(cluster.memory_bytes), most.name, in_bytes(most.bytes));
   return plan;
 }
 
@@ -273,10 +269,8 @@ std::optional<ParallelPlan> fastest_of(const std::vector<ParallelPlan>& plans) {
   for (const ParallelPlan& plan : plans) {
     if (!plan.fits || (best && plan.config.distributed.strategy == Strategy::kZero3)) continue;
     const double relative = best ? plan.time.total_s() / best->time.total_s() : 0.0;
-    const bool about_as_fast = relative * kClearlyFaster <= 1.0;
-    if (relative < kClearlyFaster ||
-        (about_as_fast && plan.config.trainer.batch_size > best->config.trainer.batch_size))
-      best = plan;
+    const bool larger = best && plan.config.trainer.batch_size > best->config.trainer.batch_size;
+    if (relative < kClearlyFaster || (larger && relative * kClearlyFaster <= 1.0)) best = plan;
   }
   return best;
 }

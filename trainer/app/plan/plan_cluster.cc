@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <tuple>
 
 #include "trainer/config/config.h"
 #include "trainer/metrics/text.h"
@@ -15,43 +14,40 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-/// What is assumed of a rank.
-struct Hardware {
-  std::string_view name;
-  double tflops;
-  double efficiency;
-  double memory_bytes_per_s;
-  Link inside;
-  Link between;
+// NVLink as NCCL uses it: 370GB/s for large messages, 150GB/s for 58MB among eight. An adapter of
+// 400 Gb/s for each H100. Of CPU ranks what docs/performance.md measured.
+constexpr Link kNvLink{29e-6, 370e9}, kAdapter{29e-6, 50e9};
+constexpr Link kSharedMemory{12e-6, 3.5e9}, kSockets{120e-6, 0.93e9};
+
+/// What a rank is assumed to compute.
+struct Speed {
+  std::string name;
+  double tflops;      ///< Peak.
+  double efficiency;  ///< Share of it that training attains.
 };
 
-/// An H100: the dense peak, of which llm.c and Megatron-LM attain that share at least, sustained
-/// memory, NVLink as NCCL uses it (370GB/s for large messages, 150GB/s for 58MB among eight), and a
-/// 400 Gb/s adapter for each. Or a CPU's thread, shared memory and sockets as measured in
-/// docs/performance.md.
-Hardware assumed(const TrainerConfig& trainer, bool cuda) {
-  Hardware h100{"H100, float32", 67.0, 0.4, 3000 * kGiga, {29e-6, 370e9}, {29e-6, 50e9}};
-  Hardware core{"core with AVX-512", 0.129, 0.65, 14 * kGiga, {12e-6, 3.5e9}, {120e-6, 0.93e9}};
-  if (trainer.use_amp) {
-    std::tie(h100.name, h100.tflops) = std::pair("H100, 16-bit", 989.0);
-    std::tie(core.tflops, core.efficiency) = std::pair(0.506, 0.21);
-  } else if (trainer.tf32) {
-    std::tie(h100.name, h100.tflops) = std::pair("H100, TF32", 494.5);
-  }
-  return cuda ? h100 : core;
+/// An H100's dense peak, of which llm.c and Megatron-LM attain that share at least, or a thread of
+/// a CPU as measured in docs/performance.md.
+Speed assumed_speed(const TrainerConfig& trainer, bool cuda) {
+  if (!cuda && trainer.use_amp) return {"core with AVX-512", 0.506, 0.21};
+  if (!cuda) return {"core with AVX-512", 0.129, 0.65};
+  if (trainer.use_amp) return {"H100, 16-bit", 989.0, 0.4};
+  if (trainer.tf32) return {"H100, TF32", 494.5, 0.4};
+  return {"H100, float32", 67.0, 0.4};
 }
 
 /// How far plans were from measurements with such speeds, docs/choosing-a-strategy.md.
-std::string_view error_text(const PlanArgs& args, bool cuda, bool use_amp, bool peak_given) {
-  const bool assumed = !args.tflops && !args.efficiency && !args.link_gb_s && !peak_given;
-  if (cuda) {
-    return assumed && use_amp && args.nodes == 1
-               ? "step within 25 % of published runs on 8 H100s, memory unmeasured"
-               : "step and memory unmeasured";
+std::string_view error_text(const PlanArgs& args, const Config& config, bool cuda) {
+  if (!cuda) {
+    return args.tflops && args.efficiency && args.link_gb_s
+               ? "step -17 to +2 % on 2 ranks with measured speeds, memory -7 to +6 %"
+               : "step unmeasured without --tflops, --efficiency and --link, memory -7 to +6 %";
   }
-  return args.tflops && args.efficiency && args.link_gb_s
-             ? "step -17 to +2 % on 2 ranks with measured speeds, memory -7 to +6 %"
-             : "step unmeasured without --tflops, --efficiency and --link, memory -7 to +6 %";
+  const bool given =
+      args.tflops || args.efficiency || args.link_gb_s || config.logging.peak_tflops > 0;
+  return given || args.nodes > 1 || !config.trainer.use_amp
+             ? "step and memory unmeasured"
+             : "step within 25 % of published runs on 8 H100s, memory unmeasured";
 }
 
 }  // namespace
@@ -75,15 +71,13 @@ Cluster plan_cluster(const PlanArgs& args, const Config& config) {
         args.gpus, args.nodes, args.nodes));
   }
   const bool cuda = config.trainer.device != DeviceChoice::kCpu;
-  const Hardware rank = assumed(config.trainer, cuda);
+  const Speed assumed = assumed_speed(config.trainer, cuda);
   const double of_config = config.logging.peak_tflops;
-  const double tflops = args.tflops.value_or(of_config > 0 ? of_config : rank.tflops);
-  const double efficiency = args.efficiency.value_or(rank.efficiency);
-  const auto memory = static_cast<int64_t>(
-      std::min(args.memory_gb * kGiga, static_cast<double>(int64_t{1} << 60U)));
-  Cluster cluster{args.gpus, args.nodes, rank.inside, rank.between, cuda, memory};
-  cluster.flops_per_s = tflops * efficiency * 1e12;
-  cluster.memory_bytes_per_s = rank.memory_bytes_per_s;
+  const double tflops = args.tflops.value_or(of_config > 0 ? of_config : assumed.tflops);
+  const double efficiency = args.efficiency.value_or(assumed.efficiency);
+  const auto memory = static_cast<int64_t>(std::min(args.memory_gb * kGiga, 0x1p60));
+  Cluster cluster{args.gpus, args.nodes, cuda ? kNvLink : kSharedMemory, cuda ? kAdapter : kSockets,
+                  cuda,      memory,     tflops * efficiency * 1e12,     cuda ? 3000e9 : 14e9};
   Link& slowest = args.nodes == 1 ? cluster.inside : cluster.between;
   if (args.link_gb_s) slowest.bytes_per_s = *args.link_gb_s * kGiga;
   const auto text = [&](const Link& link, std::string_view where) {
@@ -98,12 +92,11 @@ Cluster plan_cluster(const PlanArgs& args, const Config& config) {
                   args.efficiency ? "--efficiency" : "assumed", tflops,
                   args.tflops     ? "--tflops"
                   : of_config > 0 ? "logging_config.peak_tflops"
-                                  : fmt::format("assumed: {}", rank.name)),
+                                  : fmt::format("assumed: {}", assumed.name)),
       "Links        " + (cluster.nodes == 1 ? text(cluster.inside, "between ranks")
                                             : text(cluster.inside, "within a node") + ", " +
                                                   text(cluster.between, "between nodes")),
-      fmt::format("Error        {}",
-                  error_text(args, cuda, config.trainer.use_amp, of_config > 0))};
+      fmt::format("Error        {}", error_text(args, config, cuda))};
   return cluster;
 }
 

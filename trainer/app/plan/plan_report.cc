@@ -39,13 +39,11 @@ std::vector<const ParallelPlan*> best_of_groups(const PlanAnswer& answer) {
                       plan.fits ? -plan.time.total_s() : -static_cast<double>(plan.memory_bytes));
   };
   std::vector<const ParallelPlan*> best;
-  for (const ParallelPlan& plan : answer.plans) {
-    const auto same = std::ranges::find(best, group_of(plan),
-                                        [](const ParallelPlan* each) { return group_of(*each); });
-    if (same == best.end())
+  for (const ParallelPlan& plan : answer.plans) {  // those of a group follow each other
+    if (best.empty() || group_of(*best.back()) != group_of(plan))
       best.push_back(&plan);
-    else if (rank(plan) > rank(**same))
-      *same = &plan;
+    else if (rank(plan) > rank(*best.back()))
+      best.back() = &plan;
   }
   return best;
 }

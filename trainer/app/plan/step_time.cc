@@ -1,15 +1,5 @@
-// How long one optimizer step takes, by a short formula.
-//
-//   m (c + t) + b + e + u
-//
-// m  micro-batches of a copy of the model
-// c  computation of one on the slowest stage: FLOPs / (attained FLOP/s x tensor)
-// t  sums of the ranks that share its layers
-// b  one micro-batch in the other stages, / pipeline_chunks
-// e  what copies exchange, less the passes that hide it; on CPUs nothing is hidden
-// u  the update: bytes read and written / bytes/s of the memory, or of the bus with offload
-//
-// Left out: buckets, messages between stages, what embedding and output layer exchange.
+// How long one optimizer step takes, by the formula in docs/choosing-a-strategy.md, which also
+// lists what it leaves out.
 #include <fmt/format.h>
 
 #include <algorithm>
