@@ -29,15 +29,6 @@ double largest_stage(const Config& config, const WeightsLayout& layout, const St
   return most / (static_cast<double>(costs.layers) * costs.layer + costs.head);
 }
 
-/// Elements of a hidden state: a micro-batch between two layers.
-double hidden_elements(const Config& config, const WeightsLayout& layout) {
-  auto elements = static_cast<double>(config.trainer.batch_size * config.data.block_size);
-  for (const WeightPlace& place : layout)
-    if (place.block == WeightPlace::kBeforeBlocks && place.split == Split::kVocabulary)
-      elements *= static_cast<double>(place.shape[1]);
-  return elements;
-}
-
 /// Adds `count` all-gathers or reduce-scatters, of which computation hides `hidden_s`.
 void add_gathers(StepTime& time, double count, const Cluster& among, double bytes,
                  double hidden_s) {
@@ -107,7 +98,9 @@ StepTime step_time(const Config& config, const PlannedTraining& training,
   time.update_s = update_seconds(how, copies, items);
   // Each layer's two sums forward and two backward, with recomputation the first two again; a sum
   // is two gathers. From stage to stage go a hidden state and its gradient.
-  const double hidden = hidden_elements(config, layout);
+  const int64_t width = layout.empty() ? 0 : layout.front().shape.back();  // the token embedding's
+  const double hidden = static_cast<double>(config.trainer.batch_size * config.data.block_size) *
+                        static_cast<double>(width);
   const double sums = (4.0 + 2.0 * recomputed) * passes * static_cast<double>(costs.layers) /
                       static_cast<double>(how.pipeline);
   add_gathers(time, 2 * sums, sharers, hidden * (config.trainer.use_amp ? 2.0 : 4.0), 0.0);
