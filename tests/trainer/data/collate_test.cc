@@ -106,7 +106,7 @@ TEST_CASE("all tensors of a batch go to the device, and the count stays") {
 
 TEST_CASE("every position of a training window is a target, the end of the last evaluation none") {
   const MemoryTokens text({0, 1, 2, 3, 4, 5, 6}, "text");
-  const TrainingWindows training(text, {0, 7}, {3}, 2);
+  const TokenWindows training(text, {0, 7}, {3}, 2);
   const Numbers two = {1, 0};
   const Batch batch = training.collate({two});
   CHECK(whole_numbers(batch[kInputs]) == Numbers{2, 3, 4, 0, 1, 2});
@@ -114,7 +114,7 @@ TEST_CASE("every position of a training window is a target, the end of the last 
   CHECK(batch.target_count == training.targets().per_sample * 2);
   CHECK(training.targets().always);
 
-  const EvaluationWindows evaluation(text, {0, 6}, {3});
+  const TokenWindows evaluation(text, {0, 6}, {3});
   const Batch last = batch_of(evaluation, 1, 1);
   CHECK(whole_numbers(last[kInputs]) == Numbers{3, 4, 0});
   CHECK(whole_numbers(last[kTargets]) == Numbers{4, 5, -1});

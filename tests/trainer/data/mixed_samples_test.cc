@@ -12,7 +12,7 @@
 namespace ddp::train {
 namespace {
 
-using MixedWindows = MixedSamples<TrainingWindows>;
+using MixedWindows = MixedSamples<TokenWindows>;
 
 MemoryTokens numbers(int32_t first, int32_t count) {
   std::vector<int32_t> tokens(static_cast<std::size_t>(count));
@@ -34,7 +34,7 @@ std::vector<int64_t> drawn(const MixedWindows& mixed, int64_t epoch) {
 
 TEST_CASE("each source has its share of an epoch, and repeats nothing before it was gone through") {
   const auto large = numbers(0, 81), small = numbers(1000, 13);
-  const TrainingWindows a(large, {0, 81}, {4}, 4), b(small, {0, 13}, {4}, 4);  // 20 and 3 windows
+  const TokenWindows a(large, {0, 81}, {4}, 4), b(small, {0, 13}, {4}, 4);  // 20 and 3 windows
   const MixedWindows mixed({{&a, 1.0}, {&b, 3.0}}, 7);
   REQUIRE(mixed.size() == 23);
   CHECK(mixed.samples_of(0) == 6);
@@ -63,7 +63,7 @@ TEST_CASE("each source has its share of an epoch, and repeats nothing before it 
 
 TEST_CASE("the order of sources depends on the seed, and weights are part of the fingerprint") {
   const auto one = numbers(0, 81), other = numbers(1000, 81);
-  const TrainingWindows a(one, {0, 81}, {4}, 4), b(other, {0, 81}, {4}, 4);
+  const TokenWindows a(one, {0, 81}, {4}, 4), b(other, {0, 81}, {4}, 4);
   const MixedWindows mixed({{&a, 1.0}, {&b, 1.0}}, 7), again({{&a, 1.0}, {&b, 1.0}}, 7),
       seeded({{&a, 1.0}, {&b, 1.0}}, 8), weighted({{&a, 2.0}, {&b, 1.0}}, 7);
   CHECK(drawn(mixed, 0) == drawn(again, 0));
@@ -76,17 +76,17 @@ TEST_CASE("the order of sources depends on the seed, and weights are part of the
 
 TEST_CASE("positions start anew behind each end of a document") {
   const MemoryTokens tokens({5, 6, 0, 7, 0, 0, 8, 9, 1}, "x");
-  const TrainingWindows windows(tokens, {0, 9}, {4, 0}, 2);
+  const TokenWindows windows(tokens, {0, 9}, {4, 0}, 2);
   const std::vector<int64_t> samples = {0, 1, 2};
   const Batch batch = windows.collate({samples, 0, false});
   CHECK(torch::equal(batch[kPositions],
                      torch::tensor({{0, 1, 2, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}}, torch::kInt64)));
-  const EvaluationWindows evaluation(tokens, {0, 7}, {4, 0});
+  const TokenWindows evaluation(tokens, {0, 7}, {4, 0});
   const std::vector<int64_t> last = {1};
   const Batch padded = evaluation.collate({last, 0, false});
   CHECK(torch::equal(padded[kTargets], torch::tensor({{0, 8, -1, -1}}, torch::kInt64)));
   CHECK(padded[kPositions][0][1].item<int64_t>() == 0);
-  const TrainingWindows plain(tokens, {0, 9}, {4}, 2);
+  const TokenWindows plain(tokens, {0, 9}, {4}, 2);
   CHECK_FALSE(plain.collate({samples, 0, false}).find(kPositions).defined());
 }
 

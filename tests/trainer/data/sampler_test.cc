@@ -82,7 +82,7 @@ TEST_CASE("a step that needs more samples than there are is refused with the key
 
 TEST_CASE("2 ranks and 1 process with 2 micro-batches see the same micro-batches") {
   const auto text = counting_text(400);
-  const TrainingWindows windows(text, {0, text.size()}, {8}, 3);
+  const TokenWindows windows(text, {0, text.size()}, {8}, 3);
   const DistributedSampler sampler(windows.size(), 4, 2, 11);
   DataLoader one(windows, sampler, {}, {4, 2, 0, 1, 0, false});
   DataLoader rank0(windows, sampler, {}, {4, 1, 0, 2, 0, false});
@@ -95,7 +95,7 @@ TEST_CASE("2 ranks and 1 process with 2 micro-batches see the same micro-batches
 
 TEST_CASE("each epoch uses each sample at most once and all but the tail") {
   const auto text = counting_text(215);
-  const TrainingWindows windows(text, {0, text.size()}, {8}, 2);
+  const TokenWindows windows(text, {0, text.size()}, {8}, 2);
   const int64_t size = windows.size();
   const DistributedSampler sampler(size, 5, 2, 3);
   DataLoader loader(windows, sampler, {}, {5, 2, 0, 1, 2, false});
@@ -112,7 +112,7 @@ TEST_CASE("each epoch uses each sample at most once and all but the tail") {
 TEST_CASE(
     "loader threads deliver the same batches in the same order as no threads, from any start") {
   const auto text = counting_text(1000);
-  const TrainingWindows windows(text, {0, text.size()}, {16}, 1);
+  const TokenWindows windows(text, {0, text.size()}, {16}, 1);
   const DistributedSampler sampler(windows.size(), 4, 3, 5);
   const DataCursor start{2, 24};
   DataLoader plain(windows, sampler, start, {4, 3, 0, 1, 0, false});
@@ -128,7 +128,7 @@ TEST_CASE(
 
 TEST_CASE("a loader that is dropped with batches in flight ends its threads") {
   const auto text = counting_text(1000);
-  const TrainingWindows windows(text, {0, text.size()}, {16}, 1);
+  const TokenWindows windows(text, {0, text.size()}, {16}, 1);
   const DistributedSampler sampler(windows.size(), 4, 1, 5);
   for (int i = 0; i < 20; ++i) DataLoader(windows, sampler, {}, {4, 1, 0, 1, 4, false}).next();
   SUCCEED();
@@ -137,7 +137,7 @@ TEST_CASE("a loader that is dropped with batches in flight ends its threads") {
 TEST_CASE("evaluation windows hold every token but the first as a target exactly once") {
   for (const std::size_t size : {2U, 8U, 9U, 10U, 33U}) {
     const auto text = counting_text(size);
-    const EvaluationWindows windows(text, {0, text.size()}, {8});
+    const TokenWindows windows(text, {0, text.size()}, {8});
     const Batch batch = batch_of(windows, 0, windows.size());
     const auto targets = batch[kTargets].masked_select(batch[kTargets].ge(0));
     CHECK(torch::equal(targets, torch::arange(1, static_cast<int64_t>(size))));

@@ -35,10 +35,10 @@ class TextDataset {
   const LengthCounts& lengths() const { return source_.lengths; }
   bool is_text() const { return source_.from_text; }
 
-  const TrainingWindows& training() const { return training_; }
+  const TokenWindows& training() const { return training_; }
   TokenRange training_range() const { return {0, split_}; }
   /// Empty when train_split is 1 or fewer than two tokens are left.
-  const EvaluationWindows& evaluation() const { return evaluation_; }
+  const TokenWindows& evaluation() const { return evaluation_; }
   /// A range in the files of data_config.eval_path, if it is given, else in tokens().
   TokenRange evaluation_range() const;
 
@@ -48,8 +48,8 @@ class TextDataset {
 
   DataSource source_;
   int64_t split_;
-  TrainingWindows training_;
-  EvaluationWindows evaluation_;
+  TokenWindows training_;
+  TokenWindows evaluation_;
 };
 
 }  // namespace ddp::train

@@ -35,10 +35,10 @@ void check_vocabulary(const DataConfig& config, bool of_snapshot, const TextData
 /// The evaluation windows of several sources, one source after the other. Each of them outlives it.
 class JoinedWindows : public SampleSource {
  public:
-  explicit JoinedWindows(std::vector<const EvaluationWindows*> parts)
+  explicit JoinedWindows(std::vector<const TokenWindows*> parts)
       : parts_(std::move(parts)), starts_({0}) {
     Sha256 sum;
-    for (const EvaluationWindows* part : parts_) {
+    for (const TokenWindows* part : parts_) {
       starts_.push_back(starts_.back() + part->size());
       sum.update(part->fingerprint() + "\n");
     }
@@ -58,7 +58,7 @@ class JoinedWindows : public SampleSource {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
-  std::vector<const EvaluationWindows*> parts_;
+  std::vector<const TokenWindows*> parts_;
   std::vector<int64_t> starts_;
   std::string fingerprint_;
 };
@@ -91,13 +91,13 @@ void TextMixture::open_sources(const DataConfig& config, std::unique_ptr<Tokeniz
 }
 
 void TextMixture::mix(const DataConfig& config, uint64_t seed) {
-  std::vector<MixedSamples<TrainingWindows>::Part> training;
-  std::vector<const EvaluationWindows*> evaluation;
+  std::vector<MixedSamples<TokenWindows>::Part> training;
+  std::vector<const TokenWindows*> evaluation;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     training.push_back({&parts_[i]->training(), config.sources[i].weight});
     if (parts_[i]->evaluation().size() > 0) evaluation.push_back(&parts_[i]->evaluation());
   }
-  mixed_ = std::make_unique<MixedSamples<TrainingWindows>>(std::move(training), seed);
+  mixed_ = std::make_unique<MixedSamples<TokenWindows>>(std::move(training), seed);
   if (config.eval_path.empty() && !evaluation.empty())
     joined_ = std::make_unique<JoinedWindows>(std::move(evaluation));
 }

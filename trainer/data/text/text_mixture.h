@@ -30,14 +30,14 @@ class TextMixture {
   /// One for data_config.path, else one for each source.
   const std::vector<std::unique_ptr<TextDataset>>& parts() const { return parts_; }
   /// Null where there is one part.
-  const MixedSamples<TrainingWindows>* mixed() const { return mixed_.get(); }
+  const MixedSamples<TokenWindows>* mixed() const { return mixed_.get(); }
 
  private:
   void open_sources(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer);
   void mix(const DataConfig& config, uint64_t seed);
 
   std::vector<std::unique_ptr<TextDataset>> parts_;
-  std::unique_ptr<MixedSamples<TrainingWindows>> mixed_;
+  std::unique_ptr<MixedSamples<TokenWindows>> mixed_;
   std::unique_ptr<SampleSource> joined_;  // null: the evaluation data are those of the first part
 };
 

@@ -40,40 +40,17 @@ Batch WindowRows::batch() const {
   return batch;
 }
 
-TrainingWindows::TrainingWindows(const TokenSequence& tokens, TokenRange range,
-                                 const WindowFormat& format, int64_t stride)
-    : tokens_(tokens), range_(range), format_(format), stride_(stride) {}
-
-int64_t TrainingWindows::size() const {
-  const int64_t last_start = range_.size() - (format_.block_size + 1);
-  return last_start < 0 ? 0 : last_start / stride_ + 1;
-}
-
-void TrainingWindows::fill(WindowRows& rows, std::size_t row, int64_t sample) const {
-  rows.fill(row, tokens_, range_.first + sample * stride_, format_.block_size);
-}
-
-Batch TrainingWindows::collate(const BatchRequest& request) const {
-  WindowRows made = rows(request);
-  for (std::size_t i = 0; i < request.samples.size(); ++i) fill(made, i, request.samples[i]);
-  return made.batch();
-}
-
-EvaluationWindows::EvaluationWindows(const TokenSequence& tokens, TokenRange range,
-                                     const WindowFormat& format)
-    : tokens_(tokens), range_(range), format_(format) {}
-
-int64_t EvaluationWindows::size() const {
+int64_t TokenWindows::size() const {
   const int64_t targets = range_.size() - 1;
-  return targets < 1 ? 0 : (targets + format_.block_size - 1) / format_.block_size;
+  return targets < least_targets_ ? 0 : (targets - least_targets_) / stride_ + 1;
 }
 
-void EvaluationWindows::fill(WindowRows& rows, std::size_t row, int64_t sample) const {
-  const int64_t start = range_.first + sample * format_.block_size;
+void TokenWindows::fill(WindowRows& rows, std::size_t row, int64_t sample) const {
+  const int64_t start = range_.first + sample * stride_;
   rows.fill(row, tokens_, start, std::min(format_.block_size, range_.last - 1 - start));
 }
 
-Batch EvaluationWindows::collate(const BatchRequest& request) const {
+Batch TokenWindows::collate(const BatchRequest& request) const {
   WindowRows made = rows(request);
   for (std::size_t i = 0; i < request.samples.size(); ++i) fill(made, i, request.samples[i]);
   return made.batch();

@@ -43,20 +43,29 @@ class WindowRows {
   int64_t count_ = 0;
 };
 
-/// Sample i is tokens [i * stride, i * stride + block_size] of the range: one more than block_size,
-/// as the targets are the inputs shifted by one. Inputs and targets: int64 [B, block_size].
-class TrainingWindows : public SampleSource {
+/// Sample i starts at token i * stride of the range; its targets are its inputs shifted by one.
+/// Inputs and targets: int64 [B, block_size].
+class TokenWindows : public SampleSource {
  public:
-  /// `tokens` outlives it.
-  TrainingWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format,
-                  int64_t stride);
+  /// With a stride, for training, all windows are complete. Without one, for evaluation, each token
+  /// of the range but the first is the target exactly once; the last window may be shorter: inputs
+  /// 0 and targets -1 after its end. `tokens` outlives it.
+  TokenWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format,
+               std::optional<int64_t> stride = std::nullopt)
+      : tokens_(tokens),
+        range_(range),
+        format_(format),
+        stride_(stride.value_or(format.block_size)),
+        least_targets_(stride ? format.block_size : 1) {}
 
   int64_t size() const override;
   Batch collate(const BatchRequest& request) const override;
   WindowRows rows(const BatchRequest& request) const { return {format_, request}; }
   /// Fills a row with sample `sample`.
   void fill(WindowRows& rows, std::size_t row, int64_t sample) const;
-  TargetCount targets() const override { return {format_.block_size, /*always=*/true}; }
+  TargetCount targets() const override {
+    return {format_.block_size, /*always=*/least_targets_ == format_.block_size};
+  }
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
   int64_t stride() const { return stride_; }
@@ -66,27 +75,7 @@ class TrainingWindows : public SampleSource {
   TokenRange range_;
   WindowFormat format_;
   int64_t stride_;
-};
-
-/// Each token of the range but the first is the target exactly once. The last window may be
-/// shorter: inputs 0 and targets -1 after its end. Inputs and targets: int64 [B, block_size].
-class EvaluationWindows : public SampleSource {
- public:
-  /// `tokens` outlives it.
-  EvaluationWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format);
-
-  int64_t size() const override;
-  Batch collate(const BatchRequest& request) const override;
-  WindowRows rows(const BatchRequest& request) const { return {format_, request}; }
-  /// Fills a row with sample `sample`.
-  void fill(WindowRows& rows, std::size_t row, int64_t sample) const;
-  TargetCount targets() const override { return {format_.block_size, /*always=*/false}; }
-  const std::string& fingerprint() const override { return tokens_.fingerprint(); }
-
- private:
-  const TokenSequence& tokens_;
-  TokenRange range_;
-  WindowFormat format_;
+  int64_t least_targets_;  // of a window
 };
 
 }  // namespace ddp::train
