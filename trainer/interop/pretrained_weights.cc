@@ -40,18 +40,11 @@ std::set<std::string> files_to_read(const std::string& folder, const PretrainedL
 }
 
 /// "x.gamma" -> "x.weight": TensorFlow's names, in files of the first versions.
-std::string renamed_end(const std::string& name, std::string_view end, std::string_view now) {
-  return name.ends_with(end) ? name.substr(0, name.size() - end.size()).append(now) : name;
-}
-
-std::string now_called(const std::string& theirs) {
-  return renamed_end(renamed_end(theirs, "LayerNorm.gamma", "LayerNorm.weight"), "LayerNorm.beta",
-                     "LayerNorm.bias");
-}
-
-/// Without `start`; "" without it there.
-std::string after_start(const std::string& name, std::string_view start) {
-  return name.starts_with(start) ? name.substr(start.size()) : "";
+std::string now_called(std::string name) {
+  const std::size_t last = name.rfind('.') + 1;
+  if (name.ends_with("LayerNorm.gamma")) name.replace(last, name.npos, "weight");
+  if (name.ends_with("LayerNorm.beta")) name.replace(last, name.npos, "bias");
+  return name;
 }
 
 bool starts_with_one_of(const std::string& name, const std::vector<std::string>& starts) {
@@ -82,9 +75,9 @@ std::string own_classifier_name(const std::string& theirs) {
 
 /// peft also saves the frozen tables below adapters and trained rows of embed_tokens and lm_head.
 std::string own_peft_name(const std::string& theirs) {
-  if (theirs.ends_with(".base_layer.weight")) return "";
-  constexpr std::string_view kWrapper = ".token_adapter";
-  std::string name = after_start(theirs, "base_model.model.");
+  constexpr std::string_view kStart = "base_model.model.", kWrapper = ".token_adapter";
+  if (!theirs.starts_with(kStart) || theirs.ends_with(".base_layer.weight")) return "";
+  std::string name = theirs.substr(kStart.size());
   if (const auto at = name.find(kWrapper); at != std::string::npos) name.erase(at, kWrapper.size());
   return name;
 }
@@ -378,27 +371,28 @@ void check_pretrained(const std::string& folder, const CausalArchitecture& archi
 
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters) {
+  std::vector<ParameterShape> shapes;
+  for (const NamedTensor& each : parameters)
+    shapes.push_back({each.name, each.tensor.sizes().vec()});
   return load_pretrained(
-      folder, layout, parameters,
+      folder, std::move(layout), shapes,
       [&](std::size_t i, const torch::Tensor& values) { parameters[i].tensor.copy_(values); });
 }
 
 std::vector<std::string> load_pretrained(
-    const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
+    const std::string& folder, PretrainedLayout layout,
+    const std::vector<ParameterShape>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
     const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes, int64_t new_rows,
     int64_t new_tokens) {
-  std::vector<ParameterShape> shapes;
-  for (const NamedTensor& each : parameters)
-    shapes.push_back({each.name, each.tensor.sizes().vec()});
   // Snapshots hold each tensor as the model has it.
   if (fs::is_regular_file(folder)) layout.is_transposed = is_never_transposed;
-  const PretrainedTensors there = fitting_tensors(folder, layout, shapes, new_rows);
+  const PretrainedTensors there = fitting_tensors(folder, layout, parameters, new_rows);
   const torch::NoGradGuard no_grad;
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const NamedTensor& parameter = parameters[i];
-    const int64_t rows = parameter.tensor.size(0);
+    const ParameterShape& parameter = parameters[i];
+    const int64_t rows = parameter.sizes[0];
     const TensorBytes* bytes = there.find(parameter.name);
     if (bytes == nullptr) {
       absent.push_back(parameter.name);
@@ -416,7 +410,7 @@ std::vector<std::string> load_pretrained(
     if (codes == nullptr && layout.is_transposed(parameter.name)) tensor = tensor.t();
     tensor = new_rows > 0 && of_tokens ? with_new_rows(tensor, rows, new_tokens)
                                        : tensor.narrow(0, 0, rows);
-    take(i, tensor.dim() == 2 ? tensor.narrow(1, 0, parameter.tensor.size(1)) : tensor);
+    take(i, tensor.dim() == 2 ? tensor.narrow(1, 0, parameter.sizes[1]) : tensor);
     drop_pages(*bytes);
   }
   return absent;

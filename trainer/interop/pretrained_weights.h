@@ -39,13 +39,13 @@ void check_pretrained(const std::string& folder, const CausalArchitecture& archi
 /// or is unknown; then nothing has been copied. `folder` may be a snapshot, too.
 std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters);
-/// The same without memory for `parameters`, of which only names and shapes are needed before the
-/// first value: `take` receives the values of parameters[i], one after the other, and `take_codes`
-/// weights that the folder has in codes; without it these are dequantized. `new_rows`: so many
-/// further rows of the tables of tokens, at most, are the mean of those there, and so are the last
-/// `new_tokens`, which may be padding there.
+/// The same by names and shapes alone: `take` receives the values of parameters[i], one after the
+/// other, and `take_codes` weights that the folder has in codes; without it these are dequantized.
+/// `new_rows`: so many further rows of the tables of tokens, at most, are the mean of those there,
+/// and so are the last `new_tokens`, which may be padding there.
 std::vector<std::string> load_pretrained(
-    const std::string& folder, PretrainedLayout layout, const std::vector<NamedTensor>& parameters,
+    const std::string& folder, PretrainedLayout layout,
+    const std::vector<ParameterShape>& parameters,
     const std::function<void(std::size_t i, const torch::Tensor& values)>& take,
     const std::function<void(std::size_t i, QuantizedWeight weight)>& take_codes = {},
     int64_t new_rows = 0, int64_t new_tokens = 0);

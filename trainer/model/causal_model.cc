@@ -35,13 +35,13 @@ TensorLayouts CausalModel::parameter_layouts() const {
   TensorLayouts layouts;
   if (!options_.ranks && whole_.empty()) return layouts;
   std::unordered_map<std::string, int64_t> order;  // in the whole model
-  for (const auto& each : whole_) order.emplace(each.name, std::ssize(order));
+  for (const auto& each : whole_shapes()) order.emplace(each.name, std::ssize(order));
   for (const auto& [name, tensor, role] : model_parameters()) {
     const bool counted = !options_.experts || options_.experts->rank() == 0 ||
                          place_of(name).expert != WeightPlace::kNoExpert;
     TensorLayout layout =
         options_.ranks ? layout_of(name) : TensorLayout::whole(tensor.sizes().vec(), counted);
-    layout.place = whole_.empty() ? static_cast<int64_t>(layouts.size()) : order.at(name);
+    layout.place = order.at(name);
     layouts.emplace(name, std::move(layout));
   }
   return layouts;
@@ -227,13 +227,7 @@ void CausalModel::cut(ModelPart part, std::optional<uint64_t> seed) {
 void CausalModel::draw_each(
     const std::function<void(const std::string& name, torch::Tensor& tensor)>& value) {
   auto own = named_parameters();
-  if (whole_.empty()) {
-    for (auto& item : own) {
-      draw(item.key(), item.value(), [&](torch::Tensor& tensor) { value(item.key(), tensor); });
-    }
-    return;
-  }
-  for (const auto& [name, sizes, role] : whole_) {
+  for (const auto& [name, sizes, role] : whole_shapes()) {
     const auto fill = [&, &name = name](torch::Tensor& tensor) { value(name, tensor); };
     if (auto* const held = own.find(name)) {
       draw(name, *held, fill);

@@ -29,7 +29,11 @@ FirstValues first_values(const std::optional<SnapshotMeta>& meta) {
 }
 
 void check_evaluation(const Task& task, const TrainerConfig& config) {
-  check_metric_name(task.metric_names(), config.metric_for_best_model);
+  const auto own = task.metric_names();
+  auto names = own;
+  for (const NamedSource& set : task.evaluation_sets())
+    for (const std::string& name : own) names.push_back(name_in_set(set.name, name));
+  check_metric_name(names, config.metric_for_best_model);
   if (task.evaluation() != nullptr) return;
   const char* key = config.early_stopping_patience  ? "early_stopping_patience"
                     : config.load_best_model_at_end ? "load_best_model_at_end"

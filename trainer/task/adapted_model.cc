@@ -208,7 +208,10 @@ std::string load_base(torch::nn::Module& model, const Config& config, const std:
   };
   using TakeCodes = std::function<void(std::size_t, QuantizedWeight)>;
   if (!base.empty()) {
-    load_pretrained(base, layout_below(config), weights, take,
+    std::vector<ParameterShape> shapes;
+    for (const auto& [name, tensor, layout] : weights)
+      shapes.push_back({name, tensor.sizes().vec()});
+    load_pretrained(base, layout_below(config), shapes, take,
                     config.quantize.enabled() ? TakeCodes(take_codes) : TakeCodes(), trained_rows,
                     trained_rows == 0 ? 0 : new_tokens);
   }

@@ -20,7 +20,6 @@
 #include "trainer/runtime/files/foreign_json.h"
 #include "trainer/runtime/with_key.h"
 #include "trainer/task/adapted_model.h"
-#include "trainer/task/evaluator.h"
 #include "trainer/task/generate/text_sample.h"
 #include "trainer/task/tensor_ranks.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -188,8 +187,6 @@ const SampleSource* CausalLm::evaluation() const {
   return data_->evaluation().size() == 0 ? nullptr : &data_->evaluation();
 }
 
-const SampleSource* CausalLm::test() const { return test_.get(); }
-
 // What cannot be divided is refused here, before a model is built.
 void CausalLm::divide(Mesh& mesh) {
   check_division(config_);
@@ -239,9 +236,9 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
       make_causal_model(config_, data_->tokenizer().size(), drawn ? seed : std::nullopt, ranks);
   model_->set_label_smoothing(config_.trainer.label_smoothing);
   if (config_.adapted()) add_to_base(seed);
-  const auto whole = expert_ranks_ ? whole_weights() : weights();
   if (part_) cut_model(pretrained.empty() ? seed : std::nullopt);
   if (!config_.adapted() && !resumed_ && !pretrained.empty()) {
+    const auto whole = model_->whole_shapes();
     auto held = model_->named_parameters();
     load_pretrained(
         pretrained, *architecture_.huggingface_layout(), whole,
@@ -275,20 +272,6 @@ std::optional<std::string> CausalLm::sample(uint64_t seed, const std::function<b
                      go_on);
 }
 
-std::vector<NamedTensor> CausalLm::weights() const {
-  std::vector<NamedTensor> result;
-  for (const auto& p : model_->model_parameters()) result.push_back({p.name, p.tensor});
-  return result;
-}
-
-// Names and shapes of the whole model's weights, without memory.
-std::vector<NamedTensor> CausalLm::whole_weights() const {
-  std::vector<NamedTensor> result;
-  for (const auto& each : model_->whole_shapes())
-    result.push_back({each.name, torch::empty({1}).expand(each.sizes)});
-  return result;
-}
-
 std::vector<Parameter> CausalLm::parameters() const {
   return trainable_parameters(model_->model_parameters());
 }
@@ -299,11 +282,9 @@ std::vector<ParameterShape> CausalLm::whole_shapes() const {
 
 std::vector<std::string> CausalLm::shape_keys() const {
   auto keys = architecture_.shape_keys();
-  keys.emplace_back("data_config.add_tokens");
-  for (const char* key : {"lora.rank", "lora.targets", "lora.alpha", "lora.use_rslora"})
+  for (const char* key : {"data_config.add_tokens", "lora.rank", "lora.targets", "lora.alpha",
+                          "lora.use_rslora", "prompt_tuning.tokens", "quantize.base"})
     keys.emplace_back(key);
-  keys.emplace_back("prompt_tuning.tokens");
-  keys.emplace_back("quantize.base");
   return keys;
 }
 
@@ -391,15 +372,6 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
           {"bits_per_character", sums[0] / std::numbers::ln2 / sums[3]},
           {"accuracy", sums[1] / tokens},
           {"tokens", tokens}};
-}
-
-std::vector<std::string> CausalLm::metric_names() const {
-  const std::vector<std::string> names = {"loss", "perplexity", "bits_per_character", "accuracy"};
-  std::vector<std::string> all = names;
-  for (const NamedSet& set : config_.data.eval_sets) {
-    for (const std::string& name : names) all.push_back(name_in_set(set.name, name));
-  }
-  return all;
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {

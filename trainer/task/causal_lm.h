@@ -27,7 +27,7 @@ class CausalLm : public Task, private StageModel {
   const SampleSource& training() const override { return data_->training(); }
   const SampleSource* evaluation() const override;
   std::vector<NamedSource> evaluation_sets() const override;
-  const SampleSource* test() const override;
+  const SampleSource* test() const override { return test_.get(); }
 
   void divide(Mesh& mesh) override;
   WeightsLayout layout() const override { return cost().layout(); }
@@ -58,7 +58,9 @@ class CausalLm : public Task, private StageModel {
   int64_t sums() const override { return 4; }
   /// loss (nats per token), perplexity, bits_per_character, accuracy, tokens.
   Metrics metrics(const std::vector<double>& sums) const override;
-  std::vector<std::string> metric_names() const override;
+  std::vector<std::string> metric_names() const override {
+    return {"loss", "perplexity", "bits_per_character", "accuracy"};
+  }
   /// trainer_config.sample_prompt and its continuation.
   std::optional<std::string> sample(uint64_t seed, const std::function<bool()>& go_on) override;
 
@@ -99,8 +101,6 @@ class CausalLm : public Task, private StageModel {
   void add_to_base(std::optional<uint64_t> seed);
   void cut_model(std::optional<uint64_t> seed);
   static torch::Tensor countable_targets(const Batch& batch);
-  std::vector<NamedTensor> weights() const;
-  std::vector<NamedTensor> whole_weights() const;
   std::string describe_shares() const;
   void open_eval_sets();
   /// Throws UserError if the weights' embeddings belong to other tokens.

@@ -12,7 +12,6 @@
 #include "trainer/parallel/device/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
-#include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {
@@ -288,14 +287,10 @@ Metrics PreferenceTask::metrics(const std::vector<double>& sums) const {
 }
 
 std::vector<std::string> PreferenceTask::metric_names() const {
-  std::vector<std::string> own, all;
+  std::vector<std::string> names;
   for (const auto& [name, value] : metrics(std::vector<double>(kPreferenceSums, 1.0)))
-    own.push_back(name);
-  all = own;
-  for (const auto& set : evaluation_sets()) {
-    for (const std::string& name : own) all.push_back(name_in_set(set.name, name));
-  }
-  return all;
+    names.push_back(name);
+  return names;
 }
 
 std::vector<std::string> PreferenceTask::describe() const {
