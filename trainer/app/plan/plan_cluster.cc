@@ -15,7 +15,7 @@ namespace {
 constexpr double kGiga = 1e9;
 
 // NVLink as NCCL uses it: 370GB/s for large messages, 150GB/s for 58MB among eight. An adapter of
-// 400 Gb/s for each H100. Of CPU ranks what docs/performance.md measured.
+// 400 Gb/s for each H100. For CPU ranks what docs/performance.md measured.
 constexpr Link kNvLink{29e-6, 370e9}, kAdapter{29e-6, 50e9};
 constexpr Link kSharedMemory{12e-6, 3.5e9}, kSockets{120e-6, 0.93e9};
 
