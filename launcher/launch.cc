@@ -135,7 +135,7 @@ void announce(const LaunchConfig& config, const JobPlan& plan) {
     say("logs of this run: " + plan.folder.path());
   if (plan.job.omp_num_threads > 0) {
     say(fmt::format(
-        "OMP_NUM_THREADS={} for each of {} workers (available CPUs / workers); set it to override",
+        "OMP_NUM_THREADS={} for each of {} workers (its share of the CPUs); set it to override",
         plan.job.omp_num_threads, plan.job.local_world_size));
   }
 }

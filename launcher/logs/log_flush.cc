@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,7 +28,8 @@ std::shared_ptr<LogFile> opened_log(const std::string& path, Rotation rotation, 
 std::string end_of_log(const std::string& path, std::streamoff most) {
   std::string end = end_of_file(path, most).value_or("");
   std::error_code unknown;
-  if (std::filesystem::space(path, unknown).available > 0) return end;
+  const auto space = std::filesystem::space(path, unknown);  // all zero: it does not know
+  if (space.capacity == 0 || (::geteuid() == 0 ? space.free : space.available) > 0) return end;
   if (!end.empty() && end.back() != '\n') end += '\n';
   return end + "(No space left on device: this log may lack its last lines)\n";
 }

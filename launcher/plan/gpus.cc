@@ -110,23 +110,27 @@ int count_gpus(const MachineView& machine) {
 std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
                                             const std::string& option) {
   std::vector<std::string> gpus;
+  const char* why = "lower --nproc_per_node";
   if (!machine.hip_visible_devices.empty()) {
     gpus = entries_of(machine.hip_visible_devices);
   } else if (machine.cuda_visible_devices) {
     gpus = entries_of(*machine.cuda_visible_devices);
     // As an only entry it hides all GPUs, which a user may want; another worker would lack its own.
     const auto hides = [](const std::string& one) { return one.empty() || one.front() == '-'; };
-    if (gpus.size() > 1) gpus.erase(std::ranges::find_if(gpus, hides), gpus.end());
+    if (const auto end = std::ranges::find_if(gpus, hides); gpus.size() > 1 && end != gpus.end()) {
+      why = "CUDA ignores what follows an empty or negative entry of CUDA_VISIBLE_DEVICES";
+      gpus.erase(end, gpus.end());
+    }
   } else if (installed_gpus(machine) > 0) {
     gpus = visible_gpus(machine);
   } else {
     for (int gpu = 0; gpu < workers; ++gpu) gpus.push_back(std::to_string(gpu));
   }
   if (static_cast<int>(gpus.size()) < workers) {
-    throw LaunchError(kExitUsage,
-                      fmt::format("--{} needs a GPU for each of {} workers, but only "
-                                  "{} {} visible; lower --nproc_per_node",
-                                  option, workers, gpus.size(), gpus.size() == 1 ? "is" : "are"));
+    throw LaunchError(kExitUsage, fmt::format("--{} needs a GPU for each of {} workers, but only "
+                                              "{} {} visible; {}",
+                                              option, workers, gpus.size(),
+                                              gpus.size() == 1 ? "is" : "are", why));
   }
   return gpus;
 }

@@ -188,8 +188,9 @@ std::string local_time(double unix_seconds, const char* format) {
 std::string describe(const ProcessFailure& failure) {
   if (failure.hang.empty()) {
     return describe_exit(failure.exit) +
-           (failure.cause.starts_with("out of memory: the kernel killed") ? " (out of memory)"
-                                                                          : "");
+           (failure.exit.signal == SIGKILL && failure.cause.starts_with("out of memory")
+                ? " (out of memory)"
+                : "");
   }
   const std::string& waiting = failure.progress.waiting;
   return waiting.empty() ? "hung" : "hung, waiting in " + waiting;

@@ -47,7 +47,13 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
   lobby_.listen(listeners);
 }
 
-void Coordinator::also_listen(int fd) { lobby_.listen({fd}); }
+void Coordinator::also_listen(int fd) {
+  if (retired_) {
+    ::close(fd);  // newcomers look for the next host
+  } else {
+    lobby_.listen({fd});
+  }
+}
 
 std::vector<int> Coordinator::take_listeners() { return lobby_.take_listeners(); }
 
