@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 
 #include "launcher/worker_contract.h"
@@ -368,11 +369,15 @@ void SnapshotKeeper::finish(const TrainingState& state) {
 }
 
 std::string SnapshotKeeper::unsaved_text(int64_t step) const {
+  std::error_code unknown;
   return fmt::format(
       "cannot save the final state (step {}) to {}, which {}; free space or choose "
       "another trainer_config.snapshot_path, and rerun",
       step, folder_.path(),
-      folder_.entries().empty() ? "holds no snapshot yet" : "still holds the last good one");
+      folder_.entries().empty() ? "holds no snapshot yet"
+      : !std::filesystem::exists(folder_.path(), unknown)
+          ? "is gone, as other files of its folder may be"
+          : "still holds the last good one");
 }
 
 void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {

@@ -67,7 +67,8 @@ TEST_CASE("free memory is what the cgroup and those above it leave, of v1 and v2
   root.write("sys/fs/cgroup/job/step/memory.current", "9\n");
   root.write("sys/fs/cgroup/job/memory.max", "3000\n");
   root.write("sys/fs/cgroup/job/memory.current", "1000\n");
-  CHECK(available_memory_bytes(root.path()) == 2000);
+  root.write("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 100\n");
+  CHECK(available_memory_bytes(root.path()) == 2100);
   root.write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "700\n");
   root.write("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "800\n");
   CHECK(available_memory_bytes(root.path()) == 0);

@@ -37,7 +37,11 @@ TEST_CASE("what --cfg prints is the configuration of the same run") {
       {"data_config.sources=[{path: text.txt}]", "trainer_config.global_batch_size=432"},
       {"data_config.path=text.txt", "model=llama", "llama_config.model_type=smollm2-135m"},
       {"data_config.path=text.txt", "gpt_config.model_type=gpt-nano"},
+      {"data_config.path=text.txt", "model=llama"},
+      {"data_config.path=text.txt", "model=llama", "llama_config.family=gemma3_text",
+       "llama_config.n_layer=2", "llama_config.n_head=2", "llama_config.n_embd=16"},
       {"data_config.path=text.txt", "task=masked_lm"},
+      {"data_config.path=text.txt", "task=masked_lm", "bert_config.family=roberta"},
       {"data_config.path=text.txt", "task=text_classification"},
       {"data_config.path=text.txt", "task=image_classification"}};
   test::write_file("cfg.yaml", "{}");

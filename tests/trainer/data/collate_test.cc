@@ -114,7 +114,7 @@ TEST_CASE("every position of a training window is a target, the end of the last 
   CHECK(batch.target_count == training.targets().per_sample * 2);
   CHECK(training.targets().always);
 
-  const TokenWindows evaluation(text, {0, 6}, {3});
+  const TokenWindows evaluation(text, {0, 6}, {3}, std::nullopt);
   const Batch last = batch_of(evaluation, 1, 1);
   CHECK(whole_numbers(last[kInputs]) == Numbers{3, 4, 0});
   CHECK(whole_numbers(last[kTargets]) == Numbers{4, 5, -1});

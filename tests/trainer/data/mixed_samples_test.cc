@@ -81,7 +81,7 @@ TEST_CASE("positions start anew behind each end of a document") {
   const Batch batch = windows.collate({samples, 0, false});
   CHECK(torch::equal(batch[kPositions],
                      torch::tensor({{0, 1, 2, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}}, torch::kInt64)));
-  const TokenWindows evaluation(tokens, {0, 7}, {4, 0});
+  const TokenWindows evaluation(tokens, {0, 7}, {4, 0}, std::nullopt);
   const std::vector<int64_t> last = {1};
   const Batch padded = evaluation.collate({last, 0, false});
   CHECK(torch::equal(padded[kTargets], torch::tensor({{0, 8, -1, -1}}, torch::kInt64)));

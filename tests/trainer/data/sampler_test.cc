@@ -137,7 +137,7 @@ TEST_CASE("a loader that is dropped with batches in flight ends its threads") {
 TEST_CASE("evaluation windows hold every token but the first as a target exactly once") {
   for (const std::size_t size : {2U, 8U, 9U, 10U, 33U}) {
     const auto text = counting_text(size);
-    const TokenWindows windows(text, {0, text.size()}, {8});
+    const TokenWindows windows(text, {0, text.size()}, {8}, std::nullopt);
     const Batch batch = batch_of(windows, 0, windows.size());
     const auto targets = batch[kTargets].masked_select(batch[kTargets].ge(0));
     CHECK(torch::equal(targets, torch::arange(1, static_cast<int64_t>(size))));

@@ -54,7 +54,11 @@ int64_t left_by_cgroups(const std::string& root) {
       const auto limit = number_in(base + path + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
       const auto used =
           number_in(base + path + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-      if (limit && used) left = std::min(left, std::max<int64_t>(0, *limit - *used));
+      // Pages of files that are read again when needed count as used.
+      const auto cache =
+          number_in(base + path + "/memory.stat", v2 ? "inactive_file" : "total_inactive_file");
+      if (limit && used)
+        left = std::min(left, std::max<int64_t>(0, *limit - *used + cache.value_or(0)));
       more = !path.empty();
       path.resize(more ? path.rfind('/') : 0);
     }

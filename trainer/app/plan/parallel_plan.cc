@@ -124,7 +124,8 @@ int64_t largest_batch(Config config, const PlannedTraining& training) {
     config.trainer.batch_size = batch_size;
     return bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes;
   };
-  const auto sizes = std::views::iota(int64_t{1}, int64_t{1} << 20U);
+  // With global_batch_size the need is not monotone: then one of those that fit.
+  const auto sizes = std::views::iota(1, 1 << 20);
   return std::ranges::partition_point(sizes, fits) - sizes.begin();
 }
 

@@ -52,7 +52,8 @@ struct ParallelPlan {
 };
 
 struct PlanAnswer {
-  std::vector<ParallelPlan> plans;  ///< With the batch and model as configured, the simplest first.
+  std::vector<ParallelPlan> plans;  ///< With the batch and model as configured, the simplest first;
+                                    ///< those of a division one after the other.
   /// The fastest of them that fits; if none does, the fastest with a smaller micro-batch (and as
   /// many more of them) or, where that is not enough, with memory savers.
   std::optional<ParallelPlan> choice;

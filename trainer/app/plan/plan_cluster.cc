@@ -18,6 +18,7 @@ constexpr double kGiga = 1e9;
 // 400 Gb/s for each H100. For CPU ranks what docs/performance.md measured.
 constexpr Link kNvLink{29e-6, 370e9}, kAdapter{29e-6, 50e9};
 constexpr Link kSharedMemory{12e-6, 3.5e9}, kSockets{120e-6, 0.93e9};
+constexpr double kH100Memory = 3000e9, kCoreMemory = 14e9;  // bytes/s, sustained
 
 /// What a rank is assumed to compute.
 struct Speed {
@@ -76,8 +77,9 @@ Cluster plan_cluster(const PlanArgs& args, const Config& config) {
   const double tflops = args.tflops.value_or(of_config > 0 ? of_config : assumed.tflops);
   const double efficiency = args.efficiency.value_or(assumed.efficiency);
   const auto memory = static_cast<int64_t>(std::min(args.memory_gb * kGiga, 0x1p60));
-  Cluster cluster{args.gpus, args.nodes, cuda ? kNvLink : kSharedMemory, cuda ? kAdapter : kSockets,
-                  cuda,      memory,     tflops * efficiency * 1e12,     cuda ? 3000e9 : 14e9};
+  Cluster cluster{
+      args.gpus, args.nodes, cuda ? kNvLink : kSharedMemory, cuda ? kAdapter : kSockets,
+      cuda,      memory,     tflops * efficiency * 1e12,     cuda ? kH100Memory : kCoreMemory};
   Link& slowest = args.nodes == 1 ? cluster.inside : cluster.between;
   if (args.link_gb_s) slowest.bytes_per_s = *args.link_gb_s * kGiga;
   const auto text = [&](const Link& link, std::string_view where) {

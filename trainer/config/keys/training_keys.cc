@@ -5,7 +5,6 @@ namespace ddp::train {
 std::vector<Field> trainer_fields() {
   return {
       {DDP_KEY(trainer, max_epochs), .range = kUpTo1e9, .unit = "epochs",
-       .null_means = NullMeans::kNotGiven,
        .default_text = "10; unlimited when max_steps is given alone",
        .meaning = "Passes over the training data."},
       {DDP_KEY(trainer, max_steps), .range = kStepCount, .unit = "steps",
@@ -22,8 +21,7 @@ std::vector<Field> trainer_fields() {
        .meaning = "Data loader threads per rank; 0: load in the training thread."},
       {DDP_KEY(trainer, grad_norm_clip), .range = kAtLeast0, .null_means = NullMeans::kOff,
        .meaning = "Clip gradients to this global L2 norm; 0 or null: no clipping."},
-      {DDP_KEY(trainer, snapshot_path), .null_means = NullMeans::kNotGiven,
-       .default_text = "snapshot.pt in hydra.run.dir",
+      {DDP_KEY(trainer, snapshot_path), .default_text = "snapshot.pt in hydra.run.dir",
        .meaning = "File to save training state to and resume from. Relative paths start at the "
                   "current directory."},
       {DDP_KEY(trainer, save_every), .range = kUpTo1e9, .unit = "epochs",
@@ -56,7 +54,7 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, save_total_limit), .range = kUpTo1e4, .unit = "files",
        .meaning = "Snapshots to keep, including the newest; older ones are deleted. The best by "
                   "metric_for_best_model is kept in addition."},
-      {DDP_KEY(trainer, snapshot_cache), .null_means = NullMeans::kNotGiven,
+      {DDP_KEY(trainer, snapshot_cache), .default_text = "snapshot_cache in the current directory",
        .meaning = "Local directory for snapshots when snapshot_path is remote (s3://bucket/key, "
                   "gs://bucket/key)."},
       {DDP_KEY(trainer, ram_snapshots), .null_means = NullMeans::kOff,

@@ -34,8 +34,9 @@ Node shown_value(const Field& field, const Node* given) {
   return current_value(field, config);
 }
 
-/// Whether the key's default is that of a preset or of a pretrained model, which is not read here.
-bool follows_from_model(const Field& field, const Node& given) {
+/// Whether the key's default follows from other keys, a preset or a pretrained model, which is not
+/// read here.
+bool follows_from_others(const Field& field, const Node& given) {
   const auto is_set = [&](const std::string& key) {
     const Node* value = find_path(given, key);
     return value != nullptr && value->kind != Kind::kNull;
@@ -43,6 +44,8 @@ bool follows_from_model(const Field& field, const Node& given) {
   const std::string section = field.path.substr(0, field.path.find('.'));
   const bool of_model =
       section == "task" || section == "model" || find_field(section + ".init_from") != nullptr;
+  if (find_field(section + ".family") != nullptr) return true;
+  if (!field.default_text.empty() && field.null_means == NullMeans::kError) return true;
   return of_model &&
          (is_set("init_from") || is_set(section + ".init_from") || is_set(section + ".model_type"));
 }
@@ -56,7 +59,7 @@ Node typed_tree(const Node& given) {
     const Node* value = find_path(given, field.path);
     if (needs_path && value == nullptr && field.path == "data_config.path") value = &missing;
     if (field.path.starts_with("hydra.")) continue;
-    if (value == nullptr && follows_from_model(field, given)) continue;
+    if (value == nullptr && follows_from_others(field, given)) continue;
     set_path(out, field.path, shown_value(field, value));
   }
   return out;

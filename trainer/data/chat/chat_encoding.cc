@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -304,7 +305,10 @@ std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
     const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(),
                                                       conversations.size() / kFewForAThread);
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // the threads that there are do all of it
+    }
     work();
   }
   std::size_t kept = 0;

@@ -73,8 +73,8 @@ class IdxImages : public ImageSet {
     const int64_t most = *std::max_element(labels_.begin(), labels_.end());
     for (int64_t i = 0; i <= most; ++i) names.push_back(fmt::to_string(i));
     if (known.empty()) {
-      if (most == 0)
-        throw UserError(fmt::format("{}: all labels are 0; a classifier needs two", file));
+      if (most == *std::min_element(labels_.begin(), labels_.end()))
+        throw UserError(fmt::format("{}: all labels are {}; a classifier needs two", file, most));
       label_names_ = std::move(names);
     } else if (most >= static_cast<int64_t>(known.size())) {
       throw UserError(fmt::format("{}: has label {}, but the model has {} labels, from 0", file,

@@ -69,7 +69,7 @@ TextDataset::TextDataset(const DataConfig& config, DataSource source)
       training_(tokens(), training_range(), window_format(config, tokenizer()),
                 stride_of(config, split_)),
       evaluation_(source_.evaluation ? *source_.evaluation : tokens(), evaluation_range(),
-                  window_format(config, tokenizer())) {}
+                  window_format(config, tokenizer()), std::nullopt) {}
 
 void TextDataset::refuse(const DataConfig& config, int64_t batch_size) const {
   if (tokens().size() == 0)

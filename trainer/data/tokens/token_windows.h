@@ -51,7 +51,7 @@ class TokenWindows : public SampleSource {
   /// of the range but the first is the target exactly once; the last window may be shorter: inputs
   /// 0 and targets -1 after its end. `tokens` outlives it.
   TokenWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format,
-               std::optional<int64_t> stride = std::nullopt)
+               std::optional<int64_t> stride)
       : tokens_(tokens),
         range_(range),
         format_(format),
