@@ -191,8 +191,10 @@ class TrainerTest(unittest.TestCase):
 
 def both_launchers(tests):
     """Two test cases from one class of assertions: the peer's and ours."""
-    return (type(tests.__name__ + "OfTorchrun", (tests, JobTest), {"launcher": TORCHRUN}),
-            type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
+    def case(name, launcher):
+        return type(tests.__name__ + name, (tests, JobTest), {"launcher": launcher, "__module__": tests.__module__})
+
+    return case("OfTorchrun", TORCHRUN), case("OfDdpRun", DDP_RUN_LAUNCHER)
 
 
 __all__ = ["DDP_RUN", "JobTest", "LEAVE", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "TRAINER", "TrainerTest",
