@@ -54,7 +54,7 @@ log=$(mktemp)
 trap 'rm -f "$log"*' EXIT
 status=0
 # More tests than cores at a time, as most wait for processes, and two that do nothing but wait.
-ctest --preset "$preset" --parallel "$(($(nproc) * 3 + 2))" "${select[@]}" "$@" 2>&1 | tee "$log" || status=$?
+ctest --preset "$preset" --parallel "$(($(nproc) * 2 + 4))" "${select[@]}" "$@" 2>&1 | tee "$log" || status=$?
 
 total=$(sed -n 's/.*tests failed out of \([0-9]*\)$/\1/p' "$log" | tail -1)
 failed=$(sed -n 's/.*, \([0-9]*\) tests\{0,1\} failed out of.*/\1/p' "$log" | tail -1)
