@@ -6,6 +6,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/agent/failure_order.h"
 #include "launcher/agent/worker_reports.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 

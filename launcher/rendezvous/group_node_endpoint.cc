@@ -34,7 +34,7 @@ void GroupNode::ask_around() {
   act(actions::Ask{newcomer.places(), status(sight_)});
   const auto since = quest.candidacy ? quest.candidacy->since : now();
   const bool noted = quest.candidacy && quest.candidacy->noted;
-  quest.candidacy.emplace(std::move(newcomer), since, noted);
+  quest.candidacy = Candidacy{std::move(newcomer), since, noted};
 }
 
 void GroupNode::end_candidacy() {

@@ -37,6 +37,8 @@ template <typename... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Match(Cases...) -> Match<Cases...>;
 
 }  // namespace
 

@@ -14,8 +14,8 @@ void Election::seek(std::optional<Loss> loss, const Status& status) {
   if (!loss) return;
   Succession succession(loss->last, status.id, loss->host, loss->fresh_until);
   Inquiry inquiry(succession.places(), status, settings_.token, loss->patience);
-  vote_.emplace(std::move(succession), std::move(inquiry), Clock::now(), loss->patience,
-                std::move(loss->text));
+  vote_.emplace(Vote{std::move(succession), std::move(inquiry), Clock::now(), loss->patience,
+                     std::move(loss->text)});
 }
 
 Authority::Step Election::next(const View& view) {

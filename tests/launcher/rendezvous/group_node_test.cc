@@ -168,7 +168,7 @@ void with_last_members(Given& given) {
 // Has asked one other place since then.
 void candidate(Given& given, Inquiry::Found found, Clock::time_point since = kNow) {
   at_endpoint(given);
-  given.state.quest.candidacy.emplace(Newcomer({{kOther, false}}, "own", -1), since);
+  given.state.quest.candidacy = Candidacy{Newcomer({{kOther, false}}, "own", -1), since};
   given.sight.found = {{.place = kOther, .found = found}};
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <utility>
 
 #include "trainer/config/keys/config_checks.h"
@@ -118,15 +117,16 @@ std::vector<MemoryItem> items_of(const Config& config, const PlannedTraining& tr
   return items;
 }
 
+// With global_batch_size the need is not monotone: then one of those that fit.
 int64_t largest_batch(Config config, const PlannedTraining& training) {
   const Cluster& cluster = training.cluster;
-  const auto fits = [&](int64_t batch_size) {
-    config.trainer.batch_size = batch_size;
-    return bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes;
-  };
-  // With global_batch_size the need is not monotone: then one of those that fit.
-  const auto sizes = std::views::iota(1, 1 << 20);
-  return std::ranges::partition_point(sizes, fits) - sizes.begin();
+  int64_t largest = 0;
+  for (int64_t more = int64_t{1} << 19U; more > 0; more /= 2) {
+    config.trainer.batch_size = largest + more;
+    if (bytes_of_rank(items_of(config, training), cluster.cuda) <= cluster.memory_bytes)
+      largest += more;
+  }
+  return largest;
 }
 
 ParallelPlan plan_of(Config config, const PlannedTraining& training) {
