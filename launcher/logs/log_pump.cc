@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <tuple>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -34,7 +35,8 @@ struct LogPump::Source {
   int local_rank = 0;
   bool is_stderr = false;
   Descriptor fd;
-  bool held = false;  // not read now: the console is far behind
+  bool held = false;        // not read now: the console is far behind
+  bool unfinished = false;  // the last read ended within a line
   FileWriter::FilePtr file;
   FileWriter::FilePtr filter_file;
   LineSplitter filtered;          // for filter_file
@@ -181,14 +183,21 @@ bool LogPump::is_console_waiting() const {
   return out_->waiting_fd() >= 0 || (err_ && err_->waiting_fd() >= 0);
 }
 
+// A worker ends a line, such as a progress bar on stderr, before it prints on its other stream.
+void LogPump::sort_sources() {
+  const auto place = [](const Source& source) {
+    return std::tuple(source.local_rank, !source.unfinished, source.is_stderr);
+  };
+  sources_.sort([&](const Source& a, const Source& b) { return place(a) < place(b); });
+}
+
 void LogPump::handle(const std::vector<pollfd>& fds) {
-  for (const pollfd& ready : fds) {
-    if (ready.revents == 0) continue;
-    for (Source& source : sources_) {
-      if (source.fd.get() != ready.fd) continue;
-      for (int turn = 0; turn < kReadsPerTurn && !must_wait(source); ++turn) {
-        if (!read_some(source)) break;
-      }
+  sort_sources();
+  for (Source& source : sources_) {
+    const bool ready = std::ranges::any_of(
+        fds, [&](const pollfd& one) { return one.revents != 0 && one.fd == source.fd.get(); });
+    for (int turn = 0; ready && turn < kReadsPerTurn && !must_wait(source); ++turn) {
+      if (!read_some(source)) break;
     }
   }
   settle();
@@ -255,6 +264,7 @@ bool LogPump::read_some(Source& source) {
 }
 
 void LogPump::take(Source& source, std::string_view text) {
+  source.unfinished = !text.ends_with('\n');
   const auto now = Clock::now();
   first_output_.try_emplace(source.local_rank, now);
   last_output_[source.local_rank] = now;
@@ -305,6 +315,7 @@ void LogPump::close_source(Source& source) {
 }
 
 void LogPump::finish_round() {
+  sort_sources();
   for (Source& source : sources_) {
     while (source.fd.get() >= 0 && read_some(source)) {
     }

@@ -101,6 +101,7 @@ class LogPump {
   std::shared_ptr<LogFile> take_log(const std::string& path, Rotation rotation, bool truncate);
   FileWriter::FilePtr open_log(const std::string& path, Rotation rotation, bool truncate);
   void open_copy(Source& source);
+  void sort_sources();
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
   void write_file(Source& source, std::size_t size);

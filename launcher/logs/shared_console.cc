@@ -32,10 +32,11 @@ std::string above(const std::string& last, std::string_view lines) {
 }  // namespace
 
 std::string SharedConsole::take(Writer writer, std::string_view text) {
-  if (terminal_ && (!has_last() || last_of_ == writer.local_rank)) {
+  if (terminal_ && (!has_last() || last_of_.local_rank == writer.local_rank)) {
     std::string all = std::exchange(held_[writer], {});
     all += text;
-    follow(writer.local_rank, all);
+    if (is_below(writer, all)) return above(last_, all);
+    follow(writer, all);
     return all;
   }
   if (!terminal_ && ranks_.size() < 2) return std::string(text);
@@ -49,18 +50,24 @@ std::string SharedConsole::take_note(std::string_view text) const {
 
 std::string SharedConsole::leave(Writer writer) {
   std::string rest = std::exchange(held_[writer], {});
-  if (has_last() && last_of_ == writer.local_rank) {
+  if (has_last() && last_of_.local_rank == writer.local_rank) {
     rest += '\n';  // what comes next begins a line
     last_.clear();
-    last_of_ = -1;
+    last_of_ = {-1};
   } else if (has_last() && !rest.empty()) {
     rest = above(last_, rest);
   }
   return rest;
 }
 
+// Whether the last line is a bar, on the other stream of the writer of these lines.
+bool SharedConsole::is_below(Writer writer, std::string_view text) const {
+  return has_last() && last_of_ != writer && last_.starts_with('\r') && text.ends_with('\n') &&
+         !text.starts_with('\r');
+}
+
 // The text before a '\r' is about to be overwritten.
-void SharedConsole::follow(int local_rank, std::string_view text) {
+void SharedConsole::follow(Writer writer, std::string_view text) {
   if (const auto newline = text.rfind('\n'); newline != std::string_view::npos) {
     last_.clear();
     text.remove_prefix(newline + 1);
@@ -71,7 +78,7 @@ void SharedConsole::follow(int local_rank, std::string_view text) {
   }
   last_ += text;
   if (last_.size() > kLongestLast) last_.clear();
-  last_of_ = is_visible(last_) ? local_rank : -1;
+  last_of_ = is_visible(last_) ? writer : Writer{-1};
 }
 
 std::string SharedConsole::whole_lines(Writer writer, std::string_view text) {

@@ -31,15 +31,16 @@ class SharedConsole {
   std::string leave(Writer writer);
 
  private:
-  bool has_last() const { return last_of_ >= 0; }
-  void follow(int local_rank, std::string_view text);
+  bool has_last() const { return last_of_.local_rank >= 0; }
+  bool is_below(Writer writer, std::string_view text) const;
+  void follow(Writer writer, std::string_view text);
   std::string whole_lines(Writer writer, std::string_view text);
 
   bool terminal_;
   std::set<int> ranks_;
   std::map<Writer, std::string> held_;  // unfinished lines that are not shown yet
-  std::string last_;  // a terminal's last line if it is unfinished, from its last '\r'
-  int last_of_ = -1;  // the local rank that has written it
+  std::string last_;       // a terminal's last line if it is unfinished, from its last '\r'
+  Writer last_of_ = {-1};  // has written it
 };
 
 }  // namespace ddp::launch

@@ -54,6 +54,16 @@ TEST_CASE("a worker's progress bar stays below the lines of other workers") {
   CHECK(job.wait_exit() == 0);
 }
 
+TEST_CASE("what a worker prints after its progress bar is below the bar") {
+  TerminalJob job({kDdpRun, "/bin/sh", "-c",
+                   R"(printf '\r 50 %%' >&2; read line; kill -STOP $PPID
+                   printf '\r 100 %%\n' >&2; echo loss; kill -CONT $PPID)"});
+  REQUIRE(job.shows("\r 50 %"));
+  job.type("\n");
+  CHECK(job.shows("\r 100 %\r\nloss"));
+  CHECK(job.wait_exit() == 0);
+}
+
 TEST_CASE("workers hear that the window has another size, and so does their pseudo-terminal") {
   TerminalJob job({kDdpRun, "/bin/sh", "-c",
                    "trap 'stty size <&2' WINCH; echo ready; while :; do sleep 60 & wait; done"});

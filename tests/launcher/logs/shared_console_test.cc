@@ -47,6 +47,9 @@ TEST_CASE("on a terminal the lines of others go above a progress bar, which is d
   CHECK(console.take(kOut1, "half a ").empty());
   CHECK(console.take(kOut1, "line\n") == kErase + "half a line\n\r 20%|##");
   CHECK(console.take_note("ddp-run: note\n") == kErase + "ddp-run: note\n\r 20%|##");
+  CHECK(console.take(kOut0, "loss\n") == kErase + "loss\n\r 20%|##");
+  CHECK(console.take(kOut0, "(Pdb) ") == "(Pdb) ");  // waits for an answer
+  CHECK(console.take(kErr0, "\r 30%|###") == "\r 30%|###");
   CHECK(console.take(kOut0, "\r\x1b[2Khello\n") == "\r\x1b[2Khello\n");  // its own writer's
   CHECK(console.take_note("ddp-run: note\n") == "ddp-run: note\n");
 }
