@@ -77,7 +77,8 @@ void SharedConsole::follow(Writer writer, std::string_view text) {
     text.remove_prefix(start);
   }
   last_ += text;
-  if (last_.size() > kLongestLast) last_.clear();
+  // Below nested bars the cursor has gone up: a line above the last one would be overwritten.
+  if (last_.size() > kLongestLast || last_.find("\x1b[A") != std::string::npos) last_.clear();
   last_of_ = is_visible(last_) ? writer : Writer{-1};
 }
 

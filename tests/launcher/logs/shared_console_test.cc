@@ -54,6 +54,12 @@ TEST_CASE("on a terminal the lines of others go above a progress bar, which is d
   CHECK(console.take_note("ddp-run: note\n") == "ddp-run: note\n");
 }
 
+TEST_CASE("below nested bars no line is printed where the next bar would overwrite it") {
+  SharedConsole console = shared_by_two(true);
+  console.take(kErr0, "\rsteps\n\repochs\x1b[A");
+  CHECK(console.take(kOut1, "line\n") == "line\n");
+}
+
 TEST_CASE("on a terminal an unfinished line is shown, and finished below those of others") {
   SharedConsole console = shared_by_two(true);
   CHECK(console.take(kOut0, "loading ") == "loading ");
