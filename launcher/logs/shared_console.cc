@@ -88,6 +88,9 @@ std::string SharedConsole::whole_lines(Writer writer, std::string_view text) {
   const auto end = terminal_ ? text.rfind('\n') : text.find_last_of("\r\n");
   if (end == std::string_view::npos) {
     held += text;
+    // The text before a '\r' would be overwritten at once, unless a '\n' is to follow.
+    const auto start = held.rfind('\r', held.size() - 2);
+    if (terminal_ && start != std::string::npos) held.erase(0, start);
     return held.size() > kLongestLine ? std::exchange(held, {}) : std::string();
   }
   std::string lines = std::exchange(held, std::string(text.substr(end + 1)));

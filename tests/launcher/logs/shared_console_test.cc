@@ -54,6 +54,16 @@ TEST_CASE("on a terminal the lines of others go above a progress bar, which is d
   CHECK(console.take_note("ddp-run: note\n") == "ddp-run: note\n");
 }
 
+TEST_CASE("of a bar that is held back only the end is shown") {
+  SharedConsole console = shared_by_two(true);
+  console.take(kErr0, "\r 10%");
+  for (const char* text : {"\r 20%", "\r 30%\r", "\r 40%"})
+    CHECK(console.take(kOut1, text).empty());
+  CHECK(console.take(kOut1, "\n") == kErase + "\r 40%\n\r 10%");
+  CHECK(console.take(kOut1, "line\r").empty());
+  CHECK(console.take(kOut1, "\n") == kErase + "line\r\n\r 10%");
+}
+
 TEST_CASE("below nested bars no line is printed where the next bar would overwrite it") {
   SharedConsole console = shared_by_two(true);
   console.take(kErr0, "\rsteps\n\repochs\x1b[A");
