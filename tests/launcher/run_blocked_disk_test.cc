@@ -305,7 +305,8 @@ TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed"
   options.argv.insert(
       options.argv.end(),
       {"-c", "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { : > " + next_round + "; exec sleep 600; };" +
-                 "setsid sh -c ': > \"$0\"' " + disk.path() + "/file & sleep 0.1; exit 3"});
+                 "setsid sh -c ': > \"$0\"' " + disk.path() +
+                 "/file & until grep -q State:.D /proc/$!/status; do :; done; exit 3"});
   const auto frozen = disk.freeze();
   ChildProgram job(options);
   ChildOptions status;
