@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <vector>
 
 #include "launcher/base/system/cgroup.h"
 
@@ -23,14 +24,12 @@ std::optional<long> number_after(const std::string& file, const std::string& key
 }
 
 // The least of a cgroup and those above it: schedulers limit the job, not its tasks.
-std::string limit_text(const std::string& base, std::string cgroup, const std::string& file) {
+std::string limit_text(const std::vector<std::string>& cgroups, const std::string& file) {
   constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 uses a huge number for "none"
   long long least = kNoLimit;
-  for (bool more = true; more;) {
+  for (const std::string& cgroup : cgroups) {
     long long bytes = 0;
-    if (std::ifstream(base + cgroup + file) >> bytes) least = std::min(least, bytes);
-    more = !cgroup.empty();
-    cgroup.resize(cgroup.find('/') == std::string::npos ? 0 : cgroup.rfind('/'));
+    if (std::ifstream(cgroup + file) >> bytes) least = std::min(least, bytes);
   }
   return least == kNoLimit ? "" : fmt::format("{} MiB", least >> 20);
 }
@@ -47,14 +46,13 @@ std::string rise_in_cgroup(const OomCounts& before, const OomCounts& after) {
 OomCounts OomCounts::read(const std::string& root) {
   OomCounts counts;
   counts.machine = number_after(root + "/proc/vmstat", "oom_kill");
-  const std::string v2 = root + "/sys/fs/cgroup", v1 = v2 + "/memory";
-  const std::string own = cgroup_of_self(root, ""), own_v1 = cgroup_of_self(root, "memory");
-  counts.cgroup = number_after(v2 + own + "/memory.events.local", "oom_kill");
-  if (!counts.cgroup) counts.cgroup = number_after(v2 + own + "/memory.events", "oom_kill");
-  counts.limit = limit_text(v2, own, "/memory.max");
+  const auto v2 = cgroups_of_self(root, ""), v1 = cgroups_of_self(root, "memory");
+  counts.cgroup = number_after(v2.front() + "/memory.events.local", "oom_kill");
+  if (!counts.cgroup) counts.cgroup = number_after(v2.front() + "/memory.events", "oom_kill");
+  counts.limit = limit_text(v2, "/memory.max");
   if (!counts.cgroup) {
-    counts.cgroup = number_after(v1 + own_v1 + "/memory.oom_control", "oom_kill");
-    counts.limit = limit_text(v1, own_v1, "/memory.limit_in_bytes");
+    counts.cgroup = number_after(v1.front() + "/memory.oom_control", "oom_kill");
+    counts.limit = limit_text(v1, "/memory.limit_in_bytes");
   }
   return counts;
 }

@@ -3,12 +3,14 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddp::launch {
 
-/// Returns the path of this process's cgroup in v1's hierarchy of `controller`, or in v2's if it is
-/// empty; "" if there is none. `root` is prepended to /proc and /sys; empty: the real ones.
-std::string cgroup_of_self(const std::string& root, const std::string& controller);
+/// Returns the folder of this process's cgroup in v1's hierarchy of `controller`, or in v2's if it
+/// is empty, then those of the cgroups above it up to the root: a container may see its own there,
+/// under the host's path. `root` is prepended to /proc and /sys; empty: the real ones.
+std::vector<std::string> cgroups_of_self(const std::string& root, const std::string& controller);
 
 /// Returns how many CPUs the quotas of this cgroup and of those above it allow, rounded down, at
 /// least 1; nullopt without a quota.
