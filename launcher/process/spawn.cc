@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/system/cgroup.h"
 #include "launcher/base/system/descriptors.h"
 #include "launcher/worker_contract.h"
 
@@ -112,9 +113,11 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                spec.kept_descriptor, spec.low_priority});
   }
   if (pid < 0) {
+    const std::string limit = reached_pids_limit();
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
                                        ": " + error_text(error) +
-                                       "; check ulimit -u and the memory limit");
+                                       (limit.empty() ? "; check ulimit -u and the memory limit"
+                                                      : "; raise the cgroup's limit, " + limit));
   }
   return {pid, std::move(ends.read)};
 }

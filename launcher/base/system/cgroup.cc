@@ -50,4 +50,16 @@ std::optional<int> cpu_quota(const std::string& root) {
   return std::max(1, static_cast<int>(least));
 }
 
+std::string reached_pids_limit(const std::string& root) {
+  for (const char* controller : {"", "pids"}) {
+    for (const std::string& cgroup : cgroups_of_self(root, controller)) {
+      long most = 0, now = 0;
+      std::ifstream limit(cgroup + "/pids.max"), current(cgroup + "/pids.current");
+      if (limit >> most && current >> now && now >= most)
+        return fmt::format("{}/pids.max = {}", cgroup, most);
+    }
+  }
+  return "";
+}
+
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// This process's cgroup and its CPU quota, of cgroup v1 and v2.
+// This process's cgroup and its limits, of cgroup v1 and v2.
 #pragma once
 
 #include <optional>
@@ -15,5 +15,8 @@ std::vector<std::string> cgroups_of_self(const std::string& root, const std::str
 /// Returns how many CPUs the quotas of this cgroup and of those above it allow, rounded down, at
 /// least 1; nullopt without a quota.
 std::optional<int> cpu_quota(const std::string& root);
+
+/// Returns the file and limit of a cgroup that has as many processes as it may; "" if none has.
+std::string reached_pids_limit(const std::string& root = "");
 
 }  // namespace ddp::launch

@@ -60,6 +60,18 @@ TEST_CASE("the CPU quota is that of the cgroup, of v2 or v1, or of one above it"
   CHECK(quota_of("", "none", "") == std::nullopt);
 }
 
+TEST_CASE("a limit of processes is reported once it is reached, of v2 or v1, or of one above") {
+  const TempFolder root;
+  root.write("proc/self/cgroup", "8:pids:/x/y\n0::/a\n");
+  root.write("sys/fs/cgroup/a/pids.max", "max\n");
+  root.write("sys/fs/cgroup/a/pids.current", "9\n");
+  root.write("sys/fs/cgroup/pids/x/pids.max", "64\n");
+  root.write("sys/fs/cgroup/pids/x/pids.current", "63\n");
+  CHECK(reached_pids_limit(root.path()).empty());
+  root.write("sys/fs/cgroup/pids/x/pids.current", "64\n");
+  CHECK(reached_pids_limit(root.path()) == root.path() + "/sys/fs/cgroup/pids/x/pids.max = 64");
+}
+
 TEST_CASE("the workers of --nproc-per-node=cpu and their threads follow the quota") {
   const TempFolder root;
   root.write("proc/self/cgroup", "0::/\n");
