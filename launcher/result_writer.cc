@@ -44,9 +44,16 @@ bool is_missing(const std::string& file) {
   return !file.empty() && ::access(file.c_str(), F_OK) != 0;
 }
 
-// By rename, so that no reader sees half of it. `reserve` is closed if no descriptor is left.
-// Returns 0 or the error number.
+// By rename, so that no reader sees half of it; what is no regular file is written to, as run by
+// root even /dev/null or /dev/stdout would be replaced. `reserve` is closed if no descriptor is
+// left. Returns 0 or the error number.
 int replace_file(const std::string& path, const std::string& text, Descriptor* reserve) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    const Descriptor file(::open(
+        path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
+    return file.get() < 0 ? errno : write_fully(file.get(), text);
+  }
   std::string temporary;
   int fd = create_temporary_file(path, temporary);
   if (fd < 0 && errno == EMFILE && reserve) {

@@ -1,6 +1,8 @@
 // What a job leaves in --result-json.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/close_range.h>
@@ -47,6 +49,20 @@ TEST_CASE("the result file has the exit code of a run whose output was lost") {
   job.argv.insert(job.argv.begin(), {"sh", "-c", shell, "sh"});
   CHECK(run_to_end(job).exit == 1);
   CHECK(nlohmann::json::parse(std::ifstream(file))["exit_code"] == 1);
+}
+
+TEST_CASE(
+    "the cause is written to a pipe or device that an enclosing launcher names, not over it") {
+  const TempFolder folder;
+  const std::string pipe = folder / "cause";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const Descriptor reader(::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  ChildOptions job = stub_job(folder, {}, {R"(error-file={"message":"no paper"})", "exit=7"});
+  job.argv.insert(job.argv.begin(), {"env", "TORCHELASTIC_ERROR_FILE=" + pipe});
+  CHECK(run_to_end(job).exit == 7);
+  char text[4096]{};
+  CHECK(::read(reader.get(), text, sizeof text - 1) > 0);
+  CHECK_THAT(text, Contains("no paper"));
 }
 
 struct Outcome {

@@ -105,6 +105,10 @@ TEST_CASE("a file that cannot be created or written is a failed run that names t
   const test::TestFolder folder;
   CHECK(test::error_of<RunError>([] { AtomicFile("no/such/s.pt"); }) ==
         "cannot create no/such/s.pt: No such file or directory");
+  REQUIRE(::mkfifo("pipe", 0600) == 0);
+  CHECK(test::error_of<RunError>([] { AtomicFile("pipe"); }) ==
+        "cannot create pipe: a device or pipe has this name");
+  CHECK_THROWS_AS(AtomicFile("/dev/stdout"), RunError);
   rlimit old{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);

@@ -108,6 +108,12 @@ int remove_temporaries(const std::string& path, const std::function<bool(pid_t)>
 
 AtomicFile::AtomicFile(std::string path, bool durable)
     : path_(std::move(path)), temporary_(temporary_name(path_)), durable_(durable) {
+  // It would be replaced: run by root, even the machine's /dev/null or its link /dev/stdout.
+  std::error_code unknown;
+  if (fs::is_other(path_, unknown) ||
+      (fs::is_symlink(path_, unknown) && fs::path(path_).parent_path() == "/dev")) {
+    throw RunError(fmt::format("cannot create {}: a device or pipe has this name", path_));
+  }
   ::unlink(temporary_.c_str());  // of a process that had our id; never followed if it is a link
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd_ < 0) file_error("create", path_, errno);

@@ -13,7 +13,8 @@ namespace ddp::train {
 class AtomicFile {
  public:
   /// Creates `<path>.tmp.<pid>`. `durable`: commit() waits for the disk, so that the file survives
-  /// a crash of the system. Throws RunError with the path and the system's reason.
+  /// a crash of the system. Throws RunError with the path and the reason, also where `path` is a
+  /// device or a pipe.
   explicit AtomicFile(std::string path, bool durable = true);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
