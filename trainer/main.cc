@@ -3,9 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
+#include "launcher/worker_contract.h"
 #include "trainer/app/arguments/trainer_args.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/modes.h"
@@ -24,6 +28,21 @@ int run(int argc, const char* const* argv) {
 }
 
 }  // namespace
+
+#ifndef DDP_SANITIZED  // their own libraries are not ready so early
+// Runs before the constructors of libraries: oneMKL's, in libtorch_cpu.so, ends a process without a
+// working directory, and reports that libtorch_cpu.so cannot be loaded.
+static void refuse_deleted_folder() {
+  char path[PATH_MAX];
+  if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
+  constexpr std::string_view kLine =
+      "error: the current directory no longer exists; change to another one (cd)\n";
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  ::_exit(launch::kExitUsage);
+}
+[[gnu::section(".preinit_array"),
+  gnu::used]] static void (*const kBeforeLibraries)() = refuse_deleted_folder;
+#endif
 
 // Before anything is opened or logged. A closed standard stream is replaced, so that no later file
 // gets its number; torch's own log, which prints stack traces of expected failures, is off unless

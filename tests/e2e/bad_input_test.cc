@@ -55,6 +55,16 @@ TEST_CASE("an environment of a launcher that makes no sense is refused") {
   check_nothing_saved(place, {});
 }
 
+#ifndef DDP_SANITIZED
+TEST_CASE("a folder that was deleted below the program is named, whatever it is to do") {
+  const Workspace place;
+  auto options = trainer(place, {"--version"});
+  const Words shell = {"sh", "-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"", "sh"};
+  options.argv.insert(options.argv.begin(), shell.begin(), shell.end());
+  check_one_line(finish(options), 2, {"error: the current directory no longer exists"});
+}
+#endif
+
 TEST_CASE("a GPU that is not there is refused") {
   const Workspace place;
   check_one_line(finish(alone(place, {"trainer_config.device=cuda"})), 2,
