@@ -15,7 +15,8 @@ namespace ddp::train {
 
 AppendFile::AppendFile(std::string path)
     : path_(std::move(path)),
-      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+      // Not a wait for somebody to read a FIFO.
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666)) {
   if (fd_ < 0) fail("open", errno);
   struct stat status {};
   if (::fstat(fd_, &status) == 0) size_ = status.st_size;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/metrics/text_of.h"
+#include "trainer/metrics/append_file.h"
 
 namespace ddp::train {
 namespace {
@@ -169,6 +171,14 @@ TEST_CASE("a quiet run says nothing on standard output") {
   REQUIRE(::write(STDOUT_FILENO, "end", 3) == 3);
   CHECK(terminal.until("end") == "end");
   CHECK_THAT(test::text_of(folder / "main.log"), Contains("one\n") && Contains("two\n"));
+}
+
+TEST_CASE("a FIFO that nobody reads is an error, not a wait") {
+  const test::TempFolder folder;
+  const std::string path = folder / "main.log";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(Log(true, path), Contains("cannot write " + path + ": No such device"));
+  CHECK_THROWS_WITH(AppendFile(path), Contains("cannot open " + path + ": No such device"));
 }
 
 }  // namespace
