@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace ddp::train {
@@ -14,12 +15,20 @@ bool steps_are_done(const TrainerConfig& config, int64_t step) {
   return config.max_steps && step >= *config.max_steps;
 }
 
-/// snapshot.pt -> snapshot-new.pt
-std::string another_path(const std::string& path) {
+/// Whether neither a shell nor an override needs quotes around it.
+bool is_plain(std::string_view word) {
+  return word.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789_-+:./@%") == std::string_view::npos;
+}
+
+/// snapshot.pt -> trainer_config.snapshot_path=snapshot-new.pt
+std::string another_snapshot(const std::string& path) {
   const auto name = path.rfind('/') + 1;  // npos + 1 is 0
   const auto dot = path.rfind('.');
   const auto end = dot == std::string::npos || dot <= name ? path.size() : dot;
-  return path.substr(0, end) + "-new" + path.substr(end);
+  return shell_quoted("trainer_config.snapshot_path",
+                      path.substr(0, end) + "-new" + path.substr(end));
 }
 
 }  // namespace
@@ -55,9 +64,9 @@ std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int
   return fmt::format(
       "Nothing to train: {} is at step {}, epoch {}, the end set by trainer_config.{}. To "
       "continue, "
-      "add {} to the command; to start over, add trainer_config.snapshot_path={}",
+      "add {} to the command; to start over, add {}",
       config.snapshot_path, step, epoch, fmt::join(reached, " and "), fmt::join(further, " "),
-      another_path(config.snapshot_path));
+      another_snapshot(config.snapshot_path));
 }
 
 std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t step) {
@@ -65,8 +74,19 @@ std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t s
   return fmt::format(
       "Nothing to train: {} is at step {}, where early stopping ended the run: {} evaluations "
       "without progress. To continue, add trainer_config.early_stopping_patience={} to the "
-      "command; to start over, add trainer_config.snapshot_path={}",
-      config.snapshot_path, step, patience, 2 * patience, another_path(config.snapshot_path));
+      "command; to start over, add {}",
+      config.snapshot_path, step, patience, 2 * patience, another_snapshot(config.snapshot_path));
+}
+
+std::string shell_quoted(const std::string& word) {
+  if (is_plain(word)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_quoted(const std::string& key, const std::string& value) {
+  return is_plain(value) ? key + "=" + value : shell_quoted(fmt::format("{}=\"{}\"", key, value));
 }
 
 }  // namespace ddp::train

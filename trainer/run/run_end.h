@@ -24,4 +24,9 @@ std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int
 /// The same for a run that early stopping has ended.
 std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t step);
 
+/// Returns a word of a command that is printed, quoted for a shell if that is needed.
+std::string shell_quoted(const std::string& word);
+/// The same for an override, whose value may need quotes of its own.
+std::string shell_quoted(const std::string& key, const std::string& value);
+
 }  // namespace ddp::train

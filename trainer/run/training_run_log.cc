@@ -330,10 +330,9 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
     log_.info(fmt::format("Best snapshot: {} ({})", folder_.path_of(*best),
                           merit_of(*best, c.metric_for_best_model)));
   const bool end_with_best = c.load_best_model_at_end && best != nullptr;
-  log_.info(stop_signal_ == 0
-                ? "Next: " + trainer_.task().next_command(end_with_best ? folder_.path_of(*best)
-                                                                        : c.snapshot_path)
-                : std::string("Next: the same command continues from the snapshot"));
+  const std::string last = shell_quoted(end_with_best ? folder_.path_of(*best) : c.snapshot_path);
+  log_.info(stop_signal_ == 0 ? "Next: " + trainer_.task().next_command(last)
+                              : std::string("Next: the same command continues from the snapshot"));
 }
 
 }  // namespace ddp::train
