@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "trainer/model/load/pretrained_json.h"
 #include "trainer/runtime/error.h"
@@ -185,6 +186,22 @@ std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metad
     if (const auto token = tokenizer.token_of(named->second)) ends.push_back(*token);
   }
   return ends;
+}
+
+std::string sampling_of_base(const std::map<std::string, std::string>& metadata) {
+  const auto base = base_settings_of(metadata);
+  if (!base) return "";
+  const SettingsJson config = json_of(*base, "generation_config.json");
+  std::string options;
+  if (config.value("do_sample", SettingsJson()) != true) return options;
+  for (const auto& [name, without] :
+       {std::pair("temperature", 1.0), std::pair("top_k", 0.0), std::pair("top_p", 1.0),
+        std::pair("min_p", 0.0), std::pair("repetition_penalty", 1.0)}) {
+    const auto value = config.value(name, SettingsJson());
+    if (value.is_number() && value != without)
+      options += fmt::format(" --{} {}", name, value.dump());
+  }
+  return options;
 }
 
 }  // namespace ddp::train

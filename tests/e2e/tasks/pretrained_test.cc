@@ -65,6 +65,11 @@ TEST_CASE("a folder of transformers generates and is exported as the snapshot th
   };
   succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "first"}));
   CHECK(text_of("first") == text_of("snapshot.pt"));
+  place.write("first/generation_config.json",
+              R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 1.0})");
+  const Words words = {"generate", "--snapshot", "first", "--prompt", "the", "--max_new_tokens=1"};
+  CHECK_THAT(succeed(trainer(place, words)).err, Contains(" --temperature 0.6 --top_k 20\n"));
+  CHECK_THAT(succeed(trainer(place, joined(words, {"--greedy"}))).err, !Contains("--top_k"));
   const auto metrics_of = [&place](const std::string& model) {
     auto report =
         nlohmann::json::parse(succeed(trainer(place, {"eval", "--snapshot", model, "--data",

@@ -240,6 +240,17 @@ int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
   return drawn;
 }
 
+/// Prints how the model's folder asks to sample, unless the user has chosen.
+void show_sampling_of_base(const ModelBundle& loaded, const SamplingOptions& chosen) {
+  if (chosen.greedy || chosen.top_k || chosen.temperature != 1.0 || chosen.top_p != 1.0 ||
+      chosen.min_p != 0.0 || chosen.repetition_penalty != 1.0)
+    return;
+  if (const std::string options = sampling_of_base(loaded.metadata); !options.empty())
+    fmt::print(stderr,
+               "generate: the model's generation_config.json, which is not applied, asks for{}\n",
+               options);
+}
+
 }  // namespace
 
 int run_generate(const TrainerArgs& args) {
@@ -256,6 +267,7 @@ int run_generate(const TrainerArgs& args) {
   check_base_is_needed(loaded.config, options.snapshot, options.base);
   check_task(loaded, TaskKind::kCausalLm,
              fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
+  show_sampling_of_base(loaded, options.sampling);
   if (options.chat) {
     chat(loaded, options, device);
     return launch::kExitDone;
