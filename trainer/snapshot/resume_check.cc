@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
 #include "trainer/task/evaluator.h"
@@ -81,6 +83,22 @@ void check_model(const std::string& before, const Config& config) {
                   config.trainer.snapshot_path, before, config.model));
 }
 
+/// The end of the line about a changed key; nullopt: no line, it changes nothing in what is
+/// learned.
+std::optional<std::string> effect_of(const std::string& key, const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  const bool is_length = key == "trainer_config.max_steps" || key == "trainer_config.max_epochs";
+  const bool spans_run = optimizer.lr_schedule == LrSchedule::kWsd || !optimizer.decay_steps;
+  if (is_length && spans_run && optimizer.lr_schedule != LrSchedule::kConstant)
+    return fmt::format("; lr_schedule={} spans the whole run", name_of(optimizer.lr_schedule));
+  if (kSilentKeys.contains(key)) return std::nullopt;
+  // The model below adapters is read again.
+  const bool of_base = config.adapted() && key == model_below(config).key;
+  if (key.ends_with(".init_from") && !of_base)
+    return "; without effect, as the weights are those of the snapshot";
+  return "";
+}
+
 /// With evaluation data of its own, all of the text is trained on.
 double trained_share(const Config& config) {
   return config.data.eval_path.empty() ? config.data.train_split : 1.0;
@@ -114,9 +132,9 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
           "trainer_config.snapshot_path to a new file to start from scratch",
           config.trainer.snapshot_path, change.key, shown(change.before), shown(change.now)));
     }
-    if (kSilentKeys.count(change.key) == 0) {
-      lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,
-                                  shown(change.before), shown(change.now)));
+    if (const auto effect = effect_of(change.key, config)) {
+      lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}{}", change.key,
+                                  shown(change.before), shown(change.now), *effect));
     }
   }
   task.check_resume(meta.task, config.trainer.snapshot_path);

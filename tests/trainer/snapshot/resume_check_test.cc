@@ -51,6 +51,31 @@ TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths p
              Catch::Contains("optimizer_config.learning_rate") && Catch::Contains("0.125"));
 }
 
+TEST_CASE("another end of the run is shown where the schedule follows it") {
+  SavedRun run;
+  run.config.optimizer.lr_schedule = LrSchedule::kCosine;
+  const auto meta = run.meta();
+  run.config.trainer.max_steps = 30;
+  CHECK(check_resume(meta, run.config, run.task()) ==
+        std::vector<std::string>{"Changed since the snapshot: trainer_config.max_steps null -> 30; "
+                                 "lr_schedule=cosine spans the whole run"});
+  run.config.optimizer.decay_steps = 20;
+  CHECK_THAT(check_resume(meta, run.config, run.task()),
+             Catch::Equals(std::vector<std::string>{
+                 "Changed since the snapshot: optimizer_config.decay_steps null -> 20"}));
+}
+
+TEST_CASE("a pretrained model named on a resume is shown as without effect") {
+  SavedRun run;
+  const auto meta = run.meta();
+  const auto task = run.task();
+  run.config.gpt.init_from = "/gpt2";
+  CHECK_THAT(check_resume(meta, run.config, task),
+             Catch::Equals(std::vector<std::string>{
+                 "Changed since the snapshot: gpt_config.init_from null -> \"/gpt2\"; without "
+                 "effect, as the weights are those of the snapshot"}));
+}
+
 TEST_CASE("another model is refused with both values and the way out") {
   SavedRun run;
   const auto meta = run.meta();
