@@ -81,6 +81,23 @@ TEST_CASE("a job of a sweep that died is counted in the account of the one that 
   CHECK_FALSE(summary("1").contains("earlier_jobs"));
 }
 
+// Its folder's name has the time of its start.
+TEST_CASE("a sweep that a signal has stopped names the word that makes it continue") {
+  const Workspace place;
+  const Words words = {"--multirun", "trainer_config.seed=1,2", "trainer_config.max_epochs=100000"};
+  ChildProgram sweep(alone(place, joined(words, {"trainer_config.max_steps=null"})));
+  sweep.wait_for("Step 2 | Train", 1, kPatience);
+  sweep.signal(SIGTERM);
+  sweep.wait_all_gone(kPatience);
+  CHECK(sweep.wait_exit(kPatience) == 75);
+  const std::string last = sweep.out_lines().back(),
+                    next = "Next: the same command continues with ";
+  REQUIRE(last.starts_with(next));
+  const auto again = succeed(
+      alone(place, joined(words, {"trainer_config.max_steps=3", last.substr(next.size())})));
+  CHECK_THAT(again.out, Catch::Contains("Resuming training from snapshot"));
+}
+
 TEST_CASE("two jobs of a sweep with the same snapshot are refused before the first one trains") {
   const Workspace place;
   const Finished sweep =

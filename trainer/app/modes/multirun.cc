@@ -17,6 +17,7 @@
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/parallel/collectives/announcement.h"
+#include "trainer/run/run_end.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/line_writer.h"
 #include "trainer/runtime/process/stop_signal.h"
@@ -136,6 +137,9 @@ int run_multirun(const TrainerArgs& args) {
                       reports.back().error.empty() ? 0 : StopSignal::pending());
   }
   print_table(announcer, plan, reports);
+  if (reports.back().result.stop_signal != 0)
+    announcer.say("Next: the same command continues with " +
+                  shell_quoted("hydra.sweep.dir", plan.folder));
   if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });
