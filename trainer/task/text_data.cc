@@ -76,19 +76,16 @@ std::vector<int32_t> TextData::sample_prompt(const std::string& text) const {
 
 std::string TextData::describe_used(const TextDataset& part) const {
   const int64_t used = part.used_tokens();
-  const int64_t characters = part.characters_in_file();
-  const int64_t all = part.is_text() ? characters : part.tokens().size();
-  const std::string truncated =
-      fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate);
-  if (tokenizer().kind() == "char" && part.is_text()) {
-    return used == all ? fmt::format("{} characters", all)
-                       : fmt::format("{} of {} characters{}", used, all, truncated);
-  }
-  const std::string note = config_.data.truncate < 1 ? truncated : "";
-  if (!part.is_text())
-    return note.empty() ? fmt::format("{} tokens", used)
-                        : fmt::format("{} of {} tokens{}", used, all, note);
-  return fmt::format("{} tokens of {} characters{}", used, characters, note);
+  const int64_t all = part.is_text() ? part.characters_in_file() : part.tokens().size();
+  const std::string note =
+      config_.data.truncate < 1
+          ? fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate)
+          : "";
+  if (part.is_text() && tokenizer().kind() != "char")
+    return fmt::format("{} tokens of {} characters{}", used, all, note);
+  const std::string unit = part.is_text() ? "characters" : "tokens";
+  return note.empty() ? fmt::format("{} {}", used, unit)
+                      : fmt::format("{} of {} {}{}", used, all, unit, note);
 }
 
 std::vector<std::string> TextData::describe_windows() const {
