@@ -74,6 +74,9 @@ constexpr Symptom kSymptoms[] = {
      "os.environ['LOCAL_RANK'] instead, or add --local_rank='${local_rank}' after the script"},
     {"size mismatch for",
      "the checkpoint is of a model of another size: use its configuration or another folder"},
+    {"connectFullMesh failed",
+     "Gloo could not reach a rank at the address in the message: if it is 127.0.1.1 (/etc/hosts) "
+     "or of another network, set GLOO_SOCKET_IFNAME to each node's interface (ip -br addr)"},
     {"Connection closed by peer",
      "this rank lost its connection to one that failed first: see the other ranks' logs"},
     {"Connection reset by peer",
