@@ -319,11 +319,12 @@ void SnapshotKeeper::count_stall(double seconds) {
 
 void SnapshotKeeper::before_update() {
   const auto begin = Clock::now();
+  const bool copies = !disk_job_.copied() || !memory_job_.copied();
   wait_copied(disk_job_);
   wait_copied(memory_job_);
   if (buffer_ && buffer_->copied()) buffer_->copied()->make_stream_wait();
   if (ram_ && ram_->copied()) ram_->copied()->make_stream_wait();
-  count_stall(seconds_from(begin));
+  if (copies) count_stall(seconds_from(begin));
   const std::lock_guard lock(mutex_);
   if (!superseded_.empty()) throw SupersededError(superseded_);
   if (!non_finite_.empty()) {

@@ -168,6 +168,8 @@ TEST_CASE("copies in memory of a device's state do not queue up behind their dig
 // On a device that is where the host waits: for all that has been queued.
 TEST_CASE("the time that capturing a state takes is a stall of its save, and of no other") {
   Saving run;
+  run.keeper.before_update();
+  CHECK(run.keeper.counts().longest_stall == 0.0);  // without a save
   run.keeper.count_capture(100.0);
   run.keeper.save(run.state(1), SaveReason::kFixed);
   run.keeper.before_update();
