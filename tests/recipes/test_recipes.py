@@ -77,6 +77,11 @@ class Recipes(RecipeTest):
         more = re.search("For a GPT-2 add: (.*)", (ROOT / "configs/qlora.yaml").read_text())[1].split()
         self.trainer("--config", "configs/qlora.yaml", *more, "init_from=pretrained", "data_config.format=text", "data_config.path=text.txt",
                      "data_config.block_size=64", *SHORT)
+        # A pretrained model of another size than the recipe's.
+        sizes = ["bert_config.n_layer=1", "bert_config.n_head=2", "bert_config.n_embd=32", "hydra.run.dir=runs/small"]
+        masked = ["--config", "configs/masked_lm.yaml", *STAND_INS["masked_lm.yaml"]]
+        self.trainer(*masked, *SHORT, *sizes)
+        self.trainer("estimate", *masked, "bert_config.init_from=runs/small/snapshot.pt")
         estimate = json.loads(self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
                                            "data_config.eval_path=null", "--json"))
         parameters = estimate["parameters"]
