@@ -124,6 +124,7 @@ class Parsed(RecipeTest):
 SHIM = """#!/bin/bash
 case " $* " in
   *" report "* | *" estimate "* | *" plan "* | *" data show "*) exec {trainer} "$@" ;;
+  *" configs/qlora.yaml "*) exec {trainer} "$@" trainer_config.max_steps=2 trainer_config.grad_accumulation_steps=2 ;;
   *" --config "*) exec {trainer} "$@" trainer_config.max_steps=4 trainer_config.batch_size=4 \\
       trainer_config.global_batch_size=8 trainer_config.eval_iters=1 optimizer_config.warmup_steps=1 ;;
   *) exec {trainer} "$@" ;;
@@ -189,9 +190,12 @@ class Executed(RecipeTest):
     def test_adapters(self):
         self.write("data/sample_corpus.txt", CORPUS)
         self.write("my.txt", CORPUS[:20_000])
-        # A BERT and a Llama with adapters are trained in tests/e2e/tasks/lora_test.cc and test_recipes.py.
-        self.page("docs/lora.md", "my-adapter/adapter_config.json", "my-merged/model.safetensors",
-                  only=r"^(?!.*(text_classification|my-chats))trainer")
+        self.conversations()
+        self.page("docs/fine-tune.md", "my-model/config.json", only=r"chat\.yaml$|outputs/chat/")
+        self.write("my-chats.jsonl", (self.folder / "data/chat/train.jsonl").read_bytes())
+        # A BERT with adapters is trained in tests/e2e/tasks/lora_test.cc.
+        self.page("docs/lora.md", "my-adapter/adapter_config.json", "my-merged/model.safetensors", "outputs/qlora/snapshot.pt",
+                  only=r"^(?!.*text_classification)trainer")
 
     def conversations(self):
         done = self.run_command("python3", str(ROOT / "scripts/make_conversations.py"), "data/chat")
