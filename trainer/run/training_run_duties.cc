@@ -122,9 +122,9 @@ void TrainingRun::take_snapshot(const StepEnd& end) {
   const bool to_disk = keeper_ && (fixed || snapshot_wished_ || keeper_->due(end.step));
   const auto state = capture();
   if (!keeper_) return;
-  const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
   if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
-  if (to_memory) keeper_->save_to_memory(state);
+  if (keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()))
+    keeper_->save_to_memory(state);
 }
 
 void TrainingRun::run_evaluation() {

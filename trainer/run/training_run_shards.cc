@@ -117,7 +117,8 @@ void TrainingRun::take_sharded_snapshot(bool fixed) {
   if (to_disk) settle_shards();
   const auto state = capture();
   if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
-  if (memory_copy_due()) keeper_->save_to_memory(state);
+  if (memory_copy_due() && keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()))
+    keeper_->save_to_memory(state);
 }
 
 bool TrainingRun::memory_copy_due() const { return sharded_ && memory_copy_wished_; }

@@ -132,7 +132,10 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   return true;
 }
 
+// A run that resumed beyond the best step, whose snapshot was still being written, would lack it.
 bool SnapshotKeeper::wants_memory_copy(bool on_device) const {
+  const bool saving = disk_job_.busy() || shard_progress() != ShardProgress::kNone;
+  if (saving && config_.load_best_model_at_end) return false;
   return keeps_memory_ && !(on_device && memory_job_.busy());
 }
 

@@ -1,5 +1,7 @@
 // Faults on purpose: what a run makes of kills in every phase, full disks, and other numbers of
 // ranks.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <filesystem>
 #include "tests/support/catch.h"
@@ -97,6 +99,29 @@ TEST_CASE("with copies in memory a kill costs at most one step") {
   CHECK_THAT(run.out, Contains(", step 28") || Contains(", step 27"));
   check_same_end(unbroken, place);
   CHECK(summary_of(place).at("redone_steps") <= 2);
+}
+
+// With a rate of 0 the first evaluation is the best.
+TEST_CASE(
+    "a kill while the best model is being written does not lose it to a later copy in memory") {
+  const auto check = [](int ranks, const std::string& strategy) {
+    INFO(strategy);
+    const Workspace place;
+    const Words faults = {fmt::format("rank={} step=2 phase=writing kind=hang", ranks - 1),
+                          "rank=0 step=5 phase=forward kind=kill"};
+    const auto run = succeed(
+        launched(place, ranks,
+                 {plan_of(faults), "trainer_config.ram_snapshots=true",
+                  "optimizer_config.learning_rate=0", "trainer_config.load_best_model_at_end=true",
+                  "trainer_config.eval_every_steps=2", "trainer_config.save_every_steps=null",
+                  "trainer_config.max_steps=8", "distributed_config.strategy=" + strategy},
+                 {"--max_restarts=1", "--shutdown-timeout=1"}));
+    INFO(run.out << run.err);
+    CHECK(Json::parse(read_bytes(place / "snapshot.pt.manifest.json")).at("best") ==
+          "snapshot.pt.step-2");
+  };
+  check(1, "ddp");
+  check(2, "zero1");
 }
 
 /// Forty steps of 50 ms, and how often the run saved.
