@@ -47,7 +47,11 @@ TrainedParameters build_model(const ParallelStrategy::Setup& setup, FirstValues 
   if (setup.mesh.shape().expert > 1) check_frozen_experts(setup.config, setup.task.whole_shapes());
   auto trained =
       trained_parameters(setup.config, setup.task.parameters(), setup.task.whole_shapes());
-  if (!trained.parameters.empty()) return trained;
+  // On all ranks, as rank 0 reports it and the stage may be another one's.
+  int64_t empty = trained.parameters.empty() ? 1 : 0;
+  if (setup.mesh.shape().pipeline > 1)
+    empty = setup.mesh.world().all_reduce_max_async(empty).wait();
+  if (empty == 0) return trained;
   throw UserError(
       fmt::format("distributed_config.pipeline={}: a stage has nothing to train; {} or use "
                   "pipeline=1",
