@@ -95,7 +95,9 @@ std::optional<std::string> effect_of(const std::string& key, const Config& confi
   // The model below adapters is read again.
   const bool of_base = config.adapted() && key == model_below(config).key;
   if (key.ends_with(".init_from") && !of_base)
-    return "; without effect, as the weights are those of the snapshot";
+    return "; without effect, the snapshot's weights are kept: to start anew, set hydra.run.dir to "
+           "a "
+           "new folder";
   return "";
 }
 

@@ -73,7 +73,8 @@ TEST_CASE("a pretrained model named on a resume is shown as without effect") {
   CHECK_THAT(check_resume(meta, run.config, task),
              Catch::Equals(std::vector<std::string>{
                  "Changed since the snapshot: gpt_config.init_from null -> \"/gpt2\"; without "
-                 "effect, as the weights are those of the snapshot"}));
+                 "effect, the snapshot's weights are kept: to start anew, set hydra.run.dir to a "
+                 "new folder"}));
 }
 
 TEST_CASE("another model is refused with both values and the way out") {
