@@ -44,9 +44,9 @@ bool is_missing(const std::string& file) {
   return !file.empty() && ::access(file.c_str(), F_OK) != 0;
 }
 
-// By rename, so that no reader sees half of it; what is no regular file is written to, as run by
-// root even /dev/null or /dev/stdout would be replaced. `reserve` is closed if no descriptor is
-// left. Returns 0 or the error number.
+// By rename, so that no reader sees half of it. A device, pipe or link is written to instead: run
+// by root, even the machine's /dev/null or /dev/stdout would be replaced. `reserve` is closed if no
+// descriptor is left. Returns 0 or the error number.
 int replace_file(const std::string& path, const std::string& text, Descriptor* reserve) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {

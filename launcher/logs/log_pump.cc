@@ -192,11 +192,14 @@ void LogPump::sort_sources() {
 }
 
 void LogPump::handle(const std::vector<pollfd>& fds) {
+  std::vector<int> ready;
+  for (const pollfd& one : fds) {
+    if (one.revents != 0) ready.push_back(one.fd);
+  }
   sort_sources();
   for (Source& source : sources_) {
-    const bool ready = std::ranges::any_of(
-        fds, [&](const pollfd& one) { return one.revents != 0 && one.fd == source.fd.get(); });
-    for (int turn = 0; ready && turn < kReadsPerTurn && !must_wait(source); ++turn) {
+    if (std::ranges::find(ready, source.fd.get()) == ready.end()) continue;
+    for (int turn = 0; turn < kReadsPerTurn && !must_wait(source); ++turn) {
       if (!read_some(source)) break;
     }
   }

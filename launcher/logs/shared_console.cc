@@ -35,9 +35,10 @@ std::string SharedConsole::take(Writer writer, std::string_view text) {
   if (terminal_ && (!has_last() || last_of_.local_rank == writer.local_rank)) {
     std::string all = std::exchange(held_[writer], {});
     all += text;
-    if (is_below(writer, all)) return above(last_, all);
+    const bool covers = covers_bar(writer, all);
+    if (covers && all.ends_with('\n')) return above(last_, all);
     follow(writer, all);
-    return all;
+    return covers ? std::string(kEraseLine) + all : all;
   }
   if (!terminal_ && ranks_.size() < 2) return std::string(text);
   const std::string lines = whole_lines(writer, text);
@@ -60,10 +61,11 @@ std::string SharedConsole::leave(Writer writer) {
   return rest;
 }
 
-// Whether the last line is a bar, on the other stream of the writer of these lines.
-bool SharedConsole::is_below(Writer writer, std::string_view text) const {
-  return has_last() && last_of_ != writer && last_.starts_with('\r') && text.ends_with('\n') &&
-         !text.starts_with('\r');
+// Whether a writer's lines would be appended to a bar on its other stream. Text without a line end
+// may be a prompt, which is.
+bool SharedConsole::covers_bar(Writer writer, std::string_view text) const {
+  return has_last() && last_of_ != writer && last_.starts_with('\r') && !text.starts_with('\r') &&
+         text.find('\n') != std::string_view::npos;
 }
 
 // The text before a '\r' is about to be overwritten.
@@ -77,9 +79,11 @@ void SharedConsole::follow(Writer writer, std::string_view text) {
     text.remove_prefix(start);
   }
   last_ += text;
-  // Below nested bars the cursor has gone up: a line above the last one would be overwritten.
-  if (last_.size() > kLongestLast || last_.find("\x1b[A") != std::string::npos) last_.clear();
-  last_of_ = is_visible(last_) ? writer : Writer{-1};
+  // Below nested bars the cursor has gone up. A line takes the place of the outer bar, which is not
+  // drawn again below it, where it would overwrite the inner one.
+  const bool nested = last_.find("\x1b[A") != std::string::npos;
+  if (last_.size() > kLongestLast || nested) last_.clear();
+  last_of_ = nested || is_visible(last_) ? writer : Writer{-1};
 }
 
 std::string SharedConsole::whole_lines(Writer writer, std::string_view text) {
@@ -89,8 +93,10 @@ std::string SharedConsole::whole_lines(Writer writer, std::string_view text) {
   if (end == std::string_view::npos) {
     held += text;
     // The text before a '\r' would be overwritten at once, unless a '\n' is to follow.
-    const auto start = held.rfind('\r', held.size() - 2);
-    if (terminal_ && start != std::string::npos) held.erase(0, start);
+    if (terminal_ && text.find('\r') != std::string_view::npos) {
+      const auto start = held.rfind('\r', held.size() - 2);
+      if (start != std::string::npos) held.erase(0, start);
+    }
     return held.size() > kLongestLine ? std::exchange(held, {}) : std::string();
   }
   std::string lines = std::exchange(held, std::string(text.substr(end + 1)));

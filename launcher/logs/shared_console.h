@@ -32,7 +32,7 @@ class SharedConsole {
 
  private:
   bool has_last() const { return last_of_.local_rank >= 0; }
-  bool is_below(Writer writer, std::string_view text) const;
+  bool covers_bar(Writer writer, std::string_view text) const;
   void follow(Writer writer, std::string_view text);
   std::string whole_lines(Writer writer, std::string_view text);
 
@@ -40,7 +40,7 @@ class SharedConsole {
   std::set<int> ranks_;
   std::map<Writer, std::string> held_;  // unfinished lines that are not shown yet
   std::string last_;       // a terminal's last line if it is unfinished, from its last '\r'
-  Writer last_of_ = {-1};  // has written it
+  Writer last_of_ = {-1};  // its writer; {-1}: there is none
 };
 
 }  // namespace ddp::launch

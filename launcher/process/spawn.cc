@@ -114,10 +114,10 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   }
   if (pid < 0) {
     const std::string limit = reached_pids_limit();
-    throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
-                                       ": " + error_text(error) +
-                                       (limit.empty() ? "; check ulimit -u and the memory limit"
-                                                      : "; raise the cgroup's limit, " + limit));
+    throw LaunchError(
+        kExitFailed,
+        "cannot start local rank " + std::to_string(spec.local_rank) + ": " + error_text(error) +
+            (limit.empty() ? "; check ulimit -u and the memory limit" : "; raise " + limit));
   }
   return {pid, std::move(ends.read)};
 }

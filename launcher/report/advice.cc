@@ -74,13 +74,13 @@ constexpr Symptom kSymptoms[] = {
      "os.environ['LOCAL_RANK'] instead, or add --local_rank='${local_rank}' after the script"},
     {"size mismatch for",
      "the checkpoint is of a model of another size: use its configuration or another folder"},
-    {"connectFullMesh failed",
-     "Gloo could not reach a rank at the address in the message: if it is 127.0.1.1 (/etc/hosts) "
-     "or of another network, set GLOO_SOCKET_IFNAME to each node's interface (ip -br addr)"},
     {"Connection closed by peer",
      "this rank lost its connection to one that failed first: see the other ranks' logs"},
     {"Connection reset by peer",
      "this rank lost its connection to one that failed first: see the other ranks' logs"},
+    {"connectFullMesh failed",
+     "Gloo could not reach a rank at the address in the message: if it is 127.0.1.1 (/etc/hosts) "
+     "or on another network, set GLOO_SOCKET_IFNAME to each node's interface (ip -br addr)"},
     {"FileNotFoundError",
      "paths are relative to the folder in which ddp-run was started; on several nodes the file "
      "must exist on each"},

@@ -56,7 +56,7 @@ TEST_CASE("an environment of a launcher that makes no sense is refused") {
 }
 
 #ifndef DDP_SANITIZED
-TEST_CASE("a folder that was deleted below the program is named, whatever it is to do") {
+TEST_CASE("every mode reports a deleted working directory") {
   const Workspace place;
   auto options = trainer(place, {"--version"});
   const Words shell = {"sh", "-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"", "sh"};

@@ -82,7 +82,7 @@ TEST_CASE("a job of a sweep that died is counted in the account of the one that 
 }
 
 // Its folder's name has the time of its start.
-TEST_CASE("a sweep that a signal has stopped names the word that makes it continue") {
+TEST_CASE("a sweep that a signal has stopped prints the override that continues it") {
   const Workspace place;
   const Words words = {"--multirun", "trainer_config.seed=1,2", "trainer_config.max_epochs=100000"};
   ChildProgram sweep(alone(place, joined(words, {"trainer_config.max_steps=null"})));

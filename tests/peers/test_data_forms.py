@@ -115,8 +115,8 @@ class DataForms(TrainerTest):
         scores = json.loads(self.trainer("eval", "--snapshot", "snapshot.pt", "--data", "rows.jsonl", "--json"))
         self.assertEqual(round(scores["loss"] * scores["tokens"] / math.log(2) / scores["bits_per_character"]), len("".join(texts)) - 1)
         out = self.trainer("--config", ROOT / "configs/quickstart.yaml", "data_config.path=rows.jsonl", "hydra.run.dir=characters",
-                           "data_config.block_size=16", "trainer_config.batch_size=1", "trainer_config.max_steps=1")
-        self.assertIn(f"/rows.jsonl: {len(''.join(texts)) + len(texts)} characters, ", out)  # a line end ends a row
+                           "data_config.block_size=16", "data_config.truncate=0.9", "trainer_config.batch_size=1", "trainer_config.max_steps=1")
+        self.assertIn(f" of {len(''.join(texts)) + len(texts)} characters (data_config.truncate", out)  # a line end ends a row
 
     def test_on_a_terminal_targets_are_green_unless_NO_COLOR_is_set(self):
         self.write("my-chats.jsonl", lines(CHAT))

@@ -193,11 +193,12 @@ std::string sampling_of_base(const std::map<std::string, std::string>& metadata)
   if (!base) return "";
   const SettingsJson config = json_of(*base, "generation_config.json");
   std::string options;
-  if (config.value("do_sample", SettingsJson()) != true) return options;
+  const bool samples = config.value("do_sample", SettingsJson()) == true;
   for (const auto& [name, without] :
        {std::pair("temperature", 1.0), std::pair("top_k", 0.0), std::pair("top_p", 1.0),
         std::pair("min_p", 0.0), std::pair("repetition_penalty", 1.0)}) {
     const auto value = config.value(name, SettingsJson());
+    if (!samples && name != std::string_view("repetition_penalty")) continue;
     if (value.is_number() && value != without)
       options += fmt::format(" --{} {}", name, value.dump());
   }

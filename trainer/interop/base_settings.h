@@ -46,7 +46,8 @@ std::vector<int32_t> stop_tokens(const std::map<std::string, std::string>& metad
                                  const Tokenizer& tokenizer);
 
 /// Returns how generation_config.json asks to sample, as options of `trainer generate`:
-/// " --temperature 0.6 --top_k 20"; "" if it does not. transformers samples only with do_sample.
+/// " --temperature 0.6 --top_k 20"; "" if it does not. Without do_sample transformers applies
+/// repetition_penalty alone.
 std::string sampling_of_base(const std::map<std::string, std::string>& metadata);
 
 }  // namespace ddp::train

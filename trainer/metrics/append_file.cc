@@ -15,11 +15,12 @@ namespace ddp::train {
 
 AppendFile::AppendFile(std::string path)
     : path_(std::move(path)),
-      // Not a wait for somebody to read a FIFO.
+      // Without O_NONBLOCK this would wait until somebody reads a FIFO.
       fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666)) {
   if (fd_ < 0) fail("open", errno);
   struct stat status {};
   if (::fstat(fd_, &status) == 0) size_ = status.st_size;
+  if (S_ISFIFO(status.st_mode)) fail("append to", ESPIPE);
 }
 
 void AppendFile::append(std::string_view record) {

@@ -90,14 +90,14 @@ std::optional<std::string> effect_of(const std::string& key, const Config& confi
   const bool is_length = key == "trainer_config.max_steps" || key == "trainer_config.max_epochs";
   const bool spans_run = optimizer.lr_schedule == LrSchedule::kWsd || !optimizer.decay_steps;
   if (is_length && spans_run && optimizer.lr_schedule != LrSchedule::kConstant)
-    return fmt::format("; lr_schedule={} spans the whole run", name_of(optimizer.lr_schedule));
+    return fmt::format("; lr_schedule={} follows the length of the run",
+                       name_of(optimizer.lr_schedule));
   if (kSilentKeys.contains(key)) return std::nullopt;
   // The model below adapters is read again.
   const bool of_base = config.adapted() && key == model_below(config).key;
   if (key.ends_with(".init_from") && !of_base)
-    return "; without effect, the snapshot's weights are kept: to start anew, set hydra.run.dir to "
-           "a "
-           "new folder";
+    return "; without effect, as the weights are those of the snapshot; set "
+           "trainer_config.snapshot_path to a new file to start from scratch";
   return "";
 }
 

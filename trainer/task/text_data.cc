@@ -1,6 +1,7 @@
 // Texts and tokens as the data of a language model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -76,14 +77,18 @@ std::vector<int32_t> TextData::sample_prompt(const std::string& text) const {
 
 std::string TextData::describe_used(const TextDataset& part) const {
   const int64_t used = part.used_tokens();
-  const int64_t all = part.is_text() ? part.characters_in_file() : part.tokens().size();
+  const bool characters = part.is_text() && tokenizer().kind() == "char";
+  // Each row of a table has a line end as well.
+  const int64_t all = characters       ? std::max(part.characters_in_file(), part.tokens().size())
+                      : part.is_text() ? part.characters_in_file()
+                                       : part.tokens().size();
   const std::string note =
       config_.data.truncate < 1
           ? fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate)
           : "";
-  if (part.is_text() && tokenizer().kind() != "char")
+  if (part.is_text() && !characters)
     return fmt::format("{} tokens of {} characters{}", used, all, note);
-  const std::string unit = part.is_text() ? "characters" : "tokens";
+  const std::string unit = characters ? "characters" : "tokens";
   return note.empty() ? fmt::format("{} {}", used, unit)
                       : fmt::format("{} of {} {}{}", used, all, unit, note);
 }

@@ -30,6 +30,7 @@ std::vector<std::string> cgroups_of_self(const std::string& root, const std::str
     if (controller.empty() ? all == ",," : all.find("," + controller + ",") != std::string::npos)
       path = line.substr(second + 1);
   }
+  if (path == "/") path.clear();
   const std::string base = root + "/sys/fs/cgroup" + (controller.empty() ? "" : "/") + controller;
   std::vector<std::string> cgroups;
   for (auto end = path.size(); end != std::string::npos;
@@ -56,7 +57,7 @@ std::string reached_pids_limit(const std::string& root) {
       long most = 0, now = 0;
       std::ifstream limit(cgroup + "/pids.max"), current(cgroup + "/pids.current");
       if (limit >> most && current >> now && now >= most)
-        return fmt::format("{}/pids.max = {}", cgroup, most);
+        return fmt::format("{}/pids.max (now {})", cgroup, most);
     }
   }
   return "";

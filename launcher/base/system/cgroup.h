@@ -16,7 +16,7 @@ std::vector<std::string> cgroups_of_self(const std::string& root, const std::str
 /// least 1; nullopt without a quota.
 std::optional<int> cpu_quota(const std::string& root);
 
-/// Returns the file and limit of a cgroup that has as many processes as it may; "" if none has.
+/// Returns "<file> (now <limit>)" of a cgroup that has reached its process limit; "" if none has.
 std::string reached_pids_limit(const std::string& root = "");
 
 }  // namespace ddp::launch

@@ -48,6 +48,9 @@ TEST_CASE("on a terminal the lines of others go above a progress bar, which is d
   CHECK(console.take(kOut1, "line\n") == kErase + "half a line\n\r 20%|##");
   CHECK(console.take_note("ddp-run: note\n") == kErase + "ddp-run: note\n\r 20%|##");
   CHECK(console.take(kOut0, "loss\n") == kErase + "loss\n\r 20%|##");
+  CHECK(console.take(kOut0, "a\nhal") == kErase + "a\nhal");  // a long text, in several reads
+  CHECK(console.take(kOut0, "f\n") == "f\n");
+  CHECK(console.take(kErr0, "\r 25%|##") == "\r 25%|##");
   CHECK(console.take(kOut0, "(Pdb) ") == "(Pdb) ");  // waits for an answer
   CHECK(console.take(kErr0, "\r 30%|###") == "\r 30%|###");
   CHECK(console.take(kOut0, "\r\x1b[2Khello\n") == "\r\x1b[2Khello\n");  // its own writer's
@@ -64,10 +67,11 @@ TEST_CASE("of a bar that is held back only the end is shown") {
   CHECK(console.take(kOut1, "\n") == kErase + "line\r\n\r 10%");
 }
 
-TEST_CASE("below nested bars no line is printed where the next bar would overwrite it") {
+TEST_CASE(
+    "a line takes the place of the outer one of nested bars, which is not drawn over the inner") {
   SharedConsole console = shared_by_two(true);
   console.take(kErr0, "\rsteps\n\repochs\x1b[A");
-  CHECK(console.take(kOut1, "line\n") == "line\n");
+  CHECK(console.take(kOut1, "line\n") == kErase + "line\n");
 }
 
 TEST_CASE("on a terminal an unfinished line is shown, and finished below those of others") {

@@ -118,7 +118,9 @@ TEST_CASE("what is more specific is said of a failing rank's words") {
              Contains("GPU's memory"));
   CHECK_THAT(advice_for({}, "[rank1]: Watchdog caught collective operation timeout")[0],
              Contains("did not join a collective"));
-  CHECK_THAT(advice_for({}, "Gloo connectFullMesh failed with ... Connection closed by peer")[0],
+  CHECK_THAT(advice_for({},
+                        "Gloo connectFullMesh failed with [tcp/pair.cc:152] timed out connecting: "
+                        "SO_ERROR: Connection refused, remote=[127.0.1.1]:29110$1")[0],
              Contains("GLOO_SOCKET_IFNAME"));
   CHECK(advice_for({}, "all is well").empty());
 }

@@ -218,7 +218,7 @@ TEST_CASE("a command line that cannot be understood says what to write instead")
   CHECK(error({"--config", "c", "foo"}) ==
         "foo: not an override; write KEY=VALUE to override a value");
   CHECK(error({"train", "--config", "c"}) ==
-        "train: not an override; training has no mode; write trainer --config FILE");
+        "train: not an override; omit 'train': training is what trainer does without a mode");
   CHECK(error({"cfg.yaml"}) == "cfg.yaml: not an override; did you mean --config cfg.yaml?");
   CHECK(error({"generat"}) ==
         "generat: not an override; did you mean 'trainer generate'? The mode comes first");

@@ -107,7 +107,7 @@ TEST_CASE("a file that cannot be created or written is a failed run that names t
         "cannot create no/such/s.pt: No such file or directory");
   REQUIRE(::mkfifo("pipe", 0600) == 0);
   CHECK(test::error_of<RunError>([] { AtomicFile("pipe"); }) ==
-        "cannot create pipe: a device or pipe has this name");
+        "cannot create pipe: it is a device, a pipe or a link in /dev; choose another path");
   CHECK_THROWS_AS(AtomicFile("/dev/stdout"), RunError);
   rlimit old{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);

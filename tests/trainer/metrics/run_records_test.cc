@@ -16,6 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/metrics/text_of.h"
 #include "trainer/metrics/append_file.h"
+#include "trainer/runtime/files/descriptor.h"
 
 namespace ddp::train {
 namespace {
@@ -173,12 +174,14 @@ TEST_CASE("a quiet run says nothing on standard output") {
   CHECK_THAT(test::text_of(folder / "main.log"), Contains("one\n") && Contains("two\n"));
 }
 
-TEST_CASE("a FIFO that nobody reads is an error, not a wait") {
+TEST_CASE("a FIFO in place of a log or of metrics is an error, not a wait") {
   const test::TempFolder folder;
   const std::string path = folder / "main.log";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   CHECK_THROWS_WITH(Log(true, path), Contains("cannot write " + path + ": No such device"));
   CHECK_THROWS_WITH(AppendFile(path), Contains("cannot open " + path + ": No such device"));
+  const Descriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  CHECK_THROWS_WITH(AppendFile(path), Contains("cannot append to " + path + ": Illegal seek"));
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST_CASE("a complete run that is started again names the words that make it go 
       Catch::Contains("max_epochs=4 trainer_config.max_steps=80") && Catch::EndsWith("=.pt-new"));
 }
 
-TEST_CASE("what is to be copied into a shell is quoted where that is needed") {
+TEST_CASE("printed commands are quoted for a shell where needed") {
   CHECK(shell_quoted("outputs/run-1/snapshot.pt.step-5") == "outputs/run-1/snapshot.pt.step-5");
   CHECK(shell_quoted("it's $HOME/a b.pt") == R"('it'\''s $HOME/a b.pt')");
   CHECK_THAT(nothing_to_train_text(limited(2, {}, "my run/s.pt"), 40, 2),

@@ -58,7 +58,7 @@ TEST_CASE("another end of the run is shown where the schedule follows it") {
   run.config.trainer.max_steps = 30;
   CHECK(check_resume(meta, run.config, run.task()) ==
         std::vector<std::string>{"Changed since the snapshot: trainer_config.max_steps null -> 30; "
-                                 "lr_schedule=cosine spans the whole run"});
+                                 "lr_schedule=cosine follows the length of the run"});
   run.config.optimizer.decay_steps = 20;
   CHECK_THAT(check_resume(meta, run.config, run.task()),
              Catch::Equals(std::vector<std::string>{
@@ -73,8 +73,8 @@ TEST_CASE("a pretrained model named on a resume is shown as without effect") {
   CHECK_THAT(check_resume(meta, run.config, task),
              Catch::Equals(std::vector<std::string>{
                  "Changed since the snapshot: gpt_config.init_from null -> \"/gpt2\"; without "
-                 "effect, the snapshot's weights are kept: to start anew, set hydra.run.dir to a "
-                 "new folder"}));
+                 "effect, as the weights are those of the snapshot; set "
+                 "trainer_config.snapshot_path to a new file to start from scratch"}));
 }
 
 TEST_CASE("another model is refused with both values and the way out") {

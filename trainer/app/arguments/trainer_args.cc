@@ -130,7 +130,7 @@ void check_overrides(const Words& rest) {
     std::string fix = "write KEY=VALUE to override a value";
     if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? The mode comes first", near);
     if (word == "help") fix = "write trainer --help";
-    if (word == "train") fix = "training has no mode; write trainer --config FILE";
+    if (word == "train") fix = "omit 'train': training is what trainer does without a mode";
     if (word.ends_with(".yaml") || word.ends_with(".yml"))
       fix = "did you mean --config " + word + "?";
     throw UserError(fmt::format("{}: not an override; {}", word, fix));

@@ -247,7 +247,8 @@ void show_sampling_of_base(const ModelBundle& loaded, const SamplingOptions& cho
     return;
   if (const std::string options = sampling_of_base(loaded.metadata); !options.empty())
     fmt::print(stderr,
-               "generate: the model's generation_config.json, which is not applied, asks for{}\n",
+               "generate: the model's generation_config.json is not applied; to sample as it does, "
+               "add{}\n",
                options);
 }
 

@@ -137,10 +137,11 @@ int run_multirun(const TrainerArgs& args) {
                       reports.back().error.empty() ? 0 : StopSignal::pending());
   }
   print_table(announcer, plan, reports);
-  if (reports.back().result.stop_signal != 0)
+  if (signal != 0 && reports.back().error.empty()) {
     announcer.say("Next: the same command continues with " +
                   shell_quoted("hydra.sweep.dir", plan.folder));
-  if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
+    return launch::kExitPreempted;
+  }
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });
   if (!failed) return launch::kExitDone;

@@ -112,7 +112,8 @@ AtomicFile::AtomicFile(std::string path, bool durable)
   std::error_code unknown;
   if (fs::is_other(path_, unknown) ||
       (fs::is_symlink(path_, unknown) && fs::path(path_).parent_path() == "/dev")) {
-    throw RunError(fmt::format("cannot create {}: a device or pipe has this name", path_));
+    throw RunError(fmt::format(
+        "cannot create {}: it is a device, a pipe or a link in /dev; choose another path", path_));
   }
   ::unlink(temporary_.c_str());  // of a process that had our id; never followed if it is a link
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
