@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "launcher/base/system/descriptors.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
 
@@ -56,7 +57,7 @@ TEST_CASE(
   const TempFolder folder;
   const std::string pipe = folder / "cause";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  const Descriptor reader(::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const launch::Descriptor reader(::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   ChildOptions job = stub_job(folder, {}, {R"(error-file={"message":"no paper"})", "exit=7"});
   job.argv.insert(job.argv.begin(), {"env", "TORCHELASTIC_ERROR_FILE=" + pipe});
   CHECK(run_to_end(job).exit == 7);
