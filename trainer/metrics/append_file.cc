@@ -15,7 +15,7 @@ namespace ddp::train {
 
 AppendFile::AppendFile(std::string path)
     : path_(std::move(path)),
-      // Without O_NONBLOCK this would wait until somebody reads a FIFO.
+      // Without O_NONBLOCK this would wait until a FIFO has a reader.
       fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666)) {
   if (fd_ < 0) fail("open", errno);
   struct stat status {};

@@ -78,10 +78,8 @@ std::vector<int32_t> TextData::sample_prompt(const std::string& text) const {
 std::string TextData::describe_used(const TextDataset& part) const {
   const int64_t used = part.used_tokens();
   const bool characters = part.is_text() && tokenizer().kind() == "char";
-  // Each row of a table has a line end as well.
-  const int64_t all = characters       ? std::max(part.characters_in_file(), part.tokens().size())
-                      : part.is_text() ? part.characters_in_file()
-                                       : part.tokens().size();
+  int64_t all = part.is_text() ? part.characters_in_file() : part.tokens().size();
+  if (characters) all = std::max(all, part.tokens().size());  // of rows, with their line ends
   const std::string note =
       config_.data.truncate < 1
           ? fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate)

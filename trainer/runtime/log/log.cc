@@ -25,7 +25,7 @@ int open_log(const std::string& file) {
   if (error)
     throw UserError(fmt::format("hydra.run.dir: cannot create {}: {}; choose another folder",
                                 folder.string(), error.message()));
-  // A FIFO that nobody reads is an error, not a wait.
+  // Without O_NONBLOCK this would wait until a FIFO has a reader.
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (fd < 0) {
     throw UserError(fmt::format("hydra.run.dir: cannot write {}: {}; choose another folder", file,
