@@ -101,14 +101,14 @@ class TrainingRun {
   /// What the ranks exchange in each step.
   std::vector<int64_t> step_votes(int64_t step);
   void send_votes(int64_t step);
-  void apply_votes(const std::vector<int64_t>& wished);
+  void apply_votes(const std::vector<int64_t>& votes);
   void decide_on_shards(bool all_written, bool failed);
   void settle_shards();
   bool is_saved_everywhere();
   void save_last_shards();
   void take_sharded_snapshot(bool fixed);
   std::string stem_for_shards(int64_t step);
-  bool memory_copy_due() const;
+  bool wants_memory_copy() const;
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   bool last_state_is_saved();

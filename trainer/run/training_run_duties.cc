@@ -99,7 +99,7 @@ bool TrainingRun::fixed_snapshot_due(const StepEnd& end) const {
 
 bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
   const AutoNumber& every = config_.trainer.snapshot_every;
-  return fixed_snapshot_due(end) || snapshot_wished_ || memory_copy_due() ||
+  return fixed_snapshot_due(end) || snapshot_wished_ || memory_copy_wished_ ||
          (!every.automatic && divides(static_cast<int64_t>(every.value), end.step));
 }
 
@@ -109,11 +109,9 @@ bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
 bool TrainingRun::snapshot_due(const StepEnd& end) {
   if (stop_signal_ != 0 || finished()) return false;
   const bool fixed = fixed_snapshot_due(end);
-  if (saves_together()) return fixed || snapshot_wished_ || memory_copy_due();
+  if (saves_together()) return fixed || snapshot_wished_ || memory_copy_wished_;
   if (!keeper_) return fixed && std::exchange(before_first_snapshot_, false);
-  const bool wanted = fixed || keeper_->due(end.step) ||
-                      keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
-  return wanted && last_looks_good();
+  return (fixed || keeper_->due(end.step) || wants_memory_copy()) && last_looks_good();
 }
 
 void TrainingRun::take_snapshot(const StepEnd& end) {
@@ -123,8 +121,7 @@ void TrainingRun::take_snapshot(const StepEnd& end) {
   const auto state = capture();
   if (!keeper_) return;
   if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
-  if (keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()))
-    keeper_->save_to_memory(state);
+  if (wants_memory_copy()) keeper_->save_to_memory(state);
 }
 
 void TrainingRun::run_evaluation() {

@@ -50,8 +50,7 @@ std::vector<int64_t> TrainingRun::step_votes(int64_t step) {
   const ShardProgress progress = keeper_->shard_progress();
   votes[kUnwritten] = progress == ShardProgress::kWriting ? 1 : 0;
   votes[kFailedShard] = progress == ShardProgress::kFailed ? 1 : 0;
-  votes[kNoMemoryCopy] =
-      keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()) ? 0 : 1;
+  votes[kNoMemoryCopy] = wants_memory_copy() ? 0 : 1;
   return votes;
 }
 
@@ -117,11 +116,12 @@ void TrainingRun::take_sharded_snapshot(bool fixed) {
   if (to_disk) settle_shards();
   const auto state = capture();
   if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
-  if (memory_copy_due() && keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()))
-    keeper_->save_to_memory(state);
+  if (memory_copy_wished_ && wants_memory_copy()) keeper_->save_to_memory(state);
 }
 
-bool TrainingRun::memory_copy_due() const { return sharded_ && memory_copy_wished_; }
+bool TrainingRun::wants_memory_copy() const {
+  return keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
+}
 
 bool TrainingRun::is_saved_everywhere() {
   const bool missing = group_.is_main() && !keeper_->has_saved(trainer_.step());
