@@ -16,6 +16,7 @@
 #include "trainer/data/text/text_chunks.h"
 #include "trainer/data/tokens/shard_writer.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/process/prefetcher.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/runtime/utf8.h"
@@ -308,14 +309,6 @@ uint64_t encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, L
   return bytes;
 }
 
-/// Last: the folder is whole when it is there.
-void write_tokenizer(const TokenizeArgs& options, const Tokenizer& tokenizer) {
-  AtomicFile file((fs::path(options.output) / "tokenizer.json").string());
-  const std::string state = tokenizer.state();
-  file.write(state.data(), state.size());
-  file.commit();
-}
-
 void print_summary(const TokenizeArgs& options, const Tokenizer& tokenizer,
                    const ShardWriter& writer, uint64_t encoded, double seconds) {
   const auto bytes = static_cast<double>(encoded);
@@ -344,7 +337,8 @@ int write_shards(const TokenizeArgs& options, const Tokenizer& tokenizer) {
   }
   writer.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  write_tokenizer(options, tokenizer);
+  // Last: the folder is whole when it is there.
+  publish_text((fs::path(options.output) / "tokenizer.json").string(), tokenizer.state());
   print_summary(options, tokenizer, writer, bytes, seconds.count());
   if (left_out.count() > 0) fmt::print(stderr, "warning: {}\n", left_out.text());
   return 0;

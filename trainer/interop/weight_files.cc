@@ -68,10 +68,7 @@ std::vector<TensorBytes> tensor_bytes(const std::vector<NamedTensor>& weights) {
 
 void write_text(const std::string& path, const std::string& text) {
   remove_stale_temporaries(path);
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.sync();
-  file.commit();
+  publish_text(path, text);
 }
 
 void write_safetensors(const std::string& path, std::vector<NamedTensor> weights,

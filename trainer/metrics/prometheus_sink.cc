@@ -34,10 +34,7 @@ PrometheusSink::PrometheusSink(const std::string& folder)
 
 void PrometheusSink::write(const MetricRecord& record) {
   newest_[record.split] = record;
-  const std::string text = prometheus_text(newest_);
-  AtomicFile file(path_);  // in memory: its syncs cost nothing
-  file.write(text.data(), text.size());
-  file.commit();
+  publish_text(path_, prometheus_text(newest_));  // in memory: its syncs cost nothing
 }
 
 std::string prometheus_text(const std::map<std::string, MetricRecord>& newest) {

@@ -65,9 +65,7 @@ void RunRecords::write_info(const RunFacts& facts) {
   try {
     const std::string path = config_.hydra.run_dir + "/" + kRunInfoFile;
     remove_stale_temporaries(path);
-    AtomicFile file(path);
-    file.write(text.data(), text.size());
-    file.commit();
+    publish_text(path, text);
   } catch (const std::exception& error) {
     log_.warning(error.what());
   }

@@ -159,10 +159,7 @@ void write_report(const std::vector<std::string>& folders, const std::string& ou
   for (const std::string& folder : folders)
     runs.push_back(read_run(folder, std::max<std::size_t>(1, kMostSamples / folders.size())));
   name_runs(runs);
-  const std::string page = report_page(runs, unix_seconds(), program);
-  AtomicFile file(output);
-  file.write(page.data(), page.size());
-  file.commit();
+  publish_text(output, report_page(runs, unix_seconds(), program));
 }
 
 }  // namespace ddp::train

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -288,10 +287,7 @@ std::string RunAccount::summary_json(const RunEnding& ending) const {
 }
 
 void RunAccount::write_json(const std::string& path, const RunEnding& ending) const {
-  const std::string text = summary_json(ending);
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  publish_text(path, summary_json(ending));
 }
 
 }  // namespace ddp::train

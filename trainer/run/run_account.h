@@ -70,7 +70,7 @@ class RunAccount {
   std::optional<double> goodput() const;
   /// Returns a few lines of text for the log.
   std::vector<std::string> text() const;
-  /// The same as JSON, by AtomicFile. Throws RunError. Any thread.
+  /// The same as JSON. Throws RunError. Any thread.
   void write_json(const std::string& path, const RunEnding& ending) const;
 
  private:

@@ -160,13 +160,17 @@ void AtomicFile::commit(const std::string& keep_previous_as, const std::function
   if (durable_) sync_folder(path_);
 }
 
+void publish_text(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 void publish_if_changed(const std::string& path, const std::string& text) {
   std::ifstream file(path, std::ios::binary);
   if (file && std::string{std::istreambuf_iterator<char>(file), {}} == text) return;
   remove_stale_temporaries(path);
-  AtomicFile changed(path);
-  changed.write(text.data(), text.size());
-  changed.commit();
+  publish_text(path, text);
 }
 
 void move_file(const std::string& from, const std::string& to) {

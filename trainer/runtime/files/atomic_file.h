@@ -47,7 +47,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// Publishes `text` as the content of `path`; returns at once if it has that content already.
+/// Publishes `text` as the content of `path`. Throws RunError.
+void publish_text(const std::string& path, const std::string& text);
+/// The same; returns at once if it has that content already.
 void publish_if_changed(const std::string& path, const std::string& text);
 
 /// Renames, and makes the new name durable. Throws RunError.

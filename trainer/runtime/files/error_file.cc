@@ -26,10 +26,7 @@ void write_error_file(const std::string& message, int exit_code) noexcept {
   const char* path = std::getenv(launch::kErrorFile);
   if (path == nullptr || *path == '\0') return;
   try {
-    const std::string text = error_json(message, exit_code);
-    AtomicFile file(path);
-    file.write(text.data(), text.size());
-    file.commit();
+    publish_text(path, error_json(message, exit_code));
   } catch (...) {
     // The launcher also gets the exit code; a second error here must not hide the first.
   }
