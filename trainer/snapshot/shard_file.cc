@@ -28,11 +28,11 @@ auto damaged_unless(const std::string& path, const char* what, const Read& read)
   }
 }
 
+}  // namespace
+
 bool all_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
-
-}  // namespace
 
 std::string text_of(const ShardId& id) {
   return fmt::format("step {}, rank {} of {}", id.step, id.rank, id.ranks);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/snapshot/state_piece.h"
@@ -46,6 +47,9 @@ struct ShardEntry {
   uint64_t bytes = 0;    ///< Size of the file.
   std::string checksum;  ///< Checksum of the header, which holds the tensors' digests.
 };
+
+/// Whether `text` is a number as names of files have it.
+bool all_digits(std::string_view text);
 
 /// `<stem>.R-of-W`
 std::string shard_name(const std::string& stem, int rank, int ranks);

@@ -120,9 +120,7 @@ OpenedSnapshot open_snapshot(const std::string& path) {
     throw UserError(
         fmt::format("{}: no such snapshot; give the trainer_config.snapshot_path of a run", path));
   }
-  OpenedSnapshot opened{path, {}, std::make_unique<SavedTensors>(path), {}};
-  opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,
-                                            [&] { opened.file->verify_checksum(); });
+  OpenedSnapshot opened = peek_snapshot(path);
   opened.file->verify_checksum();
   return opened;
 }

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -30,9 +29,6 @@ fs::path folder_of(const std::string& path) {
 
 /// The digits of `.step-<n>`, or of `.step-<n>-<m>`, as name_for_older() gives them.
 bool is_step_name(const std::string& file, const std::string& path) {
-  const auto all_digits = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
   const std::string_view number =
       std::string_view(file).substr(older_snapshot_path(path, 0).size() - 1);
   const auto dash = number.find('-');

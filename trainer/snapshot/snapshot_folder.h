@@ -93,7 +93,7 @@ class SnapshotFolder {
   /// Deletes shards of this run that no snapshot needs: of failed or interrupted saves.
   void remove_orphans() const;
   /// Deletes the oldest snapshot other than the newest. Returns false if there is none.
-  bool make_room() { return delete_oldest(); }
+  bool make_room();
 
   const std::string& path() const { return path_; }
   std::string path_of(const SnapshotEntry& entry) const;
@@ -123,7 +123,6 @@ class SnapshotFolder {
   std::string newest_older(const std::string& good) const;
   void scan();
   std::string name_for_older(int64_t step) const;
-  bool delete_oldest();
   void name_run(const std::string& config_json, const std::string& data_sha256);
   Manifest present_manifest() const;
   void claim_attempt();

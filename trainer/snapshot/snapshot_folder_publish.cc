@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 }  // namespace
 
 // The best goes last, the newest never.
-bool SnapshotFolder::delete_oldest() {
+bool SnapshotFolder::make_room() {
   auto candidates = superseded(entries_, 1);
   if (candidates.empty() && entries_.size() > 1) candidates.push_back(entries_.size() - 1);
   if (candidates.empty()) return false;
@@ -109,7 +109,7 @@ void SnapshotFolder::publish_by(
       write(kept, check);
       break;
     } catch (const NoSpaceError&) {
-      if (!delete_oldest()) throw;
+      if (!make_room()) throw;
     } catch (const std::exception&) {
       check_run();  // which takes the temporary file away
       throw;

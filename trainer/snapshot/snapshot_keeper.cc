@@ -108,7 +108,7 @@ bool SnapshotKeeper::skips_if_busy() {
 bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   const auto begin = Clock::now();
   if (reason == SaveReason::kInterval && !state.shard && skips_if_busy()) return false;
-  wait_with_heartbeats();
+  wait();
   if (!state.is_copy && !buffer_) buffer_ = std::make_shared<StateBuffer>(state.tensors);
   const auto copy = state.is_copy ? StateBuffer::of_copy(state.tensors) : buffer_;
   {
@@ -339,7 +339,7 @@ void SnapshotKeeper::before_update() {
   }
 }
 
-void SnapshotKeeper::wait_with_heartbeats() {
+void SnapshotKeeper::wait() {
   constexpr double kBetweenBeats = 0.5;  // s
   constexpr double kPromise = 60.0;
   while (!disk_job_.wait_done_for(kBetweenBeats)) monitor_.enter_for(Phase::kWriting, kPromise);
@@ -365,7 +365,7 @@ void SnapshotKeeper::finish(const TrainingState& state) {
   };
   for (int attempt = 0; attempt < 2 && !has_saved(state.meta.step); ++attempt) {
     if (attempt > 0 || !started()) save(state, SaveReason::kFixed);
-    wait_with_heartbeats();
+    wait();
     before_update();
   }
   if (has_saved(state.meta.step)) return;

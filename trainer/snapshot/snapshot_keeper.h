@@ -90,8 +90,8 @@ class SnapshotKeeper {
   /// SupersededError once a save has: another process continues the run.
   void before_update();
 
-  /// Blocks until nothing is being written.
-  void wait() { wait_with_heartbeats(); }
+  /// Blocks until nothing is being written, with heartbeats for the launcher.
+  void wait();
 
   /// The same from any thread, without heartbeats for the launcher. If all ranks had written their
   /// shards before they ended, publishes the index.
@@ -151,7 +151,6 @@ class SnapshotKeeper {
   void finish_in_memory(const Metadata& metadata, const std::vector<StatePiece>& pieces);
   void memory_failed(const std::exception& error);
   void count_stall(double seconds);
-  void wait_with_heartbeats();
   void wait_copied(BackgroundJob& job);
 
   const TrainerConfig& config_;
