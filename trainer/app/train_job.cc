@@ -196,7 +196,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
     if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
   }
   if (resume.meta) {
-    check_snapshot_task(*resume.meta, config.task, config.trainer.snapshot_path,
+    check_snapshot_task(snapshot_task(*resume.meta), config.task, config.trainer.snapshot_path,
                         "set trainer_config.snapshot_path to a new file to start from scratch");
   }
   hold_to_share(config.distributed, plan);

@@ -113,10 +113,4 @@ void check_base_is_needed(const Config& config, const std::string& path, const s
                   path));
 }
 
-void check_task(const ModelBundle& bundle, TaskKind task, const std::string& fix) {
-  if (bundle.config.task == task) return;
-  throw UserError(fmt::format("snapshot {} was trained with task {}, not {}; {}", bundle.path,
-                              task_name(bundle.config.task), task_name(task), fix));
-}
-
 }  // namespace ddp::train

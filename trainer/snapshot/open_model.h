@@ -15,7 +15,4 @@ ModelBundle open_model(const std::string& path, torch::Device device, const std:
 /// Throws UserError if `base` is given and the snapshot's configuration has no adapters.
 void check_base_is_needed(const Config& config, const std::string& path, const std::string& base);
 
-/// Throws UserError if `bundle` is of another task. `fix`: the message's advice.
-void check_task(const ModelBundle& bundle, TaskKind task, const std::string& fix);
-
 }  // namespace ddp::train

@@ -160,9 +160,8 @@ std::string snapshot_task(const SnapshotMeta& meta) {
   return name == meta.task.end() ? "" : name->second;
 }
 
-void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,
+void check_snapshot_task(std::string_view trained, TaskKind task, const std::string& path,
                          const std::string& fix) {
-  const std::string trained = snapshot_task(meta);
   if (trained == task_name(task)) return;
   throw UserError(fmt::format("snapshot {} was trained with task {}, not {}; {}", path, trained,
                               task_name(task), fix));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/task_kind.h"
@@ -66,8 +67,9 @@ struct SnapshotMeta {
 /// Returns the name of the trained task.
 std::string snapshot_task(const SnapshotMeta& meta);
 
-/// Throws UserError if the snapshot `path` is not of `task`. `fix`: the message's advice.
-void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,
+/// Throws UserError if the snapshot `path`, of the task `trained`, is not of `task`. `fix`: the
+/// message's advice.
+void check_snapshot_task(std::string_view trained, TaskKind task, const std::string& path,
                          const std::string& fix);
 
 }  // namespace ddp::train

@@ -13,6 +13,7 @@
 #include "trainer/parallel/environment/dist_env.h"
 #include "trainer/runtime/group_error.h"
 #include "trainer/snapshot/open_model.h"
+#include "trainer/snapshot/snapshot_meta.h"
 #include "trainer/task/generate/choice_scores.h"
 
 namespace ddp::train {
@@ -58,7 +59,8 @@ int run_eval_suite(const EvalArgs& options) {
   ProcessGroup group(env, config.distributed, plan);
   const ModelBundle bundle = open_model(options.snapshot, plan.device, options.base);
   check_base_is_needed(bundle.config, options.snapshot, options.base);
-  check_task(bundle, TaskKind::kCausalLm, "--suite asks a language model");
+  check_snapshot_task(task_name(bundle.config.task), TaskKind::kCausalLm, bundle.path,
+                      "--suite asks a language model");
   const auto log_likelihoods =
       choice_log_likelihoods(bundle.as<CausalModel>(), *bundle.tokenizer, suite,
                              options.batch_size != 0 ? options.batch_size : kRows, group);

@@ -27,6 +27,7 @@
 #include "trainer/runtime/utf8.h"
 #include "trainer/runtime/with_key.h"
 #include "trainer/snapshot/open_model.h"
+#include "trainer/snapshot/snapshot_meta.h"
 #include "trainer/task/generate/generate.h"
 #include "trainer/tokenizer/text_stream.h"
 
@@ -266,8 +267,8 @@ int run_generate(const TrainerArgs& args) {
   std::optional<SideQueue> queue;  // CUDA's default one cannot be recorded
   if (device.is_cuda()) queue.emplace(device);
   check_base_is_needed(loaded.config, options.snapshot, options.base);
-  check_task(loaded, TaskKind::kCausalLm,
-             fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
+  check_snapshot_task(task_name(loaded.config.task), TaskKind::kCausalLm, loaded.path,
+                      fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
   show_sampling_of_base(loaded, options.sampling);
   if (options.chat) {
     chat(loaded, options, device);
