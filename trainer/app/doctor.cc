@@ -137,9 +137,8 @@ void report_versions(Report& report) {
   report.item("trainer", commit.empty() ? DDP_VERSION : DDP_VERSION ", commit " + commit);
   report.item("LibTorch", TORCH_VERSION);
   report.item("compiler", fmt::format("g++ {}", __VERSION__));
-  const CudaModule* module = loaded_cuda_module();
-  report.item("CUDA module",
-              module != nullptr ? const_cast<CudaModule*>(module)->versions() : "not loaded");
+  CudaModule* module = loaded_cuda_module();
+  report.item("CUDA module", module != nullptr ? module->versions() : "not loaded");
 }
 
 void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) {

@@ -133,7 +133,7 @@ struct SnapshotPlace {
 };
 
 /// All of it that a model is needed for.
-JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+FitResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                      const SnapshotPlace& place, RunMonitor& monitor, Log& log, PeerWatch& peers,
                      ResumePoint resume, Task& task, Mesh& mesh) {
   Trainer trainer(config, plan, mesh, task, resume.meta,
@@ -144,8 +144,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
   TrainingRun training(config, group, trainer, place.folder, place.remote, monitor, log,
                        resumed_from, place.sharded);
   const PeerWatch::FinishFirst saves(peers, [&training] { training.finish_writing(); });
-  const FitResult result = training.fit();
-  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+  return training.fit();
 }
 
 /// In a catch block: throws what is in flight on, memory that is lacking as an error of ours.
@@ -178,7 +177,7 @@ void load_gpu_kernels(const Config& config, const DevicePlan& plan, Log& log) {
 }
 
 /// `loading` is reset once the data is there.
-JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
+FitResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor,
                          std::atomic<bool>& loading) {
   const bool several_nodes = !env.single_node();
@@ -343,7 +342,7 @@ void warn_of_idle(const RunConfig& run, Log& log) {
 
 }  // namespace
 
-JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
+FitResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
                     const StorePart& store) {
   Config& config = run.config;
   const bool alone = on_failure == OnFailure::kEndProcess;

@@ -26,7 +26,7 @@ namespace ddp::train {
 namespace {
 
 struct JobReport {
-  JobResult result;
+  FitResult result;
   std::string error;
 };
 

@@ -171,7 +171,7 @@ int run_train(const TrainerArgs& args) {
   if (args.multirun || asks_for_sweep(args.config, args.overrides, trainer_keys()))
     return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
-  const JobResult result =
+  const FitResult result =
       train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);
   return result.stop_signal == 0 ? launch::kExitDone : launch::kExitPreempted;
 }
