@@ -18,7 +18,6 @@ class EarlyStopping {
   /// `score`: lower is better.
   void evaluated(double score);
   bool stops() const { return patience_ && without_progress_ >= *patience_; }
-  int64_t without_progress() const { return without_progress_; }
   /// Resets the best score, for example if another metric counts from now on.
   void forget();
 

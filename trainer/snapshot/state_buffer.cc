@@ -107,11 +107,6 @@ void StateBuffer::begin_copy(const NamedTensors& tensors, const ReadyEvent& read
   }
 }
 
-bool StateBuffer::copy_from(const NamedTensors& tensors, const ReadyEvent& ready) {
-  begin_copy(tensors, ready);
-  return finish_copy();
-}
-
 std::string first_non_finite(const std::vector<TensorBytes>& tensors) {
   for (const auto& tensor : tensors) {
     const bool found =

@@ -20,7 +20,7 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// Returns the name of a dtype in safetensors files.
 const char* dtype_name(torch::ScalarType type);
 
-/// Construction fixes the layout: copy_from() takes tensors of the same names, shapes and dtypes.
+/// Construction fixes the layout: begin_copy() takes tensors of the same names, shapes and dtypes.
 class StateBuffer {
  public:
   /// Allocates its own memory. Both constructors page-lock the memory if a tensor is on a GPU.
@@ -39,8 +39,6 @@ class StateBuffer {
   const ReadyEvent& copied() const { return copied_; }
   /// Waits for the copies. Returns false if the device was given up before they completed.
   bool finish_copy() const { return begun_ && device_came_to(copied_); }
-  /// Calls begin_copy() and finish_copy().
-  bool copy_from(const NamedTensors& tensors, const ReadyEvent& ready);
 
   /// The copies, in the order of the tensors.
   const std::vector<TensorBytes>& tensors() const { return bytes_; }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 
 namespace ddp::train {
 namespace {
@@ -98,13 +97,6 @@ std::vector<StatePiece> own_share(const std::vector<NamedTensor>& tensors, int r
     before += bytes;
   }
   return pieces;
-}
-
-std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tensors) {
-  std::vector<LogicalTensor> result;
-  for (const auto& each : tensors)
-    result.push_back({each.name, dtype_name(each.tensor.scalar_type()), each.tensor.sizes().vec()});
-  return result;
 }
 
 NamedTensors parts_of(const std::vector<StatePiece>& pieces) {

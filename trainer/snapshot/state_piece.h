@@ -45,9 +45,6 @@ std::string name_of_key(const std::string& key);
 /// pieces of `rank`.
 std::vector<StatePiece> own_share(const std::vector<NamedTensor>& tensors, int rank, int ranks);
 
-/// Returns the layouts of whole tensors.
-std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tensors);
-
 /// Returns the parts of all pieces in sequence, as StateBuffer copies them.
 NamedTensors parts_of(const std::vector<StatePiece>& pieces);
 /// The pieces' bytes, given those of parts_of(), which are adjacent.

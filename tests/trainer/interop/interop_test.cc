@@ -68,7 +68,7 @@ ExportedModel exported(const GptConfig& gpt, const GPT& model) {
 
 void save(const std::string& path, const NamedTensors& tensors) {
   StateBuffer buffer(tensors);
-  buffer.copy_from(tensors, nullptr);
+  buffer.begin_copy(tensors, nullptr);
   publish_safetensors(path, "", {}, buffer.tensors());
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("transformers reads each exported Llama: equal logits, greedy tokens a
         {"greedy", test::greedy_tokens(*model, {1, 2, 3}, 50)},
         {"tokens", torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()))}};
     StateBuffer buffer(dump);
-    buffer.copy_from(dump, nullptr);
+    buffer.begin_copy(dump, nullptr);
     publish_safetensors(dir.file("dump.safetensors"), "", {}, buffer.tensors());
     test::ask_peer({"check", dir.file("exported"), dir.file("dump.safetensors"), kMessage});
   }

@@ -92,7 +92,7 @@ std::shared_ptr<CausalModel> adapted_model(Config config, const test::TempDir& d
 
 std::string written(const NamedTensors& dump, const test::TempDir& dir) {
   StateBuffer buffer(dump);
-  buffer.copy_from(dump, nullptr);
+  buffer.begin_copy(dump, nullptr);
   publish_safetensors(dir.file("dump.safetensors"), "", {}, buffer.tensors());
   return dir.file("dump.safetensors");
 }

@@ -18,6 +18,10 @@ using Key = std::tuple<ActionKind, int, int64_t>;
 
 Key key_of(const PipelineAction& action) { return {action.kind, action.stage, action.micro_batch}; }
 
+bool computes(ActionKind kind) {
+  return kind == ActionKind::kForward || kind == ActionKind::kBackward;
+}
+
 bool is_send(ActionKind kind) {
   return kind == ActionKind::kSendOutput || kind == ActionKind::kSendGradient;
 }

@@ -93,7 +93,7 @@ inline std::vector<std::string> save_boxes(DistributedState& state, ProcessGroup
   shard.pieces = state.own_pieces(held, shard.tensors);
   const auto parts = parts_of(shard.pieces);
   StateBuffer buffer(parts);
-  buffer.copy_from(parts, nullptr);
+  buffer.begin_copy(parts, nullptr);
   Metadata metadata = sample_meta(1).to_metadata();
   metadata.merge(shard_metadata(shard.id, shard.pieces));
   metadata[kTensorsKey] = tensors_json(shard.tensors);

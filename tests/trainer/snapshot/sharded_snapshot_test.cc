@@ -32,6 +32,13 @@ std::vector<NamedTensor> sample_state() {
           {"generator.cpu", torch::arange(5, torch::kUInt8)}};
 }
 
+std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tensors) {
+  std::vector<LogicalTensor> result;
+  for (const auto& each : tensors)
+    result.push_back({each.name, dtype_name(each.tensor.scalar_type()), each.tensor.sizes().vec()});
+  return result;
+}
+
 SnapshotMeta meta_of(int64_t step) {
   auto meta = sample_meta(step);
   meta.run_id = "0123456789abcdef";
@@ -46,7 +53,7 @@ void write_pieces(SnapshotFolder& folder, const ShardId& id,
                   const std::vector<StatePiece>& pieces) {
   const auto parts = parts_of(pieces);
   StateBuffer buffer(parts);
-  buffer.copy_from(parts, nullptr);
+  buffer.begin_copy(parts, nullptr);
   folder.write_shard(id, folder.stem_for_shards(id.step), pieces,
                      bytes_of_pieces(pieces, buffer.tensors()));
 }

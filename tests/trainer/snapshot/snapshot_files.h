@@ -40,7 +40,7 @@ inline NamedTensors sample_tensors() {
 
 inline void publish(SnapshotFolder& folder, const SnapshotMeta& meta, const NamedTensors& tensors) {
   StateBuffer buffer(tensors);
-  buffer.copy_from(tensors, nullptr);
+  buffer.begin_copy(tensors, nullptr);
   folder.publish(meta, buffer.tensors());
 }
 
@@ -58,7 +58,7 @@ inline SnapshotMeta evaluated(int64_t step, double loss) {
 inline void save_snapshot(const std::string& path, const SnapshotMeta& meta,
                           const NamedTensors& tensors) {
   StateBuffer buffer(tensors);
-  buffer.copy_from(tensors, nullptr);
+  buffer.begin_copy(tensors, nullptr);
   publish_safetensors(path, "", meta.to_metadata(), buffer.tensors());
 }
 

@@ -116,7 +116,7 @@ TEST_CASE("a process that was stopped between its check and its rename does not 
   auto meta = sample_meta(200);
   meta.run_id = stopped.folder.run_id();
   StateBuffer buffer(sample_tensors());
-  buffer.copy_from(sample_tensors(), nullptr);
+  buffer.begin_copy(sample_tensors(), nullptr);
   // As if it slept from here until the later start has saved.
   const auto later = [&](PublishPhase phase) {
     if (phase != PublishPhase::kBeforeRename) return;

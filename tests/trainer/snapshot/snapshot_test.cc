@@ -244,7 +244,7 @@ TEST_CASE("bytes behind the last tensor are found") {
 TEST_CASE("NaN and Inf are found in any place") {
   const auto first_bad = [](const NamedTensors& tensors) {
     StateBuffer buffer(tensors);
-    buffer.copy_from(tensors, nullptr);
+    buffer.begin_copy(tensors, nullptr);
     return first_non_finite(buffer.tensors());
   };
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {

@@ -188,8 +188,6 @@ std::vector<PipelineOrder> pipeline_orders(PipelineSchedule schedule, const Pipe
   return Merge(shape, std::move(computed)).merged();
 }
 
-bool computes(Kind kind) { return kind == Kind::kForward || kind == Kind::kBackward; }
-
 // A pass of a rank through all of its stages takes `chunks` times as long as one of a stage; the
 // first waits for ranks - 1 of the latter.
 double pipeline_idle_share(const PipelineShape& shape) {

@@ -59,9 +59,6 @@ bool suits(PipelineSchedule schedule, const PipelineShape& shape);
 PipelineOrder pipeline_computations(PipelineSchedule schedule, const PipelineShape& shape,
                                     int rank);
 
-/// Whether `action` computes, rather than sends or receives.
-bool computes(PipelineAction::Kind kind);
-
 /// Share of a step for which a rank waits if all stages are equal and messages take no time.
 double pipeline_idle_share(const PipelineShape& shape);
 
