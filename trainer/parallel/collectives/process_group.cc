@@ -261,18 +261,22 @@ namespace {
 
 constexpr int kMessageTag = 0;
 
+bool uses_nccl(const c10d::ProcessGroup& group) {
+  return group.getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+}
+
 /// What Gloo sends of a tensor on a GPU that it serves.
-torch::Tensor for_gloo(const torch::Tensor& tensor, bool nccl) {
-  return tensor.is_cuda() && !nccl ? torch::empty_like(tensor, torch::kCPU) : torch::Tensor();
+torch::Tensor for_gloo(const torch::Tensor& tensor, const c10d::ProcessGroup& group) {
+  return tensor.is_cuda() && !uses_nccl(group) ? torch::empty_like(tensor, torch::kCPU)
+                                               : torch::Tensor();
 }
 
 }  // namespace
 
 Message ProcessGroup::send(const torch::Tensor& tensor, int to) {
-  const bool nccl = group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
   Message message;
   message.tensor_ = tensor;
-  message.on_host_ = for_gloo(tensor, nccl);
+  message.on_host_ = for_gloo(tensor, *group_);
   if (message.on_host_.defined()) message.on_host_.copy_(tensor);
   std::vector<torch::Tensor> tensors = {message.on_host_.defined() ? message.on_host_ : tensor};
   message.work_ = group_->send(tensors, to, kMessageTag);
@@ -280,11 +284,10 @@ Message ProcessGroup::send(const torch::Tensor& tensor, int to) {
 }
 
 Message ProcessGroup::receive(torch::Tensor tensor, int from) {
-  const bool nccl = group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
   Message message;
   message.received_ = true;
   message.tensor_ = tensor;
-  message.on_host_ = for_gloo(tensor, nccl);
+  message.on_host_ = for_gloo(tensor, *group_);
   std::vector<torch::Tensor> tensors = {message.on_host_.defined() ? message.on_host_ : tensor};
   message.work_ = group_->recv(tensors, from, kMessageTag);
   return message;
@@ -307,7 +310,7 @@ void ProcessGroup::add_part(const std::shared_ptr<ProcessGroup>& part) {
 
 std::vector<c10::intrusive_ptr<c10d::Backend>> ProcessGroup::communicators() {
   std::vector<c10::intrusive_ptr<c10d::Backend>> all;
-  if (!group_ || group_->getBackendType() != c10d::ProcessGroup::BackendType::NCCL) return all;
+  if (!group_ || !uses_nccl(*group_)) return all;
   all.push_back(group_->getBackend(torch::kCUDA));
   const std::lock_guard lock(parts_->mutex);
   for (const auto& each : parts_->groups) {
@@ -339,8 +342,7 @@ void ProcessGroup::abort() {
 // collective: Gloo sends on the CPU.
 torch::Tensor ProcessGroup::all_to_all(const torch::Tensor& rows, std::vector<int64_t> sent,
                                        std::vector<int64_t> received) {
-  const bool nccl =
-      rows.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  const bool nccl = rows.is_cuda() && uses_nccl(*group_);
   const auto in = (nccl ? rows : rows.cpu()).contiguous();
   auto sizes = in.sizes().vec();
   sizes.front() = std::accumulate(received.begin(), received.end(), int64_t{0});
@@ -356,8 +358,7 @@ torch::Tensor ProcessGroup::all_to_all(const torch::Tensor& rows, std::vector<in
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }
 
 std::shared_ptr<RowCollectives> ProcessGroup::row_collectives(torch::Device device) const {
-  const bool nccl =
-      device.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  const bool nccl = device.is_cuda() && uses_nccl(*group_);
   if (device.is_cpu() && shares_memory_) {
     const auto backend = group_->getBackend(torch::kCPU);
     if (auto* const shared = dynamic_cast<RowCollectives*>(backend.get()))

@@ -126,11 +126,8 @@ void ZeroDataParallel::pack(const Bucket& bucket, const torch::Tensor& table) {
       if (packed.empty() || packed.back() != shard.parameter) packed.push_back(shard.parameter);
     });
   }
-  for (const std::size_t parameter : packed) gradient_packed(parameter);
-}
-
-void ZeroDataParallel::gradient_packed(std::size_t parameter) {
-  if (--unpacked_[parameter] == 0) parameters_[parameter].tensor.mutable_grad().reset();
+  for (const std::size_t parameter : packed)
+    if (--unpacked_[parameter] == 0) parameters_[parameter].tensor.mutable_grad().reset();
 }
 
 void ZeroDataParallel::finish_reducing() {

@@ -59,7 +59,6 @@ class ZeroDataParallel : public ShardedDataParallel {
   void begin_reducing();
   void reduce(std::size_t bucket);
   void pack(const Bucket& bucket, const torch::Tensor& table);
-  void gradient_packed(std::size_t parameter);
   void finish_reducing();
   /// All-gathers updated weights bucket by bucket; calls `taken` after each one.
   void gather_weights(TablePair& tables, const std::function<void(std::size_t bucket)>& taken);
