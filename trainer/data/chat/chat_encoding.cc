@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <thread>
-#include <utility>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/process/prefetcher.h"
 #include "trainer/tokenizer/normal_form.h"
 
 namespace ddp::train {
@@ -288,39 +286,25 @@ std::vector<int32_t> ChatEncoder::encode_prompt(const std::vector<ChatMessage>& 
 
 std::vector<EncodedChat> encode_all(std::span<const Conversation> conversations,
                                     const ChatEncoder& encoder, LossOn loss_on, LeftOut& left_out) {
-  std::vector<EncodedChat> chats(conversations.size());
-  std::vector<std::string> wrong(conversations.size());
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < conversations.size(); i = next++) {
-      try {
-        chats[i] = encoder.encode(conversations[i], loss_on);
-      } catch (const std::exception& error) {
-        wrong[i] = fmt::format("{}: {}", conversations[i].place, error.what());
-      }
-    }
-  };
-  {
-    constexpr std::size_t kFewForAThread = 64;
-    const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(),
-                                                      conversations.size() / kFewForAThread);
-    std::vector<std::jthread> others;
+  constexpr int64_t kFewForAThread = 64;
+  const int64_t threads = std::min<int64_t>(std::thread::hardware_concurrency(),
+                                            std::ssize(conversations) / kFewForAThread);
+  auto next = conversations.begin();
+  Prefetcher<const Conversation*, EncodedChat> encoded(
+      threads > 1 ? threads : 0, 4 * threads,
+      [&] { return next == conversations.end() ? nullptr : &*next++; },
+      [&](const Conversation* each) {
+        return each == nullptr ? EncodedChat() : encoder.encode(*each, loss_on);
+      });
+  std::vector<EncodedChat> chats;
+  chats.reserve(conversations.size());
+  for (const Conversation& each : conversations) {
     try {
-      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    } catch (const std::system_error&) {  // the threads that there are do all of it
-    }
-    work();
-  }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < chats.size(); ++i) {
-    if (wrong[i].empty()) {
-      if (kept != i) chats[kept] = std::move(chats[i]);
-      ++kept;
-    } else {
-      left_out.found(wrong[i]);
+      chats.push_back(encoded.next());
+    } catch (const std::exception& error) {
+      left_out.found(fmt::format("{}: {}", each.place, error.what()));
     }
   }
-  chats.resize(kept);
   return chats;
 }
 
