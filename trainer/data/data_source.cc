@@ -109,15 +109,14 @@ std::string_view text_of(const Texts& texts, std::size_t file) {
   return std::string_view(texts.whole).substr(start, end - start);
 }
 
-/// Only when a tokenizer that needs UTF-8 has failed: names the file that is not.
-void refuse_other_bytes(const Texts& texts) {
+/// Throws UserError naming the first file that is not UTF-8, followed by `advice`.
+void require_utf8(const Texts& texts, const char* advice) {
   for (std::size_t i = 0; i < texts.files.size(); ++i) {
     const auto& [path, start, skipped] = texts.files[i];
     const std::string_view text = text_of(texts, i);
     const std::size_t bad = first_bad_byte(text);
     if (bad == std::string_view::npos) continue;
-    throw UserError(fmt::format("{}: {}, or set data_config.tokenizer=byte, which takes any bytes",
-                                path, not_utf8(text, bad, skipped)));
+    throw UserError(fmt::format("{}: {}{}", path, not_utf8(text, bad, skipped), advice));
   }
 }
 
@@ -145,7 +144,7 @@ void with_texts(const char* key, const std::string& path, const Work& work) {
     try {
       work(std::string_view(texts.whole));
     } catch (const UserError& error) {
-      refuse_other_bytes(texts);
+      require_utf8(texts, ", or set data_config.tokenizer=byte, which takes any bytes");
       throw UserError(path + ": " + error.what());
     }
   });
@@ -330,13 +329,7 @@ std::string read_plain_text(const char* key, const std::string& path) {
 std::string read_utf8_text(const char* key, const std::string& path) {
   return with_key(key, [&] {
     Texts texts = read_texts(path);
-    for (std::size_t i = 0; i < texts.files.size(); ++i) {
-      const std::string_view text = text_of(texts, i);
-      const std::size_t bad = first_bad_byte(text);
-      if (bad == std::string_view::npos) continue;
-      throw UserError(
-          fmt::format("{}: {}", texts.files[i].path, not_utf8(text, bad, texts.files[i].skipped)));
-    }
+    require_utf8(texts, "");
     return std::move(texts.whole);
   });
 }
