@@ -115,9 +115,9 @@ void RunMonitor::meet(Phase phase, std::string_view collective) {
   if (!alone_) beat(phase, collective, promise());
 }
 
-void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting) {
+void RunMonitor::enter_for(Phase phase, double seconds) {
   change_phase(phase);
-  beat(phase, alone_ ? std::string_view() : waiting, seconds);
+  beat(phase, "", seconds);
   const bool its_own = phase == Phase::kStart || phase == Phase::kEnd;
   if (its_own && !faults_.empty()) faults_.at(phase, step_);
 }

@@ -73,7 +73,7 @@ class RunMonitor {
   void enter(Phase phase, std::string_view waiting = "");
   /// As enter(), before something that may take up to `seconds` (0: as long as it likes) without a
   /// further heartbeat.
-  void enter_for(Phase phase, double seconds, std::string_view waiting = "");
+  void enter_for(Phase phase, double seconds);
   /// As enter(), without a fault: this part of the phase waits for peers in `collective`.
   void meet(Phase phase, std::string_view collective);
 

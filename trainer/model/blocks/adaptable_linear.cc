@@ -53,8 +53,8 @@ void AdaptableLinearImpl::add_adapter(const LoraConfig& lora,
   const int64_t in = whole ? weight.size(1) : quantized_.columns();
   const int64_t out = whole ? weight.size(0) : quantized_.rows();
   const auto device = whole ? weight.device() : quantized_.codes.device();
-  lora_A = register_module("lora_A", uninitialized_linear(in, lora.rank, /*bias=*/false));
-  lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out, /*bias=*/false));
+  lora_A = register_module("lora_A", uninitialized_linear(in, lora.rank));
+  lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out));
   lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
   scale_ = adapter_scale(lora);
   if (generator) {

@@ -63,7 +63,7 @@ ExpertsImpl::ExpertsImpl(const ExpertsShape& shape, const LayerOptions& layers)
     const int64_t own = shape.experts / owners_->size();
     own_ = {own * owners_->rank(), own * (owners_->rank() + 1)};
   }
-  gate = register_module("gate", uninitialized_linear(shape.width, shape.experts, /*bias=*/false));
+  gate = register_module("gate", uninitialized_linear(shape.width, shape.experts));
   experts = register_module("experts", torch::nn::ModuleList());
   for (int64_t e = 0; e < shape.experts; ++e) {
     if (own_.begin <= e && e < own_.end)

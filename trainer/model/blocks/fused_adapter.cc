@@ -11,8 +11,8 @@ void FusedAdapterImpl::add_adapter(const LoraConfig& lora,
                                    const std::optional<at::Generator>& generator) {
   int64_t out = 0;
   for (const Layer& layer : layers_) out += layer.out;
-  lora_A = register_module("lora_A", uninitialized_linear(in_, lora.rank, /*bias=*/false));
-  lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out, /*bias=*/false));
+  lora_A = register_module("lora_A", uninitialized_linear(in_, lora.rank));
+  lora_B = register_module("lora_B", uninitialized_linear(lora.rank, out));
   lora_dropout = register_module("lora_dropout", torch::nn::Dropout(lora.dropout));
   lora_dropout->train(is_training());
   scale_ = adapter_scale(lora);

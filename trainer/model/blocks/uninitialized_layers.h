@@ -8,11 +8,11 @@
 
 namespace ddp::train {
 
-inline torch::nn::Linear uninitialized_linear(int64_t in, int64_t out, bool bias = true) {
-  torch::nn::Linear linear(torch::nn::LinearOptions(1, 1).bias(bias));
+/// Without a bias.
+inline torch::nn::Linear uninitialized_linear(int64_t in, int64_t out) {
+  torch::nn::Linear linear(torch::nn::LinearOptions(1, 1).bias(false));
   linear->options.in_features(in).out_features(out);
   linear->weight.set_data(torch::empty({out, in}));
-  if (bias) linear->bias.set_data(torch::empty({out}));
   return linear;
 }
 

@@ -42,8 +42,8 @@ std::optional<std::string> read_small_file(const std::string& path, uint64_t mos
   return text;
 }
 
-std::optional<std::string> read_file_if_present(const std::string& path, uint64_t most) {
-  auto text = read_small_file(path, most);
+std::optional<std::string> read_file_if_present(const std::string& path) {
+  auto text = read_small_file(path);
   if (!text && errno != ENOENT && errno != ENOTDIR)
     throw UserError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
   return text;

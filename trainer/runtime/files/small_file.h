@@ -17,7 +17,6 @@ std::optional<std::string> read_small_file(const std::string& path,
                                            uint64_t most = kMostMetadataBytes);
 /// The same for a file that need not exist: nullopt if it does not. Throws UserError if it exists
 /// and cannot be read.
-std::optional<std::string> read_file_if_present(const std::string& path,
-                                                uint64_t most = kMostMetadataBytes);
+std::optional<std::string> read_file_if_present(const std::string& path);
 
 }  // namespace ddp::train
