@@ -7,8 +7,7 @@
 #include <map>
 
 #include "tests/support/catch.h"
-
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 
 namespace ddp::train {
 namespace {
@@ -58,12 +57,7 @@ std::map<std::string, std::string> table_of(const Config& config) {
 }
 
 std::string refusal_of(const Config& config) {
-  try {
-    resolve_param_groups(config, small_model());
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return ddp::test::user_error_of([&] { resolve_param_groups(config, small_model()); });
 }
 
 }  // namespace

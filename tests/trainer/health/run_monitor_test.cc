@@ -27,6 +27,15 @@ std::string promise_in(const std::string& file) {
   return at == std::string::npos ? "" : text.substr(at + 9, text.find(' ', at + 9) - at - 9);
 }
 
+/// Where the heartbeats of a test go.
+struct HeartbeatFile {
+  HeartbeatFile() { ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1); }
+  ~HeartbeatFile() { ::unsetenv("DDP_HEARTBEAT_FILE"); }
+
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+};
+
 }  // namespace
 
 TEST_CASE("the automatic promise is 5 median steps, and 3 s at least") {
@@ -42,10 +51,7 @@ TEST_CASE("before five steps the promise is a generous one") {
   CHECK(automatic_promise(times_of({.1, 8, .1, .1}), false) == 40.0);
 }
 
-TEST_CASE("each heartbeat carries the promise that holds at its time") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile, "each heartbeat carries the promise that holds at its time") {
   Config config;
   RunMonitor automatic(config, 0, 2, false);
   CHECK(promise_in(file) == "60.0");
@@ -71,13 +77,10 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   RunMonitor off(config, 0, 2, false);
   off.enter(Phase::kForward);
   CHECK(promise_in(file) == "");
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("after a step heartbeats have its times, but not the time of waiting for others") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile,
+                 "after a step heartbeats have its times, but not the time of waiting for others") {
   Config config;
   config.trainer.fault_plan = {"step=1 phase=data kind=slow value=40",
                                "step=1 phase=backward kind=slow value=400"};
@@ -104,13 +107,9 @@ TEST_CASE("after a step heartbeats have its times, but not the time of waiting f
   alone.end_step();
   alone.enter(Phase::kData);
   CHECK_THAT(test::read_file(file), !Catch::Contains("times="));
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("work between steps has a promise of its own, which ends with it") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile, "work between steps has a promise of its own, which ends with it") {
   Config config;
   config.distributed.hang_timeout_s = {false, 7.0};
   RunMonitor monitor(config, 0, 2, false);
@@ -135,13 +134,10 @@ TEST_CASE("work between steps has a promise of its own, which ends with it") {
   monitor.end_step();
   monitor.enter(Phase::kData);
   CHECK(promise_in(file) == "7.0");
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("a start is promised more time than a step, and every rank promises it at once") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile,
+                 "a start is promised more time than a step, and every rank promises it at once") {
   beat_at_start(promise_of_start(/*gpu=*/false));
   CHECK(test::read_file(file).starts_with("step=0 phase=start collective=none timeout=60.0 "));
   CHECK_THAT(test::read_file(file), Catch::Contains(" ranks=all"));
@@ -169,7 +165,6 @@ TEST_CASE("a start is promised more time than a step, and every rank promises it
   RunMonitor patient(config, 0, 2, false);
   patient.starting(/*unlimited=*/false);
   CHECK(promise_in(file) == "600.0");
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
 TEST_CASE("a start makes progress by one percent of a CPU, a read, or many short waits") {
@@ -181,12 +176,10 @@ TEST_CASE("a start makes progress by one percent of a CPU, a read, or many short
   CHECK(makes_progress({0.0, 0, 20}, 1.0));
 }
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    HeartbeatFile,
     "a start that computes or waits for its peers repeats its heartbeat, one that stands still "
     "does not") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
   static std::atomic<uint64_t> waits;  // read by a plain function
   waits = 0;
   RunMonitor monitor(Config(), 0, 2, false, StartTimes(), [] { return waits.load(); });
@@ -218,32 +211,23 @@ TEST_CASE(
   while (std::chrono::steady_clock::now() < end) {
   }
   CHECK_FALSE(repeated());  // a step is judged by those before it
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("a limit of milliseconds is not rounded to none") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile, "a limit of milliseconds is not rounded to none") {
   Config config;
   config.distributed.hang_timeout_s = {false, 0.0004};
   RunMonitor monitor(config, 0, 2, false);
   monitor.enter(Phase::kForward);
   CHECK(promise_in(file) == "0.1");
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
-TEST_CASE("who ends in an error may take its time to say it") {
-  const test::TempDir dir;
-  const std::string file = dir.file("beat");
-  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+TEST_CASE_METHOD(HeartbeatFile, "who ends in an error may take its time to say it") {
   {
     RunMonitor monitor(Config(), 0, 2, false);
     monitor.enter(Phase::kForward);
     CHECK(promise_in(file) == "60.0");
   }
   CHECK(promise_in(file) == "");
-  ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
 }  // namespace ddp::train

@@ -1,6 +1,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 #include "trainer/tokenizer/bpe/bpe_file.h"
 #include "trainer/tokenizer/bpe/bpe_tokenizer.h"
 #include "trainer/tokenizer/bpe/bpe_trainer.h"
@@ -54,12 +54,7 @@ std::string random_bytes(std::size_t size, uint32_t seed) {
 }
 
 std::string message_of(const std::string& json) {
-  try {
-    parse_tokenizer(json, "t.json");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "(no error)";
+  return user_error_of([&] { parse_tokenizer(json, "t.json"); });
 }
 
 /// A tokenizer.json with one part replaced.

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 
 namespace ddp::test {
 
@@ -20,12 +20,7 @@ std::vector<Conversation> chats_in(const std::string& name, const std::string& c
 }
 
 std::string chat_error(const std::string& content) {
-  try {
-    chats_in("a.jsonl", content);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return user_error_of([&] { chats_in("a.jsonl", content); });
 }
 
 const std::vector<ChatMessage> kQuestion = {

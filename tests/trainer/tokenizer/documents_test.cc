@@ -11,6 +11,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/user_error.h"
 #include "trainer/data/data_source.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
@@ -55,12 +56,7 @@ Texts all_of(const std::vector<std::string>& files, LeftOut& left_out) {
 std::string error_of(const std::string& name, const std::string& content) {
   const TempFolder folder;
   LeftOut left_out(OnBadSample::kStop);
-  try {
-    all_of({folder.write(name, content)}, left_out);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return user_error_of([&] { all_of({folder.write(name, content)}, left_out); });
 }
 
 Finished tokenize_files(std::vector<std::string> options) {

@@ -2,7 +2,7 @@
 #include "trainer/data/text/label_cells.h"
 
 #include "tests/support/catch.h"
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 
 namespace ddp::test {
 
@@ -12,16 +12,6 @@ namespace {
 
 using Catch::Contains;
 using LabelNames = std::vector<std::string>;
-
-template <class Read>
-std::string cell_error(const Read& read) {
-  try {
-    read();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -36,7 +26,7 @@ TEST_CASE("labels are a JSON list, or names with separators") {
 
 TEST_CASE("labels that are no list of names are refused with the reason") {
   const auto refused = [](const std::string& cell) {
-    return cell_error([&] { labels_in_cell(cell, ","); });
+    return user_error_of([&] { labels_in_cell(cell, ","); });
   };
   CHECK_THAT(refused("['a', 'b']"), Contains(R"(are not a JSON list; write ["a", "b"])"));
   CHECK_THAT(refused("[[1]]"), Contains("are not a JSON list"));
@@ -49,7 +39,7 @@ TEST_CASE("a number is read whole") {
   CHECK(number_in_cell("3.25") == 3.25F);
   CHECK(number_in_cell(" -1e-3 ") == -1e-3F);
   for (const char* other : {"", "3,5", "nan", "inf", "1e99", "4 stars"})
-    CHECK_THAT(cell_error([&] { number_in_cell(other); }), Contains("is not a number"));
+    CHECK_THAT(user_error_of([&] { number_in_cell(other); }), Contains("is not a number"));
 }
 
 }  // namespace ddp::test

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 
 namespace ddp::test {
 
@@ -23,12 +23,7 @@ std::vector<TableRow> rows_in(const std::string& name, const std::string& conten
 }
 
 std::string table_error(const std::string& name, const std::string& content) {
-  try {
-    rows_in(name, content);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return user_error_of([&] { rows_in(name, content); });
 }
 
 }  // namespace

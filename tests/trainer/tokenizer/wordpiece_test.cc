@@ -5,7 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/child_program.h"
 #include "tests/support/temp_folder.h"
-#include "trainer/runtime/error.h"
+#include "tests/trainer/user_error.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -26,12 +26,7 @@ WordpieceTokenizer few_tokens() {
 
 std::string problem_of(const std::string& vocabulary) {
   const TempFolder folder;
-  try {
-    load_tokenizer(folder.write("vocab.txt", vocabulary));
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return user_error_of([&] { load_tokenizer(folder.write("vocab.txt", vocabulary)); });
 }
 
 WordCounts counts_of(const std::string& text) {
