@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cstdlib>
 #include <fstream>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <exception>
 #include <filesystem>
 #include <set>
-#include <utility>
 
 #include "trainer/parallel/device/cuda_module.h"
 #include "trainer/parallel/device/device_wait.h"

@@ -1,7 +1,5 @@
 #include "trainer/model/pretrained_config.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <nlohmann/json.hpp>
 

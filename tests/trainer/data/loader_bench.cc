@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <ctime>
 #include <string>
 

@@ -2,7 +2,6 @@
 #include "trainer/data/text/text_samples.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "tests/support/catch.h"

@@ -1,7 +1,5 @@
 #include "trainer/layout/tensor_layout.h"
 
-#include <functional>
-#include <numeric>
 #include <stdexcept>
 
 #include "tests/support/catch.h"

@@ -1,7 +1,6 @@
 // A recorder stands between steps and disks. Also run under ThreadSanitizer.
 #include "trainer/metrics/metric_recorder.h"
 
-#include <atomic>
 #include <future>
 #include <mutex>
 

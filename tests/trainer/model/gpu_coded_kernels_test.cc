@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include "tests/support/catch.h"

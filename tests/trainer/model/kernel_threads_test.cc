@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/support/catch.h"
 #include "trainer/model/ops/row_blocks.h"

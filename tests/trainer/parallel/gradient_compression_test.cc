@@ -1,5 +1,4 @@
 // Gradients reduced in 16 bits, compared with torch's own hooks.
-#include <cstdlib>
 
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"

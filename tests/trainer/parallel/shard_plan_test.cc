@@ -1,7 +1,6 @@
 // Who holds which part of the trained parameters.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "tests/support/catch.h"
 

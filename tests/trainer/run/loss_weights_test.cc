@@ -1,8 +1,6 @@
 // A micro-batch without targets passes through every task's model and changes nothing.
 #include "trainer/run/strategy/loss_weights.h"
 
-#include <memory>
-
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <future>
 #include <vector>
 #include "tests/support/catch.h"

@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <functional>
-#include <optional>
 #include "tests/support/catch.h"
 
 #include "launcher/worker_contract.h"

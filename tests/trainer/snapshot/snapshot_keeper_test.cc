@@ -2,7 +2,6 @@
 #include "trainer/snapshot/snapshot_keeper.h"
 
 #include <cmath>
-#include <filesystem>
 #include <stdexcept>
 #include "tests/support/catch.h"
 

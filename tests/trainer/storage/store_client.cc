@@ -2,7 +2,6 @@
 // upload|download|list|hang URL [FILE] [NAME]. Built with LibTorch where there is one, which then
 // computes before, while and after the store is used.
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "trainer/runtime/error.h"

@@ -2,10 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "trainer/runtime/files/atomic_file.h"
