@@ -8,7 +8,7 @@
 #include "launcher/base/signal_names.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
-#include "tests/launcher/agent/phase_scene.h"
+#include "tests/launcher/agent/agent_scene.h"
 
 namespace ddp::launch {
 namespace {
@@ -24,7 +24,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.signs[0].at = Clock::time_point(seconds(3));
   scene.os.signs[1].text = "step=9";
   for (int looks = 0; looks < 14; ++looks) scene.os.time_passes();  // from half of it on
-  scene.gets({.kind = Event::Kind::kStacksDumped});
+  scene.os.gets({.kind = Event::Kind::kStacksDumped});
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
@@ -45,15 +45,9 @@ TEST_CASE("while debuggers show the stacks of workers, their silence is no hang"
   scene.os.cut = 1;
   scene.os.signs[1].progress.waiting = "allreduce#3";
   scene.os.time_passes();  // half of the timeout: the next look is after 5 s
-  scene.os.then([](FakeRunner& os) {
-    os.pass(milliseconds(2400));
-    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = kStacksSignal}};
-  });
+  scene.os.signalled(kStacksSignal, false, milliseconds(2400));
   scene.os.signalled(kStacksSignal, false);  // one request
-  scene.os.then([](FakeRunner& os) {
-    os.pass(milliseconds(600));
-    return std::vector{Event{.kind = Event::Kind::kLeftoversEnded}};
-  });
+  scene.os.gets(Event{.kind = Event::Kind::kLeftoversEnded}, milliseconds(600));
   scene.os.time_passes().exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::kSucceeded);
   CHECK(scene.os.now() == Clock::time_point(milliseconds(64'900)));  // a debugger that does not end
@@ -91,14 +85,10 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
 TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not count") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.os.script.emplace_back([](FakeRunner& os) {
+  scene.os.time_passes([](FakeRunner& os) {
     os.cpu_times.waited = seconds(100);  // since it began, which does not explain this silence
-    return std::vector<Event>{};
   });
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.cpu_times.waited += seconds(2);
-    return std::vector<Event>{};
-  });
+  scene.os.time_passes([](FakeRunner& os) { os.cpu_times.waited += seconds(2); });
   scene.os.time_passes().exits(0, {0, SIGABRT}).exits(1, {});
   CHECK(exit_code(scene.run(2)) == kExitHang);
   CHECK(scene.os.now() == Clock::time_point(seconds(7)));
@@ -110,10 +100,7 @@ TEST_CASE("a wait for a CPU that is too short to be printed is allowed for witho
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes();
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.cpu_times.waited += milliseconds(20);
-    return std::vector<Event>{};
-  });
+  scene.os.time_passes([](FakeRunner& os) { os.cpu_times.waited += milliseconds(20); });
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::kSucceeded);
   CHECK(scene.os.notes.empty());
@@ -124,10 +111,7 @@ TEST_CASE("a stopped worker is found in time on the busiest machine") {
   scene.plan.hangs.timeout = seconds(5);
   scene.os.held = {0};
   scene.os.time_passes();
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.cpu_times.waited += seconds(2);
-    return std::vector<Event>{};
-  });
+  scene.os.time_passes([](FakeRunner& os) { os.cpu_times.waited += seconds(2); });
   scene.os.exits(0, {0, SIGABRT}).exits(1, {});
   CHECK(exit_code(scene.run(2)) == kExitHang);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
@@ -139,7 +123,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
   scene.os.signs[0] = {t0, seconds(5), "step=2", {}};
   scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
   scene.os.held = {1};
-  scene.gets({.kind = Event::Kind::kHeartbeatBegan});
+  scene.os.gets({.kind = Event::Kind::kHeartbeatBegan});
   for (int looks = 0; looks < 26; ++looks) scene.os.time_passes();
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGABRT});
   const RunResult result = scene.run(2);
@@ -151,10 +135,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
 TEST_CASE("a signal that is passed on is no sign of life of a worker") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.pass(seconds(2));
-    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGUSR1}};
-  });
+  scene.os.signalled(SIGUSR1, false, seconds(2));
   scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
@@ -174,7 +155,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes();
-  scene.gets({.kind = Event::Kind::kStacksDumped, .without_stacks = {0}});
+  scene.os.gets({.kind = Event::Kind::kStacksDumped, .without_stacks = {0}});
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
   CHECK(scene.os.calls == Calls{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
@@ -218,10 +199,7 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   for (int i = 0; i < 3; ++i) {
-    scene.os.script.emplace_back([](FakeRunner& os) {
-      os.signs[0].at = os.now() + seconds(4);
-      return std::vector<Event>{};
-    });
+    scene.os.time_passes([](FakeRunner& os) { os.signs[0].at = os.now() + seconds(4); });
   }
   scene.os.exits(0, {});
   CHECK(scene.run(1).outcome == Outcome::kSucceeded);
@@ -230,11 +208,8 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
 TEST_CASE("while the job is suspended no rank hangs") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.pass(std::chrono::hours(8));
-    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGCONT}};
-  });
+  scene.os.signalled(SIGTSTP, false);
+  scene.os.signalled(SIGCONT, false, std::chrono::hours(8));
   scene.os.exits(0, {});
   CHECK(scene.run(1).outcome == Outcome::kSucceeded);
   CHECK(scene.os.calls == Calls{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});

@@ -7,13 +7,10 @@
 #include <utility>
 #include "tests/support/catch.h"
 
-#include "launcher/agent/agent.h"
-#include "launcher/base/run_result.h"
 #include "launcher/base/signal_names.h"
-#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
-#include "tests/launcher/agent/phase_scene.h"
+#include "tests/launcher/agent/agent_scene.h"
 
 namespace ddp::launch {
 namespace {
@@ -71,7 +68,7 @@ TEST_CASE("an exit code in an error file that no process can have is taken for 1
 
 TEST_CASE("a job that is suspended does not restart before it is woken") {
   PhaseScene scene;
-  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
+  scene.os.signalled(SIGTSTP, false);
   scene.os.exits(0, {0, SIGKILL});
   scene.os.script.emplace_back([](FakeRunner& os) {
     CHECK(os.rounds.size() == 1);
@@ -85,11 +82,8 @@ TEST_CASE("the grace does not run out while the job is suspended") {
   PhaseScene scene;
   scene.plan.grace = seconds(30);
   scene.os.exits(1, {3, 0});
-  scene.gets({.kind = Event::Kind::kSignal, .signal = SIGTSTP});
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.pass(std::chrono::hours(1));
-    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGCONT}};
-  });
+  scene.os.signalled(SIGTSTP, false);
+  scene.os.signalled(SIGCONT, false, std::chrono::hours(1));
   scene.os.exits(0, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == 3);
   CHECK(std::count(scene.os.calls.begin(), scene.os.calls.end(), sent(SIGKILL)) == 0);
@@ -121,10 +115,10 @@ TEST_CASE("of a failure and a preemption the failure is the cause") {
 
 TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
   PhaseScene saved, not_saved;
-  saved.gets({.kind = Event::Kind::kSignal, .signal = SIGTERM, .ends_job = true});
+  saved.os.signalled(SIGTERM, true);
   saved.os.exits(0, kPreempted).exits(1, {});
   CHECK(saved.run(2).outcome == Outcome::kPreempted);
-  not_saved.gets({.kind = Event::Kind::kSignal, .signal = SIGTERM, .ends_job = true});
+  not_saved.os.signalled(SIGTERM, true);
   not_saved.os.exits(0, kPreempted).exits(1, {0, SIGTERM});
   CHECK(exit_code(not_saved.run(2)) == 128 + SIGTERM);
 }
@@ -137,13 +131,9 @@ TEST_CASE("a job that is interrupted before its next round names the failure of 
     }
     bool joined = false;
   };
-  FakeRunner os;
-  os.exits(0, {3, 0}).signalled(SIGINT, true);
-  JobPlan plan;
-  plan.job.local_world_size = 1;
-  plan.job.max_restarts = plan.restarts.max_restarts = 1;
-  OneRound rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-  const RunResult result = LocalElasticAgent(plan, rendezvous, os).run();
+  AgentScene scene;
+  scene.os.exits(0, {3, 0}).signalled(SIGINT, true);
+  const RunResult result = scene.run<OneRound>(1, 1);
   CHECK(exit_code(result) == 128 + SIGINT);
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].exit.code == 3);
@@ -180,12 +170,11 @@ TEST_CASE("standby workers are started once all workers of a round support them"
   PhaseScene scene;
   scene.plan.standby_workers = true;
   offer_standby(scene.os, 1).time_passes();  // the second one has not
-  scene.os.then([](FakeRunner& self) {
+  scene.os.time_passes([](FakeRunner& self) {
     CHECK(self.standby.empty());
     self.signs[1].offers_standby = true;
-    return std::vector<Event>{};
   });
-  scene.gets(
+  scene.os.gets(
       {.kind = Event::Kind::kHeartbeatBegan});  // of another file: they are not started twice
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   scene.os.exits(0, {}).exits(1, {});

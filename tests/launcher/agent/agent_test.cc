@@ -1,48 +1,22 @@
 #include "launcher/agent/agent.h"
 
 #include <csignal>
-#include <functional>
 
 #include "tests/support/catch.h"
 
 #include "launcher/agent/exit_watch.h"
-#include "launcher/base/restart_rules.h"
-#include "launcher/base/run_result.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/job_status.h"
-#include "tests/launcher/agent/fake_runner.h"
+#include "tests/launcher/agent/agent_scene.h"
 
 namespace ddp::launch {
 namespace {
 
 using Calls = std::vector<std::string>;
 
-struct Scene {
-  FakeRunner os;
-  RestartRules rules{.delay = {}};  // restarts are immediate
-  std::function<JobStatus()> status{};
-
-  RunResult run(int workers, int max_restarts = 0) {
-    JobPlan plan;
-    plan.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
-    plan.job.local_world_size = workers;
-    plan.job.max_restarts = max_restarts;
-    plan.restarts = rules;
-    plan.restarts.max_restarts = max_restarts;
-    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-    LocalElasticAgent agent(plan, rendezvous, os);
-    status = [&] { return agent.status(); };
-    return agent.run();
-  }
-};
-
-const std::string kTerm = "signal " + std::to_string(SIGTERM);
-const std::string kCont = "signal " + std::to_string(SIGCONT);
-const std::string kKill = "signal " + std::to_string(SIGKILL);
-
 TEST_CASE("a group that succeeds is started once and swept") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(1, {}).exits(0, {});
   CHECK(exit_code(scene.run(2, 3)) == 0);
   CHECK(scene.os.calls == Calls{"start 2", "sweep"});
@@ -51,7 +25,7 @@ TEST_CASE("a group that succeeds is started once and swept") {
 }
 
 TEST_CASE("workers that still run a minute after others have exited are named once") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(0, {}).time_passes().exits(2, {}).exits(1, {});
   CHECK(exit_code(scene.run(3)) == 0);
   CHECK(scene.os.now() == Clock::time_point(std::chrono::seconds(60)));
@@ -87,35 +61,30 @@ TEST_CASE("when all workers of another node have exited, the first node that sti
 }
 
 TEST_CASE("after the grace period of --exit-grace workers that still run are hung") {
-  FakeRunner os;
-  JobPlan plan;
-  plan.job.local_world_size = 3;
-  plan.exit_grace = std::chrono::seconds(90);
-  os.exits(0, {}).exits(2, {}).time_passes().time_passes().exits(1, {0, SIGKILL});
-  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-  const RunResult result = LocalElasticAgent(plan, rendezvous, os).run();
-  CHECK(os.now() == Clock::time_point(std::chrono::seconds(90)));
-  CHECK(os.notes == Calls{"ranks 0, 2 have exited, rank 1 still runs after 60 s"});
+  AgentScene scene;
+  scene.plan.exit_grace = std::chrono::seconds(90);
+  scene.os.exits(0, {}).exits(2, {}).time_passes().time_passes().exits(1, {0, SIGKILL});
+  const RunResult result = scene.run(3);
+  CHECK(scene.os.now() == Clock::time_point(std::chrono::seconds(90)));
+  CHECK(scene.os.notes == Calls{"ranks 0, 2 have exited, rank 1 still runs after 60 s"});
   CHECK(exit_code(result) == 124);
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
   CHECK(result.failures[0].hang == "still running 90 s after ranks 0, 2 exited (--exit-grace)");
-  CHECK(os.calls == Calls{"start 3", kKill + " to 1", kTerm, kCont, "sweep"});
+  CHECK(scene.os.calls ==
+        Calls{"start 3", sent(SIGKILL) + " to 1", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("workers that leave while ddp-run is stopped have left in time") {
-  FakeRunner os;
-  JobPlan plan;
-  plan.job.local_world_size = 2;
-  plan.hangs.timeout = plan.exit_grace = std::chrono::seconds(90);
-  os.exits(0, {}).then(FakeRunner::stop_after_reading).exits(1, {});
-  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-  CHECK(exit_code(LocalElasticAgent(plan, rendezvous, os).run()) == 0);
-  CHECK(os.notes.empty());
+  AgentScene scene;
+  scene.plan.hangs.timeout = scene.plan.exit_grace = std::chrono::seconds(90);
+  scene.os.exits(0, {}).then(FakeRunner::stop_after_reading).exits(1, {});
+  CHECK(exit_code(scene.run(2)) == 0);
+  CHECK(scene.os.notes.empty());
 }
 
 TEST_CASE("a failed worker stops the others and its exit code is the job's") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(result.outcome == Outcome::kFailed);
@@ -123,16 +92,17 @@ TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].last_stderr == "stderr of 1\n");
   CHECK(result.stopped == 1);
-  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(0, {0, SIGKILL}).exits(1, {0, SIGTERM}).exits(0, {}).exits(1, {});
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::kSucceeded);
   CHECK(result.restarts == 1);
-  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.calls ==
+        Calls{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep", "start 2", "sweep"});
   CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") !=
         scene.os.rounds[1][0].environment.at("MASTER_PORT"));
   CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
@@ -141,18 +111,16 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
 }
 
 TEST_CASE("the store of each round is served before its workers start, and ends with the job") {
-  FakeRunner os;
-  JobPlan plan;
-  plan.restarts.max_restarts = 1;
-  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
-  os.exits(0, {1, 0}).exits(0, {});
-  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
-  const std::string serves = os.calls.at(0).substr(0, os.calls.at(0).rfind(' '));
-  CHECK(serves == "serve store on");
-  CHECK(os.calls == Calls{os.calls.at(0), "start 1", "sweep", os.calls.at(3), "start 1",
-                          "stop store", "sweep"});
-  CHECK_THAT(os.calls.at(3), Catch::StartsWith(serves));
-  CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
+  AgentScene scene;
+  scene.serves_store = true;
+  scene.os.exits(0, {1, 0}).exits(0, {});
+  CHECK(scene.run(1, 1).outcome == Outcome::kSucceeded);
+  const Calls& calls = scene.os.calls;
+  CHECK_THAT(calls.at(0), Catch::StartsWith("serve store on "));
+  CHECK_THAT(calls.at(3), Catch::StartsWith("serve store on "));
+  CHECK(calls ==
+        Calls{calls.at(0), "start 1", "sweep", calls.at(3), "start 1", "stop store", "sweep"});
+  CHECK(scene.os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 
 Event store_lost() {
@@ -160,25 +128,25 @@ Event store_lost() {
 }
 
 TEST_CASE("a lost store stops the workers like a failed one, and is the cause of theirs") {
-  Scene scene;
+  AgentScene scene;
   scene.os.then([](FakeRunner& os) {
     return std::vector{FakeRunner::exited(os.pid(1), {1, 0}), store_lost()};
   });
   scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
   CHECK(scene.run(2, 1).outcome == Outcome::kSucceeded);
-  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.calls ==
+        Calls{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep", "start 2", "sweep"});
   CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
 }
 
 TEST_CASE("a store that is lost when it is needed no more changes nothing") {
-  Scene done;
+  AgentScene done;
   done.os.then([](FakeRunner& os) {
     return std::vector{store_lost(), FakeRunner::exited(os.pid(0), {})};
   });
   CHECK(done.run(1).outcome == Outcome::kSucceeded);
-  Scene failing;
-  failing.os.exits(1, {3, 0}).then([](FakeRunner&) { return std::vector{store_lost()}; });
-  failing.os.exits(0, {0, SIGTERM});
+  AgentScene failing;
+  failing.os.exits(1, {3, 0}).gets(store_lost()).exits(0, {0, SIGTERM});
   CHECK(exit_code(failing.run(2)) == 3);
 }
 
@@ -197,18 +165,15 @@ TEST_CASE("a store that is lost while only other nodes use it is named in one li
     }
     bool waits = false;
   };
-  JobPlan plan;
-  plan.job.local_world_size = 1;
-  FirstOfTwoNodes rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
-  FakeRunner os;
-  os.exits(0, {});
-  os.script.emplace_back([&](FakeRunner&) {
+  AgentScene scene;
+  FirstOfTwoNodes rendezvous("127.0.0.1", 0, /*agent_store=*/true, scene.plan.restarts);
+  scene.os.exits(0, {}).then([&](FakeRunner&) {
     rendezvous.waits = false;
     return std::vector{store_lost()};
   });
-  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::kSucceeded);
-  CHECK(os.notes == std::vector<std::string>{
-                        "the store ended; workers of other nodes that still use it will fail"});
+  CHECK(scene.run_at(rendezvous).outcome == Outcome::kSucceeded);
+  CHECK(scene.os.notes ==
+        Calls{"the store ended; workers of other nodes that still use it will fail"});
 }
 
 TEST_CASE(
@@ -222,27 +187,18 @@ TEST_CASE(
     }
   };
   const std::string line = "--stdin-rank=2: the job has ranks 0 to 1";
-  JobPlan plan;
-  plan.job.local_world_size = 1;
-  plan.stdin_rank = 2;
-  for (const bool elastic : {false, true}) {
-    FakeRunner os;
-    os.exits(0, {});
-    plan.elastic = elastic;
-    OneOfTwoNodes rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-    LocalElasticAgent agent(plan, rendezvous, os);
-    if (elastic) {
-      CHECK(exit_code(agent.run()) == 0);
-      CHECK(os.notes == Calls{line});
-    } else {
-      CHECK_THROWS_WITH(agent.run(), line);
-      CHECK(os.rounds.empty());
-    }
-  }
+  AgentScene fixed, elastic;
+  fixed.plan.stdin_rank = elastic.plan.stdin_rank = 2;
+  CHECK_THROWS_WITH(fixed.run<OneOfTwoNodes>(1), line);
+  CHECK(fixed.os.rounds.empty());
+  elastic.plan.elastic = true;
+  elastic.os.exits(0, {});
+  CHECK(exit_code(elastic.run<OneOfTwoNodes>(1)) == 0);
+  CHECK(elastic.os.notes == Calls{line});
 }
 
 TEST_CASE("restarts come to an end") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
   const RunResult result = scene.run(1, 2);
   CHECK(exit_code(result) == 7);
@@ -251,7 +207,7 @@ TEST_CASE("restarts come to an end") {
 }
 
 TEST_CASE("a restart that cannot be started uses up one restart, not all") {
-  Scene scene;
+  AgentScene scene;
   scene.os.broken = {1};
   scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
   const RunResult result = scene.run(1, 3);
@@ -261,7 +217,7 @@ TEST_CASE("a restart that cannot be started uses up one restart, not all") {
 }
 
 TEST_CASE("a job whose restarts all fail to start ends with their exit code") {
-  Scene scene;
+  AgentScene scene;
   scene.os.broken = {1, 2};
   scene.os.exits(0, {5, 0}).time_passes().time_passes();
   const RunResult result = scene.run(1, 2);
@@ -271,8 +227,8 @@ TEST_CASE("a job whose restarts all fail to start ends with their exit code") {
 }
 
 TEST_CASE("a restart may wait, with nothing left running") {
-  Scene scene;
-  scene.rules.delay = std::chrono::seconds(2);
+  AgentScene scene;
+  scene.plan.restarts.delay = std::chrono::seconds(2);
   scene.os.exits(0, {5, 0}).exits(0, {5, 0}).time_passes().exits(0, {});
   CHECK(scene.run(1, 2).outcome == Outcome::kSucceeded);
   CHECK(scene.os.calls == Calls{"start 1", "sweep", "start 1", "sweep", "start 1", "sweep"});
@@ -281,8 +237,8 @@ TEST_CASE("a restart may wait, with nothing left running") {
 }
 
 TEST_CASE("a signal while a restart waits ends the job, and the failure before it is kept") {
-  Scene scene;
-  scene.rules.delay = std::chrono::seconds(1);
+  AgentScene scene;
+  scene.plan.restarts.delay = std::chrono::seconds(1);
   scene.os.exits(0, {5, 0}).exits(0, {5, 0}).signalled(SIGINT, /*ends_job=*/true);
   const RunResult result = scene.run(1, 2);
   CHECK(result.outcome == Outcome::kInterrupted);
@@ -293,27 +249,20 @@ TEST_CASE("a signal while a restart waits ends the job, and the failure before i
 }
 
 TEST_CASE("the status of a job says that its restart waits") {
-  FakeRunner os;
-  JobPlan plan;
-  plan.job.local_world_size = 1;
-  plan.job.max_restarts = plan.restarts.max_restarts = 2;
-  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
-  LocalElasticAgent agent(plan, rendezvous, os);
+  AgentScene scene;
+  scene.plan.restarts.delay = std::chrono::seconds(2);
   HttpAnswer health;
-  os.exits(0, {5, 0}).exits(0, {5, 0});
-  os.script.emplace_back([&](FakeRunner&) {
-    health = answer_about(agent.status(), "/health");
-    return std::vector<Event>{};
-  });
-  os.exits(0, {});
-  CHECK(agent.run().outcome == Outcome::kSucceeded);
+  scene.os.exits(0, {5, 0}).exits(0, {5, 0});
+  scene.os.time_passes([&](FakeRunner&) { health = answer_about(scene.status(), "/health"); });
+  scene.os.exits(0, {});
+  CHECK(scene.run(1, 2).outcome == Outcome::kSucceeded);
   CHECK(health.status == "200 OK");
   CHECK_THAT(health.body, Catch::Contains("\"status\":\"waiting to restart\""));
 }
 
 TEST_CASE("a crash loop ends before the restarts do") {
-  Scene scene;
-  scene.rules.crash_loop = 2;
+  AgentScene scene;
+  scene.plan.restarts.crash_loop = 2;
   scene.os.exits(0, {5, 0}).exits(0, {5, 0});
   const RunResult result = scene.run(1, 100);
   CHECK(exit_code(result) == 5);
@@ -321,8 +270,8 @@ TEST_CASE("a crash loop ends before the restarts do") {
 }
 
 TEST_CASE("the grace that peers take to stop makes no quick failure a slow one") {
-  Scene scene;
-  scene.rules.crash_loop = 2;
+  AgentScene scene;
+  scene.plan.restarts.crash_loop = 2;
   // Rank 1 fails at once; rank 0 ignores SIGTERM for the whole grace of 30 s.
   scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
   scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
@@ -332,7 +281,7 @@ TEST_CASE("the grace that peers take to stop makes no quick failure a slow one")
 }
 
 TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
-  Scene scene;
+  AgentScene scene;
   scene.os.then([](FakeRunner& os) {
     return std::vector{FakeRunner::exited(os.pid(0), {1, 0}),
                        FakeRunner::exited(os.pid(1), {0, SIGSEGV})};
@@ -367,7 +316,7 @@ TEST_CASE("the cause is what failed first: before the launcher's signal, a signa
   };
   for (const Row& row : rows) {
     INFO(row.what);
-    Scene scene;
+    AgentScene scene;
     if (row.dying) scene.os.dying = {0};
     scene.os.exits(1, row.first).exits(0, row.second);
     CHECK(scene.run(2).failures.at(0).rank == row.cause);
@@ -375,7 +324,7 @@ TEST_CASE("the cause is what failed first: before the launcher's signal, a signa
 }
 
 TEST_CASE("a worker that fails after it was told to stop is no cause") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(1, {3, 0}).exits(0, {0, SIGSEGV}).exits(2, {1, 0});
   const RunResult result = scene.run(3);
   CHECK(exit_code(result) == 3);
@@ -384,14 +333,14 @@ TEST_CASE("a worker that fails after it was told to stop is no cause") {
 }
 
 TEST_CASE("workers that ignore SIGTERM are killed when the grace is over") {
-  Scene scene;
+  AgentScene scene;
   scene.os.exits(0, {3, 0}).time_passes().exits(1, {0, SIGKILL});
   CHECK(exit_code(scene.run(2)) == 3);
-  CHECK(scene.os.calls == Calls{"start 2", kTerm, kCont, kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", sent(SIGTERM), sent(SIGCONT), sent(SIGKILL), "sweep"});
 }
 
 TEST_CASE("a worker that survives SIGKILL is named and left behind") {
-  Scene scene;
+  AgentScene scene;
   scene.os.survivors = {"pid 101 (state D)"};
   scene.os.exits(0, {3, 0}).time_passes().time_passes();
   const RunResult result = scene.run(2, 5);
@@ -400,35 +349,31 @@ TEST_CASE("a worker that survives SIGKILL is named and left behind") {
 }
 
 TEST_CASE("a signal is passed on as it is and ends the job without a restart") {
-  Scene scene;
+  AgentScene scene;
   scene.os.signalled(SIGINT, true).exits(0, {0, SIGINT}).exits(1, {});
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::kInterrupted);
   CHECK(exit_code(result) == 128 + SIGINT);
-  CHECK(scene.os.calls == Calls{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 2", sent(SIGINT), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("a second signal kills at once, a double of the first does not") {
-  Scene scene;
+  AgentScene scene;
   scene.os.signalled(SIGTERM, true).signalled(SIGTERM, true);
-  scene.os.script.emplace_back([](FakeRunner& os) {
-    os.pass(std::chrono::seconds(1));
-    return std::vector{Event{.kind = Event::Kind::kSignal, .signal = SIGINT, .ends_job = true}};
-  });
-  scene.os.exits(0, {0, SIGKILL});
+  scene.os.signalled(SIGINT, true, std::chrono::seconds(1)).exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == 128 + SIGTERM);
-  CHECK(scene.os.calls == Calls{"start 1", kTerm, kCont, kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", sent(SIGTERM), sent(SIGCONT), sent(SIGKILL), "sweep"});
 }
 
 TEST_CASE("a signal that does not end the job is only passed on") {
-  Scene scene;
+  AgentScene scene;
   scene.os.signalled(SIGUSR1, false).exits(0, {});
   CHECK(exit_code(scene.run(1)) == 0);
   CHECK(scene.os.calls == Calls{"start 1", "forward " + std::to_string(SIGUSR1), "sweep"});
 }
 
 TEST_CASE("what the workers left behind has time to end before the restart") {
-  Scene scene;
+  AgentScene scene;
   scene.os.then([](FakeRunner& os) {
     os.lingers = true;
     return std::vector{FakeRunner::exited(os.pid(0), {3, 0})};
@@ -445,7 +390,7 @@ TEST_CASE("what the workers left behind has time to end before the restart") {
 }
 
 TEST_CASE("any failure is reported with the OOM killer's calls") {
-  Scene scene;
+  AgentScene scene;
   scene.os.oom =
       "out of memory: the kernel killed a process in this job's cgroup (oom_kill +1 in its cgroup)";
   scene.os.exits(0, {0, SIGKILL});
@@ -457,11 +402,10 @@ TEST_CASE("any failure is reported with the OOM killer's calls") {
 }
 
 TEST_CASE("when the launcher dies everything is killed at once") {
-  Scene scene;
-  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::kGuardianGone}}; });
-  scene.os.exits(0, {0, SIGKILL});
+  AgentScene scene;
+  scene.os.gets({.kind = Event::Kind::kGuardianGone}).exits(0, {0, SIGKILL});
   CHECK(scene.run(1, 3).outcome == Outcome::kGuardianGone);
-  CHECK(scene.os.calls == Calls{"start 1", kKill, "sweep"});
+  CHECK(scene.os.calls == Calls{"start 1", sent(SIGKILL), "sweep"});
 }
 
 }  // namespace

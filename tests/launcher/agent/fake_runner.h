@@ -127,20 +127,24 @@ class FakeRunner : public ProcessRunner {
     script.push_back(std::move(step));
     return *this;
   }
-  FakeRunner& exits(int local_rank, ExitStatus exit) {
-    script.emplace_back(
-        [=](FakeRunner& self) { return std::vector{exited(self.pid(local_rank), exit)}; });
-    return *this;
-  }
-  FakeRunner& signalled(int signal, bool ends_job) {
-    script.emplace_back([=](FakeRunner&) {
-      return std::vector{
-          Event{.kind = Event::Kind::kSignal, .signal = signal, .ends_job = ends_job}};
+  FakeRunner& gets(const Event& event, Clock::duration after = {}) {
+    return then([=](FakeRunner& self) {
+      self.pass(after);
+      return std::vector{event};
     });
-    return *this;
   }
-  FakeRunner& time_passes() {
-    return then([](FakeRunner&) { return std::vector<Event>{}; });
+  FakeRunner& exits(int local_rank, ExitStatus exit) {
+    return then([=](FakeRunner& self) { return std::vector{exited(self.pid(local_rank), exit)}; });
+  }
+  FakeRunner& signalled(int signal, bool ends_job, Clock::duration after = {}) {
+    return gets({.kind = Event::Kind::kSignal, .signal = signal, .ends_job = ends_job}, after);
+  }
+  /// Nothing happens until the agent's deadline, but for what `change` does.
+  FakeRunner& time_passes(std::function<void(FakeRunner&)> change = [](FakeRunner&) {}) {
+    return then([=](FakeRunner& self) {
+      change(self);
+      return std::vector<Event>{};
+    });
   }
 
   /// What others do from now on is read in the next turn, ten minutes later.
