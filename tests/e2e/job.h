@@ -29,22 +29,14 @@ inline constexpr ChildProgram::Time kPatience{150'000};
 
 /// A folder with text.txt and config.yaml; the programs run in it, so that relative paths stay
 /// there.
-class Workspace {
+class Workspace : public TempFolder {
  public:
   Workspace();
 
-  std::string path() const { return folder_.path(); }
-  std::string operator/(const std::string& name) const { return folder_ / name; }
-  std::string write(const std::string& name, const std::string& text) const {
-    return folder_.write(name, text);
-  }
   std::string snapshot() const { return *this / "snapshot.pt"; }
   std::string older(int step) const { return *this / ("snapshot.pt.step-" + std::to_string(step)); }
   /// Names of the files in the folder, but for those that the constructor and every run write.
   std::set<std::string> new_files() const;
-
- private:
-  TempFolder folder_;
 };
 
 /// config.yaml of another task: `task`, the keys of its data and model, and those of a short run.
