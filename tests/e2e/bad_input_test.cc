@@ -58,10 +58,9 @@ TEST_CASE("an environment of a launcher that makes no sense is refused") {
 #ifndef DDP_SANITIZED
 TEST_CASE("every mode reports a deleted working directory") {
   const Workspace place;
-  auto options = trainer(place, {"--version"});
-  const Words shell = {"sh", "-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"", "sh"};
-  options.argv.insert(options.argv.begin(), shell.begin(), shell.end());
-  check_one_line(finish(options), 2, {"error: the current directory no longer exists"});
+  const auto nowhere = in_shell("mkdir gone && cd gone && rmdir ../gone && exec \"$@\"",
+                                trainer(place, {"--version"}));
+  check_one_line(finish(nowhere), 2, {"error: the current directory no longer exists"});
 }
 #endif
 
@@ -78,10 +77,8 @@ TEST_CASE("a GPU that is not there is refused") {
 // A copy of the program without its CUDA module next to it, on a machine with two device files.
 TEST_CASE("a rank per GPU is refused by a trainer without CUDA, not trained on the CPU") {
   const Workspace place;
-  const std::string copy = place.write("trainer", "");
-  std::filesystem::copy_file(trainer_program(), copy,
-                             std::filesystem::copy_options::overwrite_existing);
-  std::filesystem::permissions(copy, std::filesystem::perms::owner_all);
+  const std::string copy = place / "trainer";
+  std::filesystem::copy_file(trainer_program(), copy);
   std::filesystem::create_directories(place / "gpus/dev");
   for (const char* file : {"gpus/dev/nvidia0", "gpus/dev/nvidia1"}) place.write(file, "");
   const auto of_two = [&](const Words& words, const std::string& workers) {

@@ -35,14 +35,6 @@ class UnreadPipe {
   int fd_ = -1;
 };
 
-/// The same command under a shell script in which it is "$@".
-ChildOptions in_shell(ChildOptions options, const std::string& script) {
-  Words argv = {"sh", "-c", script, "sh"};
-  argv.insert(argv.end(), options.argv.begin(), options.argv.end());
-  options.argv = std::move(argv);
-  return options;
-}
-
 const Words kShortRun = {"trainer_config.max_steps=80", "distributed_config.hang_timeout_s=5"};
 
 void check_all_steps_in_file(const Workspace& place) {
@@ -52,7 +44,7 @@ void check_all_steps_in_file(const Workspace& place) {
 TEST_CASE("a console that nobody reads does not hold up training") {
   const Workspace place;
   const UnreadPipe pipe(place);
-  const auto run = finish(in_shell(alone(place, kShortRun), "exec \"$@\" >pipe"));
+  const auto run = finish(in_shell("exec \"$@\" >pipe", alone(place, kShortRun)));
   CHECK(run.exit == 0);
   CHECK(run.err == "");
   check_all_steps_in_file(place);
@@ -62,13 +54,11 @@ TEST_CASE(
     "under ddp-run a console that nobody reads is no hang, and a late reader gets all of it") {
   const Workspace place;
   std::optional<UnreadPipe> pipe(std::in_place, place);
-  ChildProgram job(in_shell(launched(place, 2, kShortRun, {"--result-json=" + (place / "result")}),
-                            "exec \"$@\" >pipe"));
+  ChildProgram job(in_shell(
+      "exec \"$@\" >pipe", launched(place, 2, kShortRun, {"--result-json=" + (place / "result")})));
   wait_for_file(place / "result");  // all workers have ended
   check_all_steps_in_file(place);
-  ChildOptions cat;
-  cat.argv = {"cat", place / "pipe"};
-  ChildProgram reader(cat);
+  ChildProgram reader({.argv = {"cat", place / "pipe"}});
   CHECK(job.wait_exit(kPatience) == 0);
   CHECK_THAT(job.err(), !Contains("hang"));
   pipe.reset();
@@ -82,7 +72,7 @@ TEST_CASE("an error is said and ends the run although nobody reads its log") {
   Words overrides = kShortRun;
   overrides.insert(overrides.end(), {R"(trainer_config.fault_plan=["step=70 kind=nan"])",
                                      "trainer_config.bad_step_policy=stop"});
-  const auto run = finish(in_shell(alone(place, overrides), "exec \"$@\" >pipe"));
+  const auto run = finish(in_shell("exec \"$@\" >pipe", alone(place, overrides)));
   CHECK(run.exit == 76);
   REQUIRE(errors_of(run.err).size() == 1);
   CHECK_THAT(errors_of(run.err)[0], Contains("Step 70: NaN or Inf"));
@@ -94,8 +84,8 @@ TEST_CASE("a reader that goes away, as head does, is said, and the run goes on")
   const Words words =
       joined(kShortRun, {R"(trainer_config.fault_plan=["step=40 phase=forward kind=stop"])"});
   ChildProgram job(in_shell(
-      alone(place, words),
-      R"({ sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo exit $? >&2; } | { head -n 2; exec <&-; : >left; })"));
+      R"({ sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo exit $? >&2; } | { head -n 2; exec <&-; : >left; })",
+      alone(place, words)));
   wait_for_file(place / "left");
   const pid_t trainer_pid = std::stoi(read_bytes(place / "pid"));
   wait_until_stopped(trainer_pid);

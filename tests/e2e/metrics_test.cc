@@ -113,11 +113,8 @@ std::string on_terminal(ChildOptions options) {
     for (ssize_t got; (got = ::read(screen, buffer, sizeof buffer)) > 0;)
       text.append(buffer, static_cast<std::size_t>(got));
   });
-  Words argv = {"sh", "-c", std::string("exec \"$@\" >") + ::ttyname(terminal), "sh"};
-  argv.insert(argv.end(), options.argv.begin(), options.argv.end());
-  options.argv = std::move(argv);
   options.set["TERM"] = "xterm";
-  const auto run = finish(options);
+  const auto run = finish(in_shell(std::string("exec \"$@\" >") + ::ttyname(terminal), options));
   ::close(terminal);  // the last writer: the reader's end
   reader.join();
   ::close(screen);

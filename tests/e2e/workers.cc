@@ -13,7 +13,6 @@
 #include <stdexcept>
 
 #include "tests/e2e/saved_state.h"
-#include "tests/support/catch.h"
 
 namespace ddp::test {
 namespace {
@@ -104,13 +103,14 @@ Dice::Dice() {
   engine_.seed(seed);
 }
 
-void wait_until_stopped(pid_t pid) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+bool is_stopped(pid_t pid) {
   std::string stat;
-  while (stat.find(") T ") == std::string::npos) {
-    if (std::chrono::steady_clock::now() >= end) FAIL("the process never stopped");
-    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
-  }
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  return stat.find(") T ") != std::string::npos;
+}
+
+void wait_until_stopped(pid_t pid) {
+  wait_until([pid] { return is_stopped(pid); }, kPatience);
 }
 
 }  // namespace ddp::test

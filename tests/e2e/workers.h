@@ -55,7 +55,8 @@ class Dice {
   std::mt19937 engine_;
 };
 
-/// Waits until the process has been stopped by a signal, as by the fault kind=stop.
+/// Whether the process is stopped by a signal, as by the fault kind=stop.
+bool is_stopped(pid_t pid);
 void wait_until_stopped(pid_t pid);
 
 }  // namespace ddp::test

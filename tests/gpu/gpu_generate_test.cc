@@ -152,14 +152,12 @@ void check_turns(const Words& models) {
     succeed(alone(place, {"trainer_config.max_steps=4"}));
     place.write("said.txt", "Hello\nWhat is that?\n/reset\nHello again\n");
     const auto answers = [&](const std::string& graphs) {
-      auto command = on_gpus(
+      const auto command = on_gpus(
           place, 1,
           trainer(place, {"generate", "--snapshot=snapshot.pt", "--chat", "--json",
                           "--max_new_tokens=12", "--device=cuda", "--cuda_graphs=" + graphs}));
-      const Words argv = {"sh", "-c", R"(exec "$@" <said.txt)", "sh"};
-      command.argv = joined(argv, command.argv);
       forget_ledger(place);
-      return succeed(command).out;
+      return succeed(in_shell(R"(exec "$@" <said.txt)", command)).out;
     };
     const std::string without = answers("false");
     CHECK(lines_of(without).size() == 3);

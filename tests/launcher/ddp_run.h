@@ -62,10 +62,21 @@ inline pid_t store_of(pid_t agent) {
   return 0;
 }
 
-/// The number after `words` in the line that contains them, for which it waits.
-inline pid_t pid_after(ChildProgram& job, const std::string& words) {
-  const std::string line = job.wait_for(words + " ");
+/// The number after `words` in the line that contains them for the n-th time, for which it waits.
+inline pid_t pid_after(ChildProgram& job, const std::string& words, int times = 1) {
+  const std::string line = job.wait_for(words + " ", times);
   return std::stoi(line.substr(line.find(words + " ") + words.size() + 1));
+}
+
+/// The process that runs the agent of a job whose worker has said its "parent".
+inline pid_t agent_of(ChildProgram& job) { return pid_after(job, "parent"); }
+
+/// In a user and a mount namespace of its own, and in those for which unshare(1) has `more`.
+inline ChildOptions in_namespace(ChildOptions program, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> space{"unshare", "--user", "--map-root-user", "--mount"};
+  space.insert(space.end(), more.begin(), more.end());
+  program.argv.insert(program.argv.begin(), space.begin(), space.end());
+  return program;
 }
 
 /// Nothing of ddp-run's is left in its TMPDIR (ThreadSanitizer leaves files of its own there).

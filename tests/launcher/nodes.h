@@ -70,9 +70,4 @@ struct Cluster {
   }
 };
 
-/// The process that runs the agent of a node whose worker has said its "parent".
-inline pid_t agent_of_node(ChildProgram& node) {
-  return std::stoi(node.wait_for("parent ").substr(7));
-}
-
 }  // namespace ddp::test

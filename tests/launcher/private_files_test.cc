@@ -25,18 +25,15 @@ fs::path run_folder_in(const std::string& folder) {
   return {};
 }
 
-ChildOptions under_umask(ChildOptions job, const std::string& mask) {
-  job.argv.insert(job.argv.begin(), {"/bin/sh", "-c", "umask " + mask + "; exec \"$@\"", "sh"});
-  return job;
+ChildOptions under_umask(const ChildOptions& job, const std::string& mask) {
+  return in_shell("umask " + mask + "; exec \"$@\"", job);
 }
 
 TEST_CASE("a link planted under the name of a temporary file does not lead to another file") {
   const TempFolder tmp;
   const std::string victim = tmp.write("victim", "kept");
   const std::string result = tmp / "result";
-  ChildOptions nothing;
-  nothing.argv = {"true"};
-  const ChildProgram probe(nothing);
+  const ChildProgram probe({.argv = {"true"}});
   for (int i = 0; i < 500; ++i)  // names that follow from the process ids to come
     fs::create_symlink(victim, result + ".tmp" + std::to_string(probe.pid() + i));
   CHECK(run_to_end(stub_job(tmp, {"--result-json=" + result}, {})).exit == 0);

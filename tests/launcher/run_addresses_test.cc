@@ -35,9 +35,7 @@ struct DebianCluster : Cluster {
     fake_lookup("127.0.1.1");
   }
   void fake_lookup(const std::string& address) const {
-    const std::string file =
-        tmp.write("getent", "#!/bin/sh\necho '" + address + " STREAM own-name'\n");
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    tmp.write("getent", "#!/bin/sh\necho '" + address + " STREAM own-name'\n", true);
   }
   ChildProgram& add(Lines options) {
     ChildOptions child = stub_job(tmp, {}, {"env=MASTER_ADDR", "env=MASTER_PORT", "wait"});
@@ -136,7 +134,7 @@ TEST_CASE("the next host listens at its --local-addr", "[nodes]") {
         {"parent", "env=WORLD_SIZE", "wait"});
   }
   for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
-  ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
+  ::kill(agent_of(*job.nodes[0]), SIGKILL);
   job.nodes[1]->wait_for("this node hosts the rendezvous from now on");
   job.nodes[1]->wait_for("WORLD_SIZE=1");
 }
@@ -150,7 +148,7 @@ TEST_CASE("a name as --local-addr is no obstacle to the next host", "[nodes]") {
                 {"parent", "env=WORLD_SIZE", "wait"});
   }
   for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=3");
-  ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
+  ::kill(agent_of(*job.nodes[0]), SIGKILL);
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
     job.nodes[i]->wait_for("WORLD_SIZE=2");
 }

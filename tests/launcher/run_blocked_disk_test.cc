@@ -12,9 +12,7 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <memory>
-#include <thread>
 
 #include "launcher/base/system/descriptors.h"
 #include "tests/launcher/ddp_run.h"
@@ -26,14 +24,6 @@ namespace {
 
 using Catch::Contains;
 using Lines = std::vector<std::string>;
-
-void wait_until(const std::function<bool()>& holds) {
-  const auto deadline = std::chrono::steady_clock::now() + ChildProgram::kBound;
-  while (!holds()) {
-    REQUIRE(std::chrono::steady_clock::now() < deadline);
-    std::this_thread::yield();
-  }
-}
 
 struct BlockedJob {
   TempFolder tmp, logs;
@@ -254,10 +244,9 @@ TEST_CASE("a stdout on a frozen disk blocks no worker, and the end waits for it 
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
   const std::string out = disk.path() + "/out", err = tmp / "err";
-  auto options = stub_job(tmp, {}, {"hold=USR1", "beat=timeout=2", "print=while frozen"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "exec \"$@\" >" + out + " 2>" + err, "sh"});
-  ChildProgram job(options);
+  ChildProgram job(
+      in_shell("exec \"$@\" >" + out + " 2>" + err,
+               stub_job(tmp, {}, {"hold=USR1", "beat=timeout=2", "print=while frozen"})));
   wait_until([&] { return text_of(out).find("holding") != std::string::npos; });
   const auto frozen = disk.freeze();
   job.signal(SIGUSR1);
@@ -309,8 +298,7 @@ TEST_CASE("ddp-run answers while what a worker has left behind cannot be killed"
                  "/file & until grep -q State:.D /proc/$!/status; do :; done; exit 3"});
   const auto frozen = disk.freeze();
   ChildProgram job(options);
-  ChildOptions status;
-  status.argv = {kDdpRun, "--status=" + std::to_string(job.pid())};
+  const ChildOptions status{.argv = {kDdpRun, "--status=" + std::to_string(job.pid())}};
   while (run_to_end(status).exit != 0) {
   }  // no socket yet
   while (!std::filesystem::exists(next_round)) {
@@ -344,10 +332,9 @@ TEST_CASE("a signal ends ddp-run though stdout and stderr are on a frozen disk",
   if (!disk.is_there()) return say_skipped("no loop-mounted file system to be had here");
   const TempFolder tmp;
   const std::string out = disk.path() + "/out", result = tmp / "result.json";
-  auto options = stub_job(tmp, {"--result-json=" + result}, {"hold=USR1", "print=x", "exit=3"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "exec \"$@\" >" + out + " 2>&1", "sh"});
-  ChildProgram job(options);
+  ChildProgram job(
+      in_shell("exec \"$@\" >" + out + " 2>&1",
+               stub_job(tmp, {"--result-json=" + result}, {"hold=USR1", "print=x", "exit=3"})));
   wait_until([&] { return text_of(out).find("holding") != std::string::npos; });
   const auto frozen = disk.freeze();
   job.signal(SIGUSR1);

@@ -1,6 +1,5 @@
 // Several ddp-run as the nodes of one job, whose network fails: connections that are reset, a
 // successor that sleeps, a node that returns.
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -74,10 +73,7 @@ class Relay {
   }
   static int connected(int port) {
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<in_port_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const sockaddr_in address = loopback_address(port);
     ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     return fd;
   }
@@ -109,7 +105,7 @@ TEST_CASE("a connection that is reset is no death: the workers of all nodes go o
   std::vector<pid_t> workers;
   for (const auto& node : job.nodes) {
     node->wait_for("WORLD_SIZE=2");
-    workers.push_back(std::stoi(node->wait_for("holding ").substr(8)));
+    workers.push_back(pid_after(*node, "holding"));
   }
   for (int i = 0; i < 3; ++i) relay.reset();
   for (const pid_t worker : workers) ::kill(worker, SIGUSR1);
@@ -133,8 +129,8 @@ TEST_CASE("the host is killed while its successor sleeps: there is one job, with
   };
   const std::size_t successor = comes_first(1) ? 1 : 2;
   const std::size_t last = 3 - successor;
-  Paused sleeper(agent_of_node(*job.nodes[successor]));
-  ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
+  Paused sleeper(agent_of(*job.nodes[successor]));
+  ::kill(agent_of(*job.nodes[0]), SIGKILL);
   job.nodes[last]->wait_for("1 of the last round's 3 nodes are here, which is no majority");
   sleeper.resume();
   for (const std::size_t i : {successor, last}) job.nodes[i]->wait_for("WORLD_SIZE=2");

@@ -1,6 +1,5 @@
 // Jobs that ddp-run starts on several hosts, with a shell in place of ssh.
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,8 +36,7 @@ ChildOptions with_ssh(const std::string& ssh, ChildOptions job) {
 
 struct FakeHosts {
   TempFolder tmp;
-  std::string ssh = tmp.write("ssh", kFakeSsh);
-  FakeHosts() { ::chmod(ssh.c_str(), 0755); }
+  std::string ssh = tmp.write("ssh", kFakeSsh, true);
 
   ChildOptions job(Words options, const Words& actions) const {
     options.emplace_back("--master-addr=127.0.0.1");
@@ -119,8 +117,7 @@ read token; echo begun; read signal
 while kill -0 $(cat {0}); do :; done
 exit 143
 )";
-  const std::string ssh = tmp.write("ssh", fmt::format(kSsh, tmp / "b"));
-  ::chmod(ssh.c_str(), 0755);
+  const std::string ssh = tmp.write("ssh", fmt::format(kSsh, tmp / "b"), true);
   ChildProgram job(with_ssh(ssh, test::stub_job(tmp, {"--hosts=a,b"}, {})));
   job.wait_for("begun", 2);
   job.signal(SIGTERM);
@@ -134,11 +131,7 @@ TEST_CASE("when the starting ddp-run is killed nothing is left on the hosts") {
   job.signal(SIGKILL);
   CHECK(job.wait_exit() == -SIGKILL);
   // The hosts' processes have no pipe to this test.
-  const auto bound = std::chrono::steady_clock::now() + test::kSoon;
-  const auto over = [&] { return test::nothing_left(hosts.tmp) && none_lives(job.out_lines()); };
-  while (!over() && std::chrono::steady_clock::now() < bound)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(over());
+  wait_until([&] { return nothing_left(hosts.tmp) && none_lives(job.out_lines()); }, kSoon);
 }
 
 TEST_CASE("a second request kills workers that ignore the first, on all hosts") {
@@ -173,8 +166,7 @@ TEST_CASE("an ssh that ends without a word, or is killed, is named") {
   CHECK(
       silent.err ==
       "error: a: ssh ended with 1 before ddp-run on the host said anything; try: ssh me@a true\n");
-  const std::string dies = hosts.tmp.write("dies", "#!/bin/sh\nkill -9 $$\n");
-  ::chmod(dies.c_str(), 0755);
+  const std::string dies = hosts.tmp.write("dies", "#!/bin/sh\nkill -9 $$\n", true);
   const auto killed = run_to_end(with_ssh(dies, test::stub_job(hosts.tmp, {"--hosts=a,a"}, {})));
   CHECK(killed.exit == 128 + SIGKILL);
   CHECK_THAT(killed.err, Contains("error: a/0: ssh was killed by SIGKILL; try: ssh a true"));
@@ -183,9 +175,7 @@ TEST_CASE("an ssh that ends without a word, or is killed, is named") {
 TEST_CASE("a job on hosts can be asked by the pid of the ddp-run that the user has started") {
   const FakeHosts hosts;
   const auto ask = [](const ChildProgram& job) {
-    ChildOptions question;
-    question.argv = {kDdpRun, "--status", std::to_string(job.pid())};
-    return run_to_end(question);
+    return run_to_end({.argv = {kDdpRun, "--status", std::to_string(job.pid())}});
   };
   ChildProgram job(hosts.job({"--hosts=a", "--rdzv-id=by-starter"}, {"wait"}));
   job.wait_for("waiting");
@@ -194,8 +184,7 @@ TEST_CASE("a job on hosts can be asked by the pid of the ddp-run that the user h
   CHECK_THAT(here.out, Contains("job by-starter: running for "));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
-  const std::string far = hosts.tmp.write("far", "#!/bin/sh\necho begun; read end\n");
-  ::chmod(far.c_str(), 0755);
+  const std::string far = hosts.tmp.write("far", "#!/bin/sh\necho begun; read end\n", true);
   ChildProgram away(with_ssh(far, test::stub_job(hosts.tmp, {"--hosts=a"}, {})));
   away.wait_for("begun");
   const auto elsewhere = ask(away);
@@ -218,10 +207,8 @@ TEST_CASE("an elastic job goes on without a host that it does not need") {
 TEST_CASE("a host without ddp-run, without the folder or with another version says so") {
   const FakeHosts hosts;
   const auto line = [](const launch::RemoteCommand& command) {
-    ChildOptions child;
-    child.argv = {"/bin/sh", "-c", launch::remote_command_line(command)};
-    child.set = {{"PATH", "/nowhere"}};
-    return run_to_end(child);
+    return run_to_end({.argv = {"/bin/sh", "-c", launch::remote_command_line(command)},
+                       .set = {{"PATH", "/nowhere"}}});
   };
   const auto missing = line({"/", "/no/ddp-run", {}, {}});
   CHECK(missing.exit == 127);

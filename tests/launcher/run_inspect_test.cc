@@ -38,10 +38,7 @@ Finished ask(const std::string& question, const Lines& before = {}) {
 const Lines kInCollective{"@0beat=step=7 waiting=allreduce#3", "@1beat=step=7 collective=reduce#4",
                           "hold=USR1"};
 
-std::string pid_of_worker(ChildProgram& node) {
-  const std::string line = node.wait_for("holding ");
-  return line.substr(line.find("holding ") + 8);
-}
+std::string pid_of_worker(ChildProgram& node) { return std::to_string(pid_after(node, "holding")); }
 
 void succeed(const std::string& worker) { ::kill(std::stoi(worker), SIGUSR1); }
 
@@ -170,9 +167,8 @@ TEST_CASE("a job that does not run, or is another user's, is refused with those 
   if (::geteuid() == 0) {
     const std::string copy = "/tmp/" + id;  // where another user can run it
     fs::copy_file(kDdpRun, copy);
-    ChildOptions other;
-    other.argv = {"setpriv", "--reuid=65534", "--clear-groups", copy, "--stacks=" + worker};
-    const Finished foreign = run_to_end(other);
+    const Finished foreign = run_to_end(
+        {.argv = {"setpriv", "--reuid=65534", "--clear-groups", copy, "--stacks=" + worker}});
     fs::remove(copy);
     CHECK(foreign.exit == 2);
     CHECK_THAT(foreign.err, Contains("none of this user is running here; ") &&
@@ -191,11 +187,9 @@ struct WaitingPython {
   ChildOptions job(const std::string& path) {
     REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
     input = launch::Descriptor(::open((tmp / "pipe").c_str(), O_RDWR | O_CLOEXEC));
-    ChildOptions options;
     const std::string script = tmp.write("train.py", "print('up')\nwhile True: input()\n");
-    options.argv = {"/bin/sh", "-c", "exec \"$@\" <" + tmp / "pipe", "sh", kDdpRun, script};
-    options.set = {{"PATH", path}, {"TMPDIR", tmp.path()}};
-    return options;
+    return in_shell("exec \"$@\" <" + tmp / "pipe",
+                    {.argv = {kDdpRun, script}, .set = {{"PATH", path}, {"TMPDIR", tmp.path()}}});
   }
 };
 
@@ -245,9 +239,7 @@ TEST_CASE("stacks that a debugger does not print in a minute are named, with exi
 }
 
 TEST_CASE("a question that can have no answer is refused in a line") {
-  ChildOptions two;
-  two.argv = {kDdpRun, "--status=a", "--stacks=b"};
-  const Finished both = run_to_end(two);
+  const Finished both = run_to_end({.argv = {kDdpRun, "--status=a", "--stacks=b"}});
   CHECK(both.exit == 2);
   CHECK(both.err == "error: --status and --stacks cannot be combined; drop one\n");
   const TempFolder tmp;
@@ -263,10 +255,8 @@ TEST_CASE("who asks an agent that is killed meanwhile is told") {
       path_with_debugger(tmp, "touch " + tmp / "attached" + "; read forever <" + tmp / "pipe");
   REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
   ChildProgram job(options);
-  const pid_t agent = agent_of_node(job);
-  ChildOptions question;
-  question.argv = {kDdpRun, "--stacks", pid_of_worker(job)};
-  ChildProgram asker(question);
+  const pid_t agent = agent_of(job);
+  ChildProgram asker({.argv = {kDdpRun, "--stacks", pid_of_worker(job)}});
   wait_for_file(tmp / "attached");
   ::kill(agent, SIGKILL);
   CHECK(asker.wait_exit() == 2);

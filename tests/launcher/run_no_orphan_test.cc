@@ -2,7 +2,6 @@
 // when they report end-of-file, nothing is left.
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <functional>
 #include <thread>
 
 #include "tests/support/catch.h"
@@ -29,15 +27,8 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
-void wait_until_true(const std::function<bool()>& holds) {
-  const auto deadline = std::chrono::steady_clock::now() + ChildProgram::kBound;
-  while (!holds()) {
-    REQUIRE(std::chrono::steady_clock::now() < deadline);
-    std::this_thread::yield();
-  }
-}
-
-pid_t agent_above(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
+// A child that the shell has before it becomes ddp-run.
+constexpr const char* kEarlierChild = "sleep 1000 & echo other $! ; exec \"$@\"";
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
   const TempFolder tmp;
@@ -63,8 +54,8 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, kStubborn));
   job.wait_for("waiting", 2);
-  REQUIRE(agent_above(job) != job.pid());
-  ::kill(agent_above(job), SIGKILL);
+  REQUIRE(agent_of(job) != job.pid());
+  ::kill(agent_of(job), SIGKILL);
   job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Contains("agent process") && Contains("was killed by SIGKILL"));
@@ -74,7 +65,6 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
 TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardian says where") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--tee=1"}, {"parent", "print=before", "wait"}));
-  const std::string line = job.wait_for("parent ");
   job.wait_for("waiting");
   const auto log = [&] {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(tmp.path())) {
@@ -82,8 +72,8 @@ TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardi
     }
     return std::string();
   };
-  wait_until_true([&] { return log().find("waiting") != std::string::npos; });
-  ::kill(std::stoi(line.substr(line.find("parent ") + 7)), SIGKILL);
+  wait_until([&] { return log().find("waiting") != std::string::npos; });
+  ::kill(agent_of(job), SIGKILL);
   job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
   const std::string said = "logs of this run: ";
@@ -107,7 +97,7 @@ TEST_CASE("children that a dead main thread has left to another thread are kille
   }
   ::close(ends[1]);
   const std::string stat = "/proc/" + std::to_string(parent) + "/stat";
-  wait_until_true([&] { return text_of(stat).find(") Z ") != std::string::npos; });
+  wait_until([&] { return text_of(stat).find(") Z ") != std::string::npos; });
   launch::kill_children_of(parent, kSoon);
   pollfd left{ends[0], POLLIN, 0};
   CHECK(::poll(&left, 1, 5000) == 1);
@@ -120,8 +110,7 @@ TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the grou
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=1", "--shutdown-timeout=0"},
                             {"#0child", "#0daemon", "#0ignore=TERM", "#0wait", "print=again"}));
-  const std::string line = job.wait_for("waiting", 2);
-  ::kill(std::stoi(line.substr(8)), SIGKILL);
+  ::kill(pid_after(job, "waiting", 2), SIGKILL);
   CHECK(job.wait_exit() == 0);
   job.wait_all_gone(kSoon);
   CHECK_THAT(job.out(), Contains("again"));
@@ -157,7 +146,7 @@ TEST_CASE("what outlives its worker is asked to end before it is killed") {
   const std::string helper = GENERATE("helper=TERM", "detached-helper=TERM", "@1helper=TERM");
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc-per-node=2"}, {helper, "@0wait"}));
-  if (helper[0] != '@') ::kill(std::stoi(job.wait_for("waiting ").substr(8)), SIGKILL);
+  if (helper[0] != '@') ::kill(pid_after(job, "waiting"), SIGKILL);
   job.wait_for("helper cleaned up");  // in the last case rank 0 still runs
   job.signal(SIGTERM);
   job.wait_exit();
@@ -199,14 +188,11 @@ TEST_CASE("a second signal kills at once and leaves nothing behind") {
 }
 
 TEST_CASE("a process that ddp-run did not start is not touched") {
-  // The shell has a child before it becomes ddp-run.
   const TempFolder tmp;
-  auto options =
-      stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0"}, {"@1exit=3", "wait"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
-  ChildProgram job(options);
-  const pid_t other = std::stoi(job.wait_for("other ").substr(6));
+  ChildProgram job(in_shell(
+      kEarlierChild,
+      stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0"}, {"@1exit=3", "wait"})));
+  const pid_t other = pid_after(job, "other");
   CHECK(job.wait_exit() == 3);
   CHECK(::kill(other, 0) == 0);
   ::kill(other, SIGKILL);
@@ -215,11 +201,8 @@ TEST_CASE("a process that ddp-run did not start is not touched") {
 
 TEST_CASE("SIGKILL of a ddp-run that had children before leaves nothing of the job behind") {
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"--nproc_per_node=2"}, kStubborn);
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
-  ChildProgram job(options);
-  const pid_t other = std::stoi(job.wait_for("other ").substr(6));
+  ChildProgram job(in_shell(kEarlierChild, stub_job(tmp, {"--nproc_per_node=2"}, kStubborn)));
+  const pid_t other = pid_after(job, "other");
   job.wait_for("waiting", 2);
   job.signal(SIGKILL);
   CHECK(job.wait_exit() == -SIGKILL);
@@ -229,16 +212,11 @@ TEST_CASE("SIGKILL of a ddp-run that had children before leaves nothing of the j
 
 TEST_CASE("a child that ddp-run had before is reaped when it ends, as PID 1 of a container must") {
   const TempFolder tmp;
-  auto options = stub_job(tmp, {}, {"wait"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
-  ChildProgram job(options);
-  const pid_t other = std::stoi(job.wait_for("other ").substr(6));
+  ChildProgram job(in_shell(kEarlierChild, stub_job(tmp, {}, {"wait"})));
+  const pid_t other = pid_after(job, "other");
   job.wait_for("waiting ");
   ::kill(other, SIGKILL);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (::kill(other, 0) == 0 && std::chrono::steady_clock::now() < deadline) ::sched_yield();
-  CHECK(::kill(other, 0) != 0);
+  wait_until([&] { return ::kill(other, 0) != 0; });
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
@@ -250,23 +228,15 @@ TEST_CASE("without a /proc of its PID namespace ddp-run ends, and leaves nothing
   const std::string proc = GENERATE("true", "mount -t tmpfs none /proc");  // another's; none
 #endif
   const TempFolder tmp;
-  auto options =
+  const auto options =
       stub_job(tmp, {"--max-restarts=1"}, {"child", "daemon", "#0exit=3", "print=second round"});
-  const std::vector<std::string> space{"unshare", "--user", "--map-root-user", "--pid",
-                                       "--mount", "--fork", "--kill-child"};
-  ChildOptions probe;
-  probe.argv = space;
-  probe.argv.insert(probe.argv.end(), {"mount", "-t", "tmpfs", "none", "/proc"});
-  if (run_to_end(probe).exit != 0) {
-    test::say_skipped("no PID namespace to be had here");
-    return;
-  }
+  const Lines pids{"--pid", "--fork", "--kill-child"};
+  if (run_to_end(in_namespace({.argv = {"mount", "-t", "tmpfs", "none", "/proc"}}, pids)).exit != 0)
+    return say_skipped("no PID namespace to be had here");
   // kill -0 -1 finds any process but the shell, which is PID 1.
   const std::string script =
       proc + "; \"$@\"; echo code $?; kill -0 -1 2>/dev/null || echo nothing left";
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", script, "sh"});
-  options.argv.insert(options.argv.begin(), space.begin(), space.end());
-  const Finished job = run_to_end(options);
+  const Finished job = run_to_end(in_namespace(in_shell(script, options), pids));
   CHECK_THAT(job.out, Contains("second round\n") && Contains("code 0\nnothing left\n"));
 }
 

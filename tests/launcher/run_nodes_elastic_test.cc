@@ -89,7 +89,7 @@ TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]
     Lines actions = kStay;
     actions.insert(actions.end() - 1, "#1exit=0");
     job.begin(2, actions);
-    if (agent) ::kill(agent_of_node(job[1]), SIGKILL);
+    if (agent) ::kill(agent_of(job[1]), SIGKILL);
     if (!agent) job[1].signal(SIGKILL);
     CHECK(finish(job[0]) == 0);
     CHECK_THAT(job[0].out(), Contains("COUNT=1\nRANK=0\nWORLD_SIZE=1\n"));
@@ -105,7 +105,7 @@ TEST_CASE("with --node-rank a killed node ends the job on all, and is named", "[
       Cluster job;
       for (int i = 0; i < 2; ++i) job.fixed(i, 2, {"--max-restarts=3"}, kStay);
       for (const auto& node : job.nodes) node->wait_for("waiting");
-      if (agent) ::kill(agent_of_node(*job.nodes[victim]), SIGKILL);
+      if (agent) ::kill(agent_of(*job.nodes[victim]), SIGKILL);
       if (!agent) job.nodes[victim]->signal(SIGKILL);
       ChildProgram& other = *job.nodes[1 - victim];
       CHECK(finish(other) == 1);
@@ -131,7 +131,7 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
           "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  Paused agent(agent_of_node(job[1]));
+  Paused agent(agent_of(job[1]));
   job[0].wait_for("it has been silent for 2 s");
   job[0].wait_for("WORLD_SIZE=1");
   agent.resume();
@@ -145,7 +145,7 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
 TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
   Elastic job("2", 1);
   job.begin(2);
-  ::kill(agent_of_node(job[1]), SIGKILL);
+  ::kill(agent_of(job[1]), SIGKILL);
   job[0].wait_for("for another in its place, as --nnodes needs 2: node 1");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
@@ -157,7 +157,7 @@ TEST_CASE("without restarts a lost node ends a job of a fixed number of nodes", 
   for (const std::size_t lost : {std::size_t{0}, std::size_t{1}}) {
     Elastic job("2");
     job.begin(2);
-    ::kill(agent_of_node(job[lost]), SIGKILL);
+    ::kill(agent_of(job[lost]), SIGKILL);
     CHECK(finish(job[1 - lost]) == 1);
     CHECK_THAT(job[1 - lost].err(),
                Contains("--nnodes=2 needs every node, and --max-restarts=0 allows no restart"));
@@ -171,7 +171,7 @@ TEST_CASE("a spare steps in for a lost node", "[nodes]") {
   actions.insert(actions.end() - 1, "#1exit=0");
   job.begin(2, actions);
   job.add(actions).wait_for("this one waits as a spare");
-  ::kill(agent_of_node(job[1]), SIGKILL);
+  ::kill(agent_of(job[1]), SIGKILL);
   CHECK(finish(job[2]) == 0);
   CHECK(finish(job[0]) == 0);
   CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
@@ -224,7 +224,7 @@ TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
     Elastic job("1:2");
     job.last_call = kLate;
     job.begin(2);
-    if (agent) ::kill(agent_of_node(job[0]), SIGKILL);
+    if (agent) ::kill(agent_of(job[0]), SIGKILL);
     if (!agent) job[0].signal(SIGKILL);
     job[1].wait_for("this node hosts the rendezvous from now on");
     job[1].wait_for("WORLD_SIZE=1");
@@ -236,7 +236,7 @@ TEST_CASE("the host is killed: the others of three go on, and a new node finds t
   Elastic job("2:3");
   job.last_call = 5;
   job.begin(3);
-  ::kill(agent_of_node(job[0]), SIGKILL);
+  ::kill(agent_of(job[0]), SIGKILL);
   job[1].wait_for("WORLD_SIZE=2");
   job[2].wait_for("WORLD_SIZE=2");
   job.add();
@@ -245,7 +245,7 @@ TEST_CASE("the host is killed: the others of three go on, and a new node finds t
   CHECK_THAT(job[3].out(), Contains("COUNT=2\nRANK=2\n"));
   // Then the next host is killed.
   const std::size_t host = ever(job[1], "this node hosts") ? 1 : 2;
-  ::kill(agent_of_node(job[host]), SIGKILL);
+  ::kill(agent_of(job[host]), SIGKILL);
   job[3 - host].wait_for("COUNT=3");
   job[3].wait_for("COUNT=3");
 }
@@ -270,7 +270,7 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
   Elastic job("1:3");
   job.last_call = 5;
   job.begin(3);
-  Paused agent(agent_of_node(job[0]));
+  Paused agent(agent_of(job[0]));
   job[1].wait_for("WORLD_SIZE=2");
   job[2].wait_for("WORLD_SIZE=2");
   agent.resume();
@@ -282,7 +282,7 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
 TEST_CASE("half of a job of two waits for its silent host, and says why", "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  Paused agent(agent_of_node(job[0]));
+  Paused agent(agent_of(job[0]));
   CHECK_THAT(job[1].wait_for("waiting for 600 s at most"),
              Contains("1 of the last round's 2 nodes are here, which is no majority") &&
                  Contains("is silent") && Contains("allow_minority=1"));
@@ -300,7 +300,7 @@ TEST_CASE("with allow_minority half of a job of two goes on without its silent h
                     std::string(i == 0 ? "1" : "0")});
   }
   for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
-  const Paused agent(agent_of_node(job[0]));
+  const Paused agent(agent_of(job[0]));
   job[1].wait_for("WORLD_SIZE=1");
 }
 

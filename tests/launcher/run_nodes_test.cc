@@ -138,9 +138,9 @@ TEST_CASE("a store that is killed fails the round on all nodes", "[nodes]") {
   for (int i = 0; i < 2; ++i)
     job.fixed(i, 2, {"--max-restarts=1"}, {"parent", "ask-store", "#0wait"});
   for (auto& node : job.nodes) node->wait_for("waiting ");
-  const pid_t store = store_of(agent_of_node(*job.nodes[0]));
+  const pid_t store = store_of(agent_of(*job.nodes[0]));
   REQUIRE(store > 0);
-  CHECK(store_of(agent_of_node(*job.nodes[1])) == 0);
+  CHECK(store_of(agent_of(*job.nodes[1])) == 0);
   ::kill(store, SIGKILL);
   CHECK(job.exit_codes() == Codes{0, 0});
   CHECK_THAT(job.nodes[0]->err(), Contains("the workers' store (pid " + std::to_string(store) +
@@ -160,7 +160,7 @@ TEST_CASE("a worker that fails on any node ends the job on all with one report",
     }
     for (const auto& node : job.nodes) node->wait_for("up");
     ChildProgram& cause = *job.nodes[static_cast<std::size_t>(at[1] - '0')];
-    ::kill(std::stoi(cause.wait_for("holding ").substr(8)), SIGUSR1);
+    ::kill(pid_after(cause, "holding"), SIGUSR1);
     CHECK(job.exit_codes() == Codes{7, 7, 7});
     for (std::size_t i = 0; i < 3; ++i) {
       CHECK_THAT(job.nodes[i]->err(),
@@ -201,10 +201,10 @@ TEST_CASE("workers that save and leave with exit code 75 end the job so on all n
                           {"print=up", "@0hold=USR1", "@0exit=75", "trap-exit=75", "wait"}));
   }
   job.nodes[1]->wait_for("waiting");
-  ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
+  ::kill(pid_after(*job.nodes[0], "holding"), SIGUSR1);
   job.nodes[1]->wait_for("about to leave, too");
   // They are given the grace period to leave on their own, then asked to.
-  ::kill(std::stoi(job.nodes[1]->wait_for("waiting ").substr(8)), SIGTERM);
+  ::kill(pid_after(*job.nodes[1], "waiting"), SIGTERM);
   CHECK(job.exit_codes() == Codes{75, 75});
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("every node keeps its own grace period", "[nodes]") {
   job.fixed(0, 2, {"--shutdown-timeout=300"}, {"trap-exit=0", "@0hold=USR1", "@0exit=5", "wait"});
   job.fixed(1, 2, {"--shutdown-timeout=1"}, {"ignore=TERM", "wait"});
   job.nodes[1]->wait_for("waiting");
-  ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
+  ::kill(pid_after(*job.nodes[0], "holding"), SIGUSR1);
   CHECK(job.exit_codes() == Codes{5, 5});
   CHECK_THAT(job.nodes[1]->err(), Contains("1 worker did not stop within 1 s; killed"));
 }
@@ -240,7 +240,7 @@ TEST_CASE("a node that has finished fails with the job if another one fails late
   job.fixed(0, 2, {}, {"@0print=done", "@1hold=USR1", "@1exit=6"});
   job.fixed(1, 2, {}, {"@1hold=USR1", "@1exit=6"});
   job.nodes[0]->wait_for("done");
-  ::kill(std::stoi(job.nodes[1]->wait_for("holding ").substr(8)), SIGUSR1);
+  ::kill(pid_after(*job.nodes[1], "holding"), SIGUSR1);
   CHECK(job.exit_codes() == Codes{6, 6});
   CHECK_THAT(job.nodes[0]->err(), Contains("exitcode  : 6"));
 }

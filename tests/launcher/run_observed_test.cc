@@ -1,5 +1,4 @@
 // What can be seen of a job from outside: /health, /metrics, the event log.
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +16,7 @@
 
 #include "launcher/report/http_server.h"
 #include "tests/launcher/ddp_run.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
 namespace {
@@ -26,19 +26,9 @@ using Catch::EndsWith;
 using Catch::StartsWith;
 using nlohmann::json;
 
-int connect_to(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  return fd;
-}
-
 // Sends the bytes and reads until the other side closes.
 std::string ask(int port, const std::string& request) {
-  const int fd = connect_to(port);
+  const int fd = connected_to(port);
   REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(request.size()));
   std::string answer;
@@ -84,8 +74,7 @@ TEST_CASE("/health answers 200 while workers are stopped", "[waits]") {
       {"@0note=TERM", "print=up", "@1hold=USR1", "@1exit=3", "@0wait"}));
   const int port = port_in(job.wait_for("/metrics: http"));
   job.wait_for("up", 2);
-  const auto pid_in = [](const std::string& line) { return std::stoi(line.substr(8)); };
-  ::kill(pid_in(job.wait_for("holding ")), SIGUSR1);
+  ::kill(pid_after(job, "holding"), SIGUSR1);
   job.wait_for("got SIGTERM");
   const std::string health = get(port, "/health");
   CHECK_THAT(health, StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -131,7 +120,7 @@ TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") 
   CHECK(ask(port, "HEAD /health HTTP/1.1\r\n\r\n").find("\r\n\r\n{") == std::string::npos);
   std::vector<int> silent;
   for (int i = 0; i < 40; ++i) {
-    silent.push_back(connect_to(port));
+    silent.push_back(connected_to(port));
   }
   CHECK_THAT(get(port, "/health"), StartsWith("HTTP/1.1 200"));
   for (const int fd : silent) ::close(fd);
@@ -141,20 +130,17 @@ TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") 
 
 TEST_CASE("without a descriptor for it a probe is refused at once, and the job goes on") {
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"--health-port=0"}, {"wait"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 28; exec \"$@\"", "sh"});
-  ChildProgram job(options);
+  ChildProgram job(
+      in_shell("ulimit -n 28; exec \"$@\"", stub_job(tmp, {"--health-port=0"}, {"wait"})));
   const int port = port_in(job.wait_for("/metrics: http"));
   job.wait_for("waiting ");
   std::vector<pollfd> silent;  // half a request gets no answer
-  for (int i = 0; i < 20; ++i) silent.push_back({connect_to(port), POLLIN, 0});
+  for (int i = 0; i < 20; ++i) silent.push_back({connected_to(port), POLLIN, 0});
   CHECK(::poll(silent.data(), silent.size(), 30'000) > 0);
   for (const pollfd& connection : silent) ::close(connection.fd);
   // Until the launcher has noticed that they are closed, this one is refused as well.
   std::string answer;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (answer.empty() && std::chrono::steady_clock::now() < deadline)
-    answer = get(port, "/health");
+  wait_until([&] { return !(answer = get(port, "/health")).empty(); });
   CHECK_THAT(answer, StartsWith("HTTP/1.1 200"));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
@@ -184,7 +170,7 @@ TEST_CASE("a probe that can neither be taken nor refused waits, and nothing spin
   launch::HttpServer server({"127.0.0.1", 0}, [](const std::string&) {
     return launch::HttpAnswer{"200 OK", "text/plain", "here\n"};
   });
-  pollfd probe{connect_to(server.port()), POLLIN, 0};
+  pollfd probe{connected_to(server.port()), POLLIN, 0};
   const std::string request = "GET / HTTP/1.1\r\n\r\n";
   REQUIRE(::send(probe.fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
   rlimit before{};

@@ -1,6 +1,5 @@
 // Nodes that fail their preflight, or fail first too often, are left out: real processes.
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include "tests/support/catch.h"
@@ -18,11 +17,10 @@ using Lines = std::vector<std::string>;
 // A shell script as the check. In the first run $RUN is 1, in the second 2, for each value of
 // $NODE.
 std::string check_script(const TempFolder& tmp, const std::string& body) {
-  const std::string file =
-      tmp.write("check", "#!/bin/sh\necho x >> " + (tmp / "runs.") + "$NODE\nRUN=$(wc -l < " +
-                             (tmp / "runs.") + "$NODE)\n" + body + "\n");
-  ::chmod(file.c_str(), 0755);
-  return file;
+  const std::string runs = tmp / "runs.$NODE";
+  return tmp.write("check",
+                   "#!/bin/sh\necho x >> " + runs + "\nRUN=$(wc -l < " + runs + ")\n" + body + "\n",
+                   true);
 }
 
 long runs_of(const TempFolder& tmp, const std::string& node = "") {
@@ -34,8 +32,7 @@ long runs_of(const TempFolder& tmp, const std::string& node = "") {
 
 TEST_CASE("a preflight is a program with arguments, or trainer's doctor in as many ranks") {
   const TempFolder tmp;
-  const std::string trainer = tmp.write("trainer", "#!/bin/sh\n");
-  ::chmod(trainer.c_str(), 0755);
+  const std::string trainer = tmp.write("trainer", "#!/bin/sh\n", true);
   const launch::ProgramPlaces places{
       .path = "/bin:/usr/bin", .own_folder = tmp.path(), .python = ""};
   const launch::Environment environment{{"PET_NNODES", "4"}, {"HOME", "/root"}};
@@ -104,8 +101,7 @@ TEST_CASE("a check that dies, is missing, or cannot be executed") {
   const auto missing = run_to_end(stub_job(tmp, {"--preflight=/no/such"}, {}));
   CHECK(missing.exit == 127);
   CHECK_THAT(missing.err, Contains("--preflight=/no/such: no such executable file"));
-  const std::string broken = tmp.write("broken", "#!/no/such/shell\n");
-  ::chmod(broken.c_str(), 0755);
+  const std::string broken = tmp.write("broken", "#!/no/such/shell\n", true);
   const auto unstarted = run_to_end(stub_job(tmp, {"--preflight=" + broken}, {}));
   CHECK(unstarted.exit == 1);
   CHECK_THAT(unstarted.err, Contains("preflight failed on ") && Contains("cannot execute"));

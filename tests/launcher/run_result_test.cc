@@ -45,10 +45,8 @@ TEST_CASE("the result file says what became of each worker") {
 TEST_CASE("the result file has the exit code of a run whose output was lost") {
   const TempFolder folder;
   const std::string file = folder / "result.json";
-  ChildOptions job = stub_job(folder, {"--result-json=" + file}, {"err=lost\\n", "exit=0"});
-  const std::string shell = R"(exec "$@" 2> /dev/full)";
-  job.argv.insert(job.argv.begin(), {"sh", "-c", shell, "sh"});
-  CHECK(run_to_end(job).exit == 1);
+  const auto job = stub_job(folder, {"--result-json=" + file}, {"err=lost\\n", "exit=0"});
+  CHECK(run_to_end(in_shell(R"(exec "$@" 2> /dev/full)", job)).exit == 1);
   CHECK(nlohmann::json::parse(std::ifstream(file))["exit_code"] == 1);
 }
 
@@ -98,7 +96,7 @@ TEST_CASE("the result is written though the agent was killed, and none is there 
   const TempFolder folder;
   const std::string file = folder.write("result.json", R"({"outcome":"succeeded"})");
   ChildProgram job(stub_job(folder, {"--result-json=" + file}, {"parent", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   job.wait_for("waiting ");
   CHECK_FALSE(std::filesystem::exists(file));
   ::kill(agent, SIGKILL);
@@ -116,10 +114,9 @@ TEST_CASE("an agent without a descriptor to spare still writes what has gone wro
   REQUIRE(::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0);
   ChildProgram job(
       stub_job(folder, {"--result-json=" + file, "--nproc_per_node=2"}, {"parent", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ", 2).substr(7));
-  const pid_t worker = std::stoi(job.wait_for("waiting ", 2).substr(8));
+  const pid_t worker = pid_after(job, "waiting", 2);
   const rlimit few{4, 4};
-  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &few, nullptr) == 0);
+  REQUIRE(::prlimit(agent_of(job), RLIMIT_NOFILE, &few, nullptr) == 0);
   ::kill(worker, SIGKILL);
   CHECK(job.wait_exit() == 1);
   CHECK_THAT(nlohmann::json::parse(text_of(file))["error"].get<std::string>(),

@@ -82,21 +82,20 @@ TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
 
 TEST_CASE("the shutdown timeout holds while workers write without end") {
   const TempFolder tmp;
-  ChildOptions options = stub_job(
-      tmp, {"--tee=3", "--log-dir=/dev/null", "--nproc_per_node=3", "--shutdown-timeout=1"},
-      {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
-  ChildProgram job(options);
+  ChildProgram job(in_shell(
+      "exec \"$@\" 2>/dev/null",
+      stub_job(tmp,
+               {"--tee=3", "--log-dir=/dev/null", "--nproc_per_node=3", "--shutdown-timeout=1"},
+               {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"})));
   job.wait_for("is loud", 2);
-  const std::string held = job.wait_for("holding ");
-  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
+  ::kill(pid_after(job, "holding"), SIGUSR1);
   CHECK(job.wait_exit() == 3);
 }
 
 TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {}, {"parent", "note=USR1", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   job.wait_for("waiting ");
   const rlimit too_few{2, 2};
   REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
@@ -137,17 +136,6 @@ TEST_CASE(
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
-TEST_CASE("what a shell script runs gets Ctrl-C, although shells catch it") {
-  const TempFolder tmp;
-  ChildOptions options = stub_job(tmp, {"--shutdown-timeout=60"}, {"trap-exit=7", "wait"});
-  options.argv.insert(options.argv.begin() + 2, {"/bin/sh", "-c", "\"$@\"; exit $?", "sh"});
-  ChildProgram job(options);
-  job.wait_for("waiting");
-  job.signal(SIGINT);
-  CHECK(job.wait_exit() == 128 + SIGINT);
-  CHECK_THAT(job.out(), Contains("got SIGINT"));
-}
-
 // ddp-run [options] sh -c SCRIPT, in which "$@" is the stub worker.
 ChildOptions script_job(const TempFolder& tmp, const std::vector<std::string>& options,
                         const std::string& script, const std::vector<std::string>& actions) {
@@ -155,6 +143,16 @@ ChildOptions script_job(const TempFolder& tmp, const std::vector<std::string>& o
   const auto program = std::find(job.argv.begin(), job.argv.end(), kStub);
   job.argv.insert(program, {"/bin/sh", "-c", script, "sh"});
   return job;
+}
+
+TEST_CASE("what a shell script runs gets Ctrl-C, although shells catch it") {
+  const TempFolder tmp;
+  ChildProgram job(
+      script_job(tmp, {"--shutdown-timeout=60"}, "\"$@\"; exit $?", {"trap-exit=7", "wait"}));
+  job.wait_for("waiting");
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  CHECK_THAT(job.out(), Contains("got SIGINT"));
 }
 
 // Longer than a leftover process has otherwise: SIGTERM after 1 s, SIGKILL after 2 s.
@@ -324,8 +322,7 @@ ChildOptions failing_job(const TempFolder& tmp, const std::vector<std::string>& 
 
 void fail_rank_1(ChildProgram& job) {
   job.wait_for("up", 2);
-  const std::string held = job.wait_for("holding ");
-  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
+  ::kill(pid_after(job, "holding"), SIGUSR1);
 }
 
 void check_first_failure(const TempFolder& tmp, const ChildProgram& job) {
@@ -337,9 +334,7 @@ void check_first_failure(const TempFolder& tmp, const ChildProgram& job) {
   CHECK(result["failures"][0]["rank"] == 1);
   CHECK(result["failures"][0]["exit_code"] == 3);
   CHECK_THAT(text_of(tmp.path() + "/events"), Contains("\"state\":\"FAILED\""));
-  ChildOptions explain;
-  explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
-  const auto said = run_to_end(explain);
+  const auto said = run_to_end({.argv = {kDdpRun, "--explain=" + tmp / "logs"}});
   CHECK_THAT(said.out, Contains("SIGINT ended the job: Ctrl-C.\n") && Contains(kInterrupted) &&
                            Contains("ValueError: bad shape"));
 }
@@ -352,7 +347,7 @@ TEST_CASE("a failure is reported although Ctrl-C comes while the others are stop
   job.signal(SIGINT);
   job.signal(SIGUSR1);  // is taken after it and passed on
   job.wait_for("got SIGUSR1");
-  ::kill(std::stoi(job.wait_for("waiting ").substr(8)), SIGKILL);
+  ::kill(pid_after(job, "waiting"), SIGKILL);
   CHECK(job.wait_exit() == 128 + SIGINT);
   check_first_failure(tmp, job);
 }
@@ -379,9 +374,9 @@ TEST_CASE("a hostfile may be a pipe, and must be readable") {
   const auto dry_run = [&](const std::string& file) {
     return run_to_end(stub_job(tmp, {"--dry-run", "--hosts=@" + file}, {}));
   };
-  auto piped = stub_job(tmp, {"--dry-run", "--hosts=@/dev/stdin"}, {});
+  auto piped = in_shell("printf 'a\\nb\\n' | \"$@\"",
+                        stub_job(tmp, {"--dry-run", "--hosts=@/dev/stdin"}, {}));
   piped.set["DDP_SSH"] = "/bin/rsh -x";
-  piped.argv.insert(piped.argv.begin(), {"/bin/sh", "-c", "printf 'a\\nb\\n' | \"$@\"", "sh"});
   const auto lines = lines_of(run_to_end(piped).out);
   REQUIRE(lines.size() == 2);
   CHECK_THAT(lines[1], Contains("/bin/rsh -x b "));
@@ -395,33 +390,23 @@ TEST_CASE("a hostfile may be a pipe, and must be readable") {
 TEST_CASE("a worker that reached its limit on CPU time is reported so, not as someone's kill -9") {
   for (const bool hard : {true, false}) {
     const TempFolder tmp;
-    auto options = stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"burn"});
     const std::string limit = hard ? "ulimit -t 1" : "ulimit -c 0; ulimit -St 1";
-    options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", limit + "; exec \"$@\"", "sh"});
-    const auto job = run_to_end(options);
+    const auto job = run_to_end(
+        in_shell(limit + "; exec \"$@\"", stub_job(tmp, {"--log-dir=" + tmp / "logs"}, {"burn"})));
     CHECK(job.exit == 128 + (hard ? SIGKILL : SIGXCPU));
     CHECK_THAT(job.err, Contains("): CPU time limit: the kernel ended it after 1 s (ulimit -t)\n"));
-    ChildOptions explain;
-    explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
-    CHECK_THAT(run_to_end(explain).out, Contains("What to do:\n  raise the CPU time limit"));
+    CHECK_THAT(run_to_end({.argv = {kDdpRun, "--explain=" + tmp / "logs"}}).out,
+               Contains("What to do:\n  raise the CPU time limit"));
   }
 }
 
 TEST_CASE("without a /dev/null no worker gets ddp-run's stdin in its place") {
   const TempFolder tmp;
-  const std::vector<std::string> space{"unshare", "--user", "--map-root-user", "--mount"};
-  ChildOptions probe;
-  probe.argv = space;
-  probe.argv.insert(probe.argv.end(), {"mount", "-t", "tmpfs", "none", "/dev"});
-  if (run_to_end(probe).exit != 0) {
-    say_skipped("no user namespaces here");
-    return;
-  }
-  auto options = stub_job(tmp, {"--nproc_per_node=2"}, {"print=up"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"});
-  options.argv.insert(options.argv.begin(), space.begin(), space.end());
-  const auto job = run_to_end(options);
+  if (run_to_end(in_namespace({.argv = {"mount", "-t", "tmpfs", "none", "/dev"}})).exit != 0)
+    return say_skipped("no user namespaces here");
+  const auto job =
+      run_to_end(in_namespace(in_shell("mount -t tmpfs none /dev && exec \"$@\"",
+                                       stub_job(tmp, {"--nproc_per_node=2"}, {"print=up"}))));
   CHECK(job.exit == 1);
   CHECK_THAT(job.err, Catch::StartsWith("error: cannot open /dev/null: No such file or directory"));
 }

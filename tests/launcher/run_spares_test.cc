@@ -66,8 +66,7 @@ Lines offering(const Lines& first, const Lines& after) {
 }
 
 void kill_a_worker(ChildProgram& job, int waiting = 2) {
-  const std::string line = job.wait_for("waiting ", waiting);
-  ::kill(std::stoi(line.substr(line.find("waiting ") + 8)), SIGKILL);
+  ::kill(pid_after(job, "waiting", waiting), SIGKILL);
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -188,7 +187,7 @@ TEST_CASE("standby workers end with ddp-run, its agent and their job") {
   const std::string end = GENERATE("SIGKILL", "agent", "job");
   ChildProgram job(
       stub_job(tmp, kSpares, {"parent", "spare=" + pipe.path(), "#0beat=spares=1", "hold=USR1"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   pipe.next();
   pipe.next();
   job.wait_for("holding ", 2);

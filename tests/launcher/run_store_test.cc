@@ -11,7 +11,6 @@
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "launcher/base/system/sockets.h"
 #include "tests/launcher/nodes.h"
 #include "tests/launcher/store/request_bytes.h"
 
@@ -40,8 +39,6 @@ Lines answers_in(const std::string& out) {
   std::sort(answers.begin(), answers.end());
   return answers;
 }
-
-pid_t agent_of(ChildProgram& job) { return agent_of_node(job); }
 
 // Where each of its descriptors leads.
 Lines descriptors_of(pid_t pid) {
@@ -185,9 +182,7 @@ class Flood {
  private:
   void ask(int port) {
     const std::string value(4096, 'x');
-    const auto where = launch::parse_address("127.0.0.1", port);
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    ::connect(fd, reinterpret_cast<const sockaddr*>(where->bytes), where->size);
+    const int fd = connected_to(port);
     std::string batch =
         launch::encode({launch::QueryType::kValidate, {}, {}, launch::kTcpStoreMagic}) +
         launch::encode({launch::QueryType::kSet, {"key"}, {value}, 0});
@@ -219,7 +214,7 @@ TEST_CASE("a flood of requests takes no time of the agent's, which handles a fai
   ChildProgram job(here.with({"--nproc_per_node=2", "--max_restarts=1"},
                              {"@0env=MASTER_PORT", "@0parent", "@0ask-store", "trap-exit=0",
                               "#0@0wait", "#0hold=USR1", "#0kill-self=KILL"}));
-  const pid_t failing = std::stoi(job.wait_for("holding ").substr(8));
+  const pid_t failing = pid_after(job, "holding");
   job.wait_for("waiting ");
   const pid_t agent = agent_of(job), store = store_of(agent);
   REQUIRE(store > 0);

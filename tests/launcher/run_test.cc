@@ -103,10 +103,7 @@ TEST_CASE("rank 0 reads ddp-run's stdin, the other workers end of file") {
       run_to_end({.argv = {"/bin/sh", "-c",
                            "echo to rank 0 | " + kDdpRun +
                                " --nproc_per_node=3 --no-python sh -c 'echo \"$RANK:$(cat)\"'"},
-                  .set = {{"OMP_NUM_THREADS", "1"}},
-                  .unset = {},
-                  .ignore = {},
-                  .folder = ""});
+                  .set = {{"OMP_NUM_THREADS", "1"}}});
   CHECK(sorted(lines_of(job.out)) == Lines{"0:to rank 0", "1:", "2:"});
 }
 
@@ -143,8 +140,8 @@ TEST_CASE("a crash whose process is still being taken apart is the cause of its 
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=3"},
                             {"@0hold=USR1", "@0exit=1", "@1ids", "@2trap-exit=0", "wait"}));
   job.wait_for("waiting ", 2);
-  const pid_t peer = std::stoi(job.wait_for("holding ").substr(8));
-  const pid_t crashing = std::stoi(job.wait_for("pid ").substr(4));
+  const pid_t peer = pid_after(job, "holding");
+  const pid_t crashing = pid_after(job, "pid");
   hold_while_dying(crashing, SIGSEGV);
   ::kill(peer, SIGUSR1);
   job.wait_for("got SIGTERM");
@@ -261,10 +258,7 @@ TEST_CASE("a file in the working folder that is not on PATH is shown how to be r
   folder.write("program", "", true);
   folder.write("text", "");
   const auto answer = [&](const std::string& name) {
-    ChildOptions child;
-    child.argv = {kDdpRun, name};
-    child.folder = folder.path();
-    return run_to_end(child).err;
+    return run_to_end({.argv = {kDdpRun, name}, .folder = folder.path()}).err;
   };
   CHECK_THAT(answer("program"), Catch::EndsWith("; did you mean ./program?\n"));
   CHECK_THAT(
@@ -276,11 +270,7 @@ TEST_CASE("ddp-run finds a program that lies beside it") {
   const TempFolder folder;
   std::filesystem::copy_file(kDdpRun, folder / "ddp-run");
   std::filesystem::copy_file(kStub, folder / "beside_stub");
-  const auto job = run_to_end({.argv = {folder / "ddp-run", "beside_stub", "print=hello"},
-                               .set = {},
-                               .unset = {},
-                               .ignore = {},
-                               .folder = ""});
+  const auto job = run_to_end({.argv = {folder / "ddp-run", "beside_stub", "print=hello"}});
   CHECK(job.out == "hello\n");
 }
 
@@ -340,11 +330,7 @@ TEST_CASE("a dry run prints each worker's command and starts nothing") {
   CHECK_THAT(job.out, Contains("/attempt_0/1/error.json ") &&
                           Contains("/dev/shm/ddp-run-XXXXXX/heartbeat.1 ") &&
                           Contains(" DDP_SHM_DIR=/dev/shm/ddp-run-XXXXXX "));
-  const auto same = run_to_end({.argv = {"/bin/sh", "-c", lines_of(job.out)[1]},
-                                .set = {},
-                                .unset = {},
-                                .ignore = {},
-                                .folder = ""});
+  const auto same = run_to_end({.argv = {"/bin/sh", "-c", lines_of(job.out)[1]}});
   CHECK(same.out == "1\n");
 }
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 
 namespace ddp::test {
 namespace {
@@ -44,6 +45,11 @@ int milliseconds_left(SteadyClock::time_point deadline) {
 int status_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
 
 }  // namespace
+
+ChildOptions in_shell(const std::string& script, ChildOptions program) {
+  program.argv.insert(program.argv.begin(), {"/bin/sh", "-c", script, "sh"});
+  return program;
+}
 
 ChildProgram::ChildProgram(const ChildOptions& options) {
   int out[2], err[2];
@@ -150,6 +156,10 @@ Finished run_to_end(const ChildOptions& options) {
   return {exit, child.out(), child.err()};
 }
 
+bool has_program(const std::string& name) {
+  return run_to_end({.argv = {"/bin/sh", "-c", "command -v " + name}}).exit == 0;
+}
+
 bool is_pending(pid_t pid, int signal) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -157,6 +167,14 @@ bool is_pending(pid_t pid, int signal) {
     return ((std::stoull(line.substr(7), nullptr, 16) >> (signal - 1)) & 1) != 0;
   }
   return false;
+}
+
+void wait_until(const std::function<bool()>& holds, ChildProgram::Time bound) {
+  const auto deadline = SteadyClock::now() + bound;
+  while (!holds()) {
+    if (SteadyClock::now() >= deadline) throw std::runtime_error("it never came true");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void wait_for_file(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,12 +14,15 @@ namespace ddp::test {
 
 struct ChildOptions {
   std::vector<std::string> argv;
-  std::map<std::string, std::string> set;  // environment, on top of the test's own
-  std::vector<std::string> unset;
-  std::vector<int> ignore;  // signals that the program starts with ignored
-  std::string folder;       // working folder; empty: the test's
+  std::map<std::string, std::string> set{};  // environment, on top of the test's own
+  std::vector<std::string> unset{};
+  std::vector<int> ignore{};  // signals that the program starts with ignored
+  std::string folder{};       // working folder; empty: the test's
   bool own_group = false;
 };
+
+/// `/bin/sh -c script`, in which "$@" is the program.
+ChildOptions in_shell(const std::string& script, ChildOptions program);
 
 class ChildProgram {
  public:
@@ -79,9 +83,15 @@ struct Finished {
 /// Runs to the end, all descendants included.
 Finished run_to_end(const ChildOptions& options);
 
+/// Whether a program of this name is on PATH.
+bool has_program(const std::string& name);
+
 /// Whether the signal was sent to the process and none of its threads has taken it yet.
 bool is_pending(pid_t pid, int signal);
 
+/// For what gives no event; throws when it does not hold within `bound`.
+void wait_until(const std::function<bool()>& holds,
+                ChildProgram::Time bound = ChildProgram::kBound);
 /// Throws when the file does not come within ChildProgram::kBound.
 void wait_for_file(const std::string& path);
 

@@ -17,13 +17,18 @@ struct LoopbackSocket {
   int port;
 };
 
-/// A TCP socket that is bound to a port, 0 for one that the kernel chooses; the caller closes it.
-inline std::optional<LoopbackSocket> loopback_socket(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+inline sockaddr_in loopback_address(int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+
+/// A TCP socket that is bound to a port, 0 for one that the kernel chooses; the caller closes it.
+inline std::optional<LoopbackSocket> loopback_socket(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = loopback_address(port);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
   if (::bind(fd, any, size) == 0 && ::getsockname(fd, any, &size) == 0)
@@ -33,6 +38,15 @@ inline std::optional<LoopbackSocket> loopback_socket(int port) {
 }
 
 inline LoopbackSocket bound_loopback_socket() { return loopback_socket(0).value(); }
+
+/// A TCP socket that is connected to a port; -1: nothing listens there.
+inline int connected_to(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address = loopback_address(port);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
 
 /// An unused port, and none of those that the kernel gives to connections, which may be those of
 /// other tests.

@@ -1,13 +1,9 @@
 // Several nodes, each with its own ddp-run, on one machine: the training is that of one node.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
-#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -22,17 +18,12 @@ using Catch::Contains;
 
 // Ends when a program accepts connections there.
 void wait_until_open(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  address.sin_port = ::htons(static_cast<std::uint16_t>(port));
-  const auto bound = std::chrono::steady_clock::now() + kPatience;
-  for (bool open = false; !open; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
-    REQUIRE(std::chrono::steady_clock::now() < bound);
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    open = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const auto is_open = [port] {
+    const int fd = connected_to(port);
     ::close(fd);
-  }
+    return fd >= 0;
+  };
+  wait_until(is_open, kPatience);
 }
 
 // One rank per node.
@@ -52,13 +43,8 @@ ChildOptions elastic_node(const Workspace& place, int port, const Words& overrid
 
 // Once both of these processes, which were there before, are the workers.
 void wait_until_alone(const Workspace& place, const std::vector<pid_t>& early) {
-  const auto bound = std::chrono::steady_clock::now() + kPatience;
-  const auto alive = [&](pid_t pid) { return ::kill(pid, 0) == 0; };
-  while (worker_pid(place, 0) != 0 || worker_pid(place, 1) != 0) {
-    REQUIRE(std::chrono::steady_clock::now() < bound);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  for (const pid_t pid : early) CHECK(alive(pid));
+  wait_until([&] { return worker_pid(place, 0) == 0 && worker_pid(place, 1) == 0; }, kPatience);
+  for (const pid_t pid : early) CHECK(::kill(pid, 0) == 0);
 }
 
 TEST_CASE("two nodes of one rank end as one node of two ranks") {

@@ -34,8 +34,7 @@ TEST_CASE("a stopped rank is found by the automatic rule") {
   auto options =
       launched(place, 2, {plan_of({"rank=1 step=12 phase=forward kind=stop"})}, kTwentyRestarts);
   options.set["PATH"] = place.path();
-  const std::string debugger = place.write("gdb", "#!/bin/sh\n: >debugged\n");
-  std::filesystem::permissions(debugger, std::filesystem::perms::owner_all);
+  place.write("gdb", "#!/bin/sh\n: >debugged\n", true);
   const auto run = finish(options);
   INFO(run.out << run.err);
   CHECK(run.exit == 0);

@@ -11,12 +11,8 @@ using Catch::Contains;
 constexpr int kFinal = 76;
 
 /// Each process of it may map so many MiB at most.
-ChildOptions within(int mebibytes, ChildOptions options) {
-  Words argv = {"sh", "-c", "ulimit -v " + std::to_string(1024 * mebibytes) + "; exec \"$@\"",
-                "sh"};
-  argv.insert(argv.end(), options.argv.begin(), options.argv.end());
-  options.argv = std::move(argv);
-  return options;
+ChildOptions within(int mebibytes, const ChildOptions& options) {
+  return in_shell("ulimit -v " + std::to_string(1024 * mebibytes) + "; exec \"$@\"", options);
 }
 
 }  // namespace

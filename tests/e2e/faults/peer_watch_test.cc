@@ -2,8 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/lone_rank.h"
@@ -20,31 +18,17 @@ std::string peer_fault(const std::string& faults) {
   return "trainer_config.fault_plan=[" + faults + "]";
 }
 
-bool stands_still(pid_t pid) {
-  std::string stat;
-  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
-  return stat.find(") T ") != std::string::npos;
-}
-
-void wait_until_still(pid_t pid) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!stands_still(pid)) {
-    REQUIRE(std::chrono::steady_clock::now() < end);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 /// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM. Without a launcher nothing else
 /// ends it or wakes its peer.
 Finished stop_beside_frozen_peer(const Workspace& place, const Words& overrides) {
   const int port = unused_port();
   ChildProgram rank_0(lone_rank(place, 0, 2, port, overrides));
   ChildProgram rank_1(lone_rank(place, 1, 2, port, overrides));
-  wait_until_still(rank_1.pid());
+  wait_until_stopped(rank_1.pid());
   rank_0.signal(SIGTERM);
   const int exit = rank_0.wait_exit(kPatience);
   rank_0.wait_all_gone(kPatience);
-  CHECK(stands_still(rank_1.pid()));  // it was not its peer's end that ended rank 0
+  CHECK(is_stopped(rank_1.pid()));  // it was not its peer's end that ended rank 0
   return {exit, rank_0.out(), rank_0.err()};
 }
 

@@ -13,6 +13,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/faults.h"
+#include "tests/e2e/lone_rank.h"
 #include "tests/e2e/unbroken.h"
 #include "tests/e2e/workers.h"
 #include "tests/support/loopback.h"
@@ -278,13 +279,7 @@ TEST_CASE("a signal ends a rank that still waits for the others") {
   const int signal = GENERATE(SIGTERM, SIGUSR1);
   const Workspace place;
   const SilentListener rank_0;
-  auto options = alone(place);
-  options.unset.clear();
-  options.set.insert({{"RANK", "1"},
-                      {"WORLD_SIZE", "2"},
-                      {"MASTER_ADDR", "127.0.0.1"},
-                      {"MASTER_PORT", std::to_string(rank_0.port())}});
-  ChildProgram rank_1(options);
+  ChildProgram rank_1(lone_rank(place, 1, 2, rank_0.port(), {}));
   REQUIRE(rank_0.wait_for_a_caller(kPatience));
   rank_1.signal(signal);
   const int exit = rank_1.wait_exit();

@@ -200,8 +200,7 @@ Finished limits_of_a_job(const std::string& limits) {
       {"/bin/sh", "-c",
        "echo worker $(ulimit -Sn) $(ulimit -Hn); awk '/open files/ {print \"agent\", "
        "$4, $5}' /proc/$PPID/limits"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", limits + "; exec \"$@\"", "sh"});
-  return run_to_end(options);
+  return run_to_end(in_shell(limits + "; exec \"$@\"", options));
 }
 
 TEST_CASE("ddp-run raises its limit of descriptors, its workers keep theirs") {

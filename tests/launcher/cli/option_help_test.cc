@@ -16,36 +16,25 @@ namespace ddp::launch {
 namespace {
 
 using Catch::Contains;
-using test::ChildOptions;
+using test::has_program;
 using test::kDdpRun;
 using test::lines_of;
 using test::run_to_end;
 using test::TempFolder;
 using Lines = std::vector<std::string>;
 
-bool has_program(const std::string& name) {
-  ChildOptions which;
-  which.argv = {"/bin/sh", "-c", "command -v " + name};
-  return run_to_end(which).exit == 0;
-}
-
-test::Finished run_command(Lines argv) {
-  ChildOptions child;
-  child.argv = std::move(argv);
-  return run_to_end(child);
-}
+test::Finished run_command(Lines argv) { return run_to_end({.argv = std::move(argv)}); }
 
 // What bash offers after these words; the last one is being typed. As readline splits them: at `=`.
 Lines bash_offers(const Lines& words, const std::string& folder) {
   const TempFolder tmp;
   std::string list = "COMP_WORDS=(ddp-run";
   for (const auto& word : words) list += " '" + word + "'";
-  ChildOptions bash;
-  bash.argv = {"bash", "--norc", "-c",
-               "source " + tmp.write("completion", completion_script("bash")) + "\ncd " + folder +
-                   "\n" + list + ")\nCOMP_CWORD=" + std::to_string(words.size()) +
-                   "\n_ddp_run\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"};
-  auto offered = lines_of(run_to_end(bash).out);
+  const std::string script = "source " + tmp.write("completion", completion_script("bash")) +
+                             "\ncd " + folder + "\n" + list +
+                             ")\nCOMP_CWORD=" + std::to_string(words.size()) +
+                             "\n_ddp_run\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n";
+  auto offered = lines_of(run_command({"bash", "--norc", "-c", script}).out);
   std::erase(offered, "");
   std::sort(offered.begin(), offered.end());
   return offered;

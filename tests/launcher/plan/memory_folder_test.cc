@@ -152,7 +152,7 @@ TEST_CASE("the folder in memory goes when ddp-run or its agent gets SIGKILL") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {}, kSaveAndWait));
   const std::string folder = folder_of(job);
-  const pid_t parent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t parent = agent_of(job);
   job.wait_for("waiting");
   CHECK(fs::exists(folder + "/state-of-0"));
   ::kill(agent ? parent : job.pid(), SIGKILL);
@@ -165,7 +165,7 @@ TEST_CASE("what both processes of a job leave behind, killed at once, goes at th
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {}, kSaveAndWait));
   const std::string folder = folder_of(job);
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   job.wait_for("waiting");
   for (const int signal : {SIGSTOP, SIGKILL}) {
     job.signal(signal);

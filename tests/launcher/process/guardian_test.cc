@@ -56,7 +56,7 @@ long sleeps(pid_t pid) { return number_of(pid, "status", "voluntary_ctxt_switche
 TEST_CASE("the processes of ddp-run take 3 MiB at most while its workers run", "[waits]") {
   const test::TempFolder tmp;
   test::ChildProgram job(test::stub_job(tmp, {"--rdzv-id=rest"}, {"parent", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   job.wait_for("waiting ");
   // Between two of its sleeps the guardian has looked for the agent, every 3 s.
   const long slept = sleeps(job.pid());

@@ -20,10 +20,7 @@ using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 Finished explain(const std::string& path, const std::string& folder = "") {
-  ChildOptions child;
-  child.argv = {kDdpRun, "--explain=" + path};
-  child.folder = folder;
-  return run_to_end(child);
+  return run_to_end({.argv = {kDdpRun, "--explain=" + path}, .folder = folder});
 }
 
 Finished explain_after(const Words& options, const Words& actions) {
@@ -232,7 +229,7 @@ TEST_CASE("a killed agent and a program that was not found leave a result") {
   const TempFolder tmp;
   const std::string logs = tmp.path() + "/logs";
   ChildProgram job(stub_job(tmp, {"--log-dir=" + logs}, {"parent", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t agent = agent_of(job);
   job.wait_for("waiting ");
   ::kill(agent, SIGKILL);
   CHECK(job.wait_exit() == 137);

@@ -1,8 +1,7 @@
 // The server of /health and /metrics, in this process: floods of connections, foreign names.
 #include "launcher/report/http_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
 namespace {
@@ -19,16 +19,6 @@ using launch::HttpAnswer;
 using launch::HttpServer;
 
 HttpAnswer here(const std::string&) { return {"200 OK", "text/plain", "here\n"}; }
-
-int connect_to(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  return fd;
-}
 
 void send_text(int fd, const std::string& text) {
   REQUIRE(::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
@@ -59,7 +49,7 @@ struct Silent {
     for (const int fd : fds) ::close(fd);
   }
   void add(int port, int count) {
-    for (int i = 0; i < count; ++i) fds.push_back(connect_to(port));
+    for (int i = 0; i < count; ++i) fds.push_back(connected_to(port));
   }
   std::vector<int> fds;
 };
@@ -70,7 +60,7 @@ TEST_CASE("a flood of silent connections drops no probe") {
   HttpServer server({"127.0.0.1", 0}, here);
   Silent flood;
   flood.add(server.port(), 150);
-  const int probe = connect_to(server.port());
+  const int probe = connected_to(server.port());
   send_text(probe, kRequest);
   flood.add(server.port(), 150);
   serve_all(server);
@@ -80,7 +70,7 @@ TEST_CASE("a flood of silent connections drops no probe") {
 
 TEST_CASE("a probe whose request comes after its connection is answered before it is dropped") {
   HttpServer server({"127.0.0.1", 0}, here);
-  const int probe = connect_to(server.port());
+  const int probe = connected_to(server.port());
   serve_all(server);
   Silent flood;
   flood.add(server.port(), 150);
@@ -105,7 +95,7 @@ TEST_CASE("one turn of the agent's loop accepts a bounded number of connections"
 
 std::string asked(const std::string& bound_to, const std::string& headers) {
   HttpServer server({bound_to, 0}, here);
-  const int fd = connect_to(server.port());
+  const int fd = connected_to(server.port());
   send_text(fd, "GET /health HTTP/1.1\r\n" + headers + "\r\n");
   serve_all(server);
   const std::string answer = received(fd);
