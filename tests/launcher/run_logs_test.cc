@@ -1,5 +1,4 @@
 // What becomes of the workers' output: real processes, real pipes.
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
+#include "tests/launcher/paused_reader.h"
 #include "tests/support/skip.h"
 
 namespace ddp::test {
@@ -176,10 +176,9 @@ TEST_CASE("the link latest leads to the newest run") {
 TEST_CASE("a full disk is said once and ends no job") {
   const TempFolder logs;
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"-t1", "--log-dir=" + logs.path()},
-                          {"repeat=5000:0123456789\\n", "out=end\\n"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh"});
-  const auto job = run_to_end(options);
+  const auto job = run_to_end(
+      in_shell("ulimit -f 8; exec \"$@\"", stub_job(tmp, {"-t1", "--log-dir=" + logs.path()},
+                                                    {"repeat=5000:0123456789\\n", "out=end\\n"})));
   CHECK(job.exit == 0);
   CHECK(lines_of(job.out).size() == 5001);
   CHECK_THAT(job.err, Contains("stdout.log': File too large; the rest of this log is missing"));
@@ -190,14 +189,10 @@ TEST_CASE("a full disk below a redirected stderr is in the failure report") {
   const std::string disk = "mount -t tmpfs -o size=64k none '" + logs.path() + "'";
   auto options =
       stub_job(tmp, {"-r3", "--log-dir=" + logs.path()}, {"repeat=20000:0123456789\\n", "exit=3"});
-  const Lines space{"unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"};
-  ChildOptions probe;
-  probe.argv = space;
-  probe.argv.push_back(disk);
-  if (run_to_end(probe).exit != 0) return say_skipped("no user namespaces here");
-  options.argv.insert(options.argv.begin(), {disk + " && exec \"$@\"", "sh"});
-  options.argv.insert(options.argv.begin(), space.begin(), space.end());
-  CHECK_THAT(run_to_end(options).err, Contains("  stderr    : (No space left on device: this log"));
+  if (run_to_end(in_namespace({.argv = {"/bin/sh", "-c", disk}})).exit != 0)
+    return say_skipped("no user namespaces here");
+  CHECK_THAT(run_to_end(in_namespace(in_shell(disk + " && exec \"$@\"", options))).err,
+             Contains("  stderr    : (No space left on device: this log"));
 }
 
 TEST_CASE("of thirty-two workers no line is torn or lost") {
@@ -293,28 +288,20 @@ TEST_CASE(
 
 TEST_CASE("workers' output that a full disk does not take is a failure") {
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"--tee=3"}, {"print=lost"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh"});
-  const auto job = run_to_end(options);
+  const auto job =
+      run_to_end(in_shell("exec \"$@\" >/dev/full", stub_job(tmp, {"--tee=3"}, {"print=lost"})));
   CHECK(job.exit == 1);
   CHECK_THAT(job.err, Contains("cannot write the workers' output: No space left on device"));
 }
 
 TEST_CASE("workers outlive the reader of ddp-run's stdout, and the job goes on") {
   const TempFolder tmp;
-  ChildOptions options;
-  options.folder = tmp.path();
   // More than all pipes on the way hold.
-  options.argv = {"/bin/sh",
-                  "-c",
-                  R"({ "$@"; echo exit code $? >&2; } | head -n 1)",
-                  "sh",
-                  kDdpRun,
-                  "/bin/sh",
-                  "-c",
-                  R"(line=$(printf %0999d 0); i=0
-                  while [ $((i += 1)) -le 2000 ]; do echo $line || exit 3; done; : > saved)"};
-  const auto job = run_to_end(options);
+  const std::string lines = R"(line=$(printf %0999d 0); i=0
+      while [ $((i += 1)) -le 2000 ]; do echo $line || exit 3; done; : > saved)";
+  const auto job =
+      run_to_end(in_shell(R"({ "$@"; echo exit code $? >&2; } | head -n 1)",
+                          {.argv = {kDdpRun, "/bin/sh", "-c", lines}, .folder = tmp.path()}));
   CHECK(job.out == std::string(999, '0') + "\n");
   CHECK_THAT(job.err, Contains("exit code 0\n"));
   CHECK_THAT(job.err, Contains("ddp-run: the reader of standard output has exited; the job "
@@ -325,25 +312,13 @@ TEST_CASE("workers outlive the reader of ddp-run's stdout, and the job goes on")
 TEST_CASE("a console that nobody reads does not keep ddp-run from ending") {
   // A full pipe instead of a reader.
   const TempFolder tmp;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  const std::string filler(65536, 'x');
-  while (::write(ends[1], filler.data(), filler.size()) > 0) {
-  }
-  ::fcntl(ends[1], F_SETFL, 0);
-  auto options = stub_job(tmp, {}, {"err=unread\\n", "wait"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" 2>/proc/$PPID/fd/$fd", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  PausedReader reader;
+  reader.fill();
+  ChildProgram job(reader.redirect("2>$pipe", stub_job(tmp, {}, {"err=unread\\n", "wait"})));
   job.wait_for("waiting");
   job.signal(SIGTERM);
-  char byte;
-  CHECK(::read(ends[0], &byte, 1) == 1);
-  ::close(ends[0]);
+  reader.leave();
   CHECK(job.wait_exit() == 128 + SIGTERM);
-  ::close(ends[1]);
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // What takes seconds: tag `waits`.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include "tests/support/skip.h"
 
 #include "tests/launcher/ddp_run.h"
+#include "tests/launcher/paused_reader.h"
 
 namespace ddp::test {
 namespace {
@@ -77,64 +76,43 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[waits]") {
   // 32 MiB from each of two workers, more than pipe and backlog hold, into a pipe that is not read.
   const TempFolder logs;
   const TempFolder tmp;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  PausedReader reader;
   auto options =
       stub_job(tmp, {"-t1", "--nproc_per_node=2", "--log-dir=" + logs.path()},
                {"repeat=524288:0123456789012345678901234567890123456789012345678901234567890123\\n",
                 "err=written\\n", "wait"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  ChildProgram job(reader.redirect(">$pipe", options));
   job.wait_for("written", 2);
   job.signal(SIGKILL);
   // Nor does it keep the agent alive when ddp-run has exited: both ends of the pipe are still here.
   job.wait_all_gone(std::chrono::milliseconds(4'500));  // LogPump's patience with a console is 5 s
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
 
 TEST_CASE("logs that stay because the console has not taken them are named", "[waits]") {
   const TempFolder tmp;
   const TempFolder results;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  PausedReader reader;
   auto options =
       stub_job(tmp, {"-t1", "--result-json=" + (results / "r")}, {"repeat=16384:0123456789\\n"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  ChildProgram job(reader.redirect(">$pipe", options));
   wait_for_file(results / "r");  // all workers have ended; the rest of the console is due
   job.signal(SIGTERM);
   CHECK_THAT(job.wait_for("the console missed some output; "),
              Contains("full logs: " + tmp.path() + "/ddp-run_"));
   CHECK(job.wait_exit() == 0);
   CHECK_FALSE(nothing_left(tmp));
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
 
 TEST_CASE("the report of a failure waits for a reader that pauses", "[waits]") {
   const TempFolder tmp;
   const TempFolder results;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  PausedReader reader;
   auto options = stub_job(tmp, {"-t3", "--result-json=" + (results / "r")},
                           {"repeat=16384:0123456789\\n", "err=at last\\n", "exit=7"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd 2>&1", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  ChildProgram job(reader.redirect(">$pipe 2>&1", options));
   wait_for_file(results / "r");  // all workers have ended; the rest of the console is due
   CHECK_THROWS(job.wait_exit(std::chrono::seconds(6)));
-  ::close(ends[1]);
-  std::string text;
-  char buffer[65536];
-  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(got));
-  ::close(ends[0]);
+  const std::string text = reader.read_all();
   CHECK(job.wait_exit() == 7);
   const auto lines = lines_of(text);
   CHECK(std::count(lines.begin(), lines.end(), "[default0]:0123456789") == 16384);
@@ -146,7 +124,7 @@ TEST_CASE("the report of a failure waits for a reader that pauses", "[waits]") {
 TEST_CASE("a worker that survives SIGKILL is waited for once", "[waits]") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0"}, {"wait"}));
-  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  const pid_t worker = pid_after(job, "waiting");
   // As long as nobody asks, a traced process that was killed stays where it is.
   REQUIRE(::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) == 0);
   const auto start = std::chrono::steady_clock::now();
@@ -159,28 +137,20 @@ TEST_CASE("a worker that survives SIGKILL is waited for once", "[waits]") {
 
 TEST_CASE("a worker that waits for a console that nobody reads is not called hung", "[waits]") {
   const TempFolder tmp;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  PausedReader reader;
   auto options = stub_job(
       tmp, {"--tee=3", "--log-dir=/dev/null", "--nproc_per_node=2", "--hang-timeout=2"},
       {"@0repeat=131072:012345678901234567890123456789012345678901234567890\\n", "@1hold=USR1"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  ChildProgram job(reader.redirect(">$pipe", options));
   CHECK_THROWS(job.wait_for("hung", 1, std::chrono::seconds(5)));
-  ::close(ends[1]);
-  std::string text;
-  char buffer[65536];
-  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<std::size_t>(got));
-    const auto held = text.find("holding ");
-    if (held != std::string::npos && text.find('\n', held) != std::string::npos) {
-      ::kill(std::stoi(text.substr(held + 8)), SIGUSR1);
-      text.erase(held, 1);
-    }
-  }
-  ::close(ends[0]);
+  bool released = false;
+  const std::string text = reader.read_all([&](const std::string& so_far) {
+    const auto held = so_far.find("holding ");
+    if (released || held == std::string::npos || so_far.find('\n', held) == std::string::npos)
+      return;
+    ::kill(std::stoi(so_far.substr(held + 8)), SIGUSR1);
+    released = true;
+  });
   CHECK(job.wait_exit() == 0);
   CHECK(lines_of(text).size() == 131073);
 }
@@ -190,27 +160,17 @@ TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds
   // Nobody reads until both rounds have written: 20 MiB wait in the log files, not in memory.
   const TempFolder logs;
   const TempFolder tmp;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  PausedReader reader;
   auto options = stub_job(
       tmp,
       {"-t1", "--nproc_per_node=2", "--max_restarts=1", "--log-dir=" + logs.path(),
        "--log-line-prefix-template=$rank "},
       {"#0repeat=131072:first0123456789012345678901234567890\\n",
        "#1repeat=131072:second123456789012345678901234567890\\n", "err=written\\n", "#0exit=3"});
-  options.argv.insert(options.argv.begin(),
-                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
-                       std::to_string(ends[1])});
-  ChildProgram job(options);
+  ChildProgram job(reader.redirect(">$pipe", options));
   job.wait_for("restart 1 of 1");
   job.wait_for("written", 3);  // of the round that failed one worker may have been stopped
-  ::close(ends[1]);
-  std::string text;
-  char buffer[65536];
-  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<std::size_t>(got));
-  }
-  ::close(ends[0]);
+  const std::string text = reader.read_all();
   CHECK(job.wait_exit() == 0);
   std::map<std::string, int> count;
   std::map<char, bool> second;
@@ -228,12 +188,8 @@ TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds
 }
 
 TEST_CASE("a short run is clean under valgrind", "[waits]") {
-  ChildOptions which;
-  which.argv = {"/bin/sh", "-c", "command -v valgrind"};
-  if (kSanitized || run_to_end(which).exit != 0) {
-    test::say_skipped("valgrind is not installed, or sanitizers are on");
-    return;
-  }
+  if (kSanitized || !has_program("valgrind"))
+    return say_skipped("valgrind is not installed, or sanitizers are on");
   const TempFolder logs;
   const TempFolder tmp;
   auto options =

@@ -1,9 +1,7 @@
 // Workers that hang: what becomes of them, and of those that only look like it.
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,12 +9,12 @@
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
 #include "launcher/hang/stack_dump.h"
 #include "tests/launcher/ddp_run.h"
+#include "tests/launcher/paused_reader.h"
 
 namespace ddp::test {
 namespace {
@@ -90,7 +88,7 @@ TEST_CASE("of workers that hang together the report and the result name the one 
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
   job.wait_for("beaten");
-  ::kill(std::stoi(job.wait_for("holding ").substr(8)), SIGUSR1);
+  ::kill(pid_after(job, "holding"), SIGUSR1);
   CHECK(job.wait_exit() == 124);
   CHECK_THAT(job.err(),
              Contains("first failure: rank 1, hung") && Contains("others are waiting for it") &&
@@ -111,7 +109,7 @@ TEST_CASE("a promise that has become shorter counts, though nothing tells of tha
                {"beat=timeout=60 step=1", "hold=USR1", "beat=timeout=0.5 step=2", "wait"});
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
-  ::kill(std::stoi(job.wait_for("holding ").substr(8)), SIGUSR1);
+  ::kill(pid_after(job, "holding"), SIGUSR1);
   CHECK(job.wait_exit() == 124);
   CHECK(nlohmann::json::parse(text_of(tmp / "result"))["failures"][0]["step"] == 2);
 }
@@ -195,54 +193,25 @@ TEST_CASE("a rank that stops before its first heartbeat is found where every ran
   CHECK_THAT(job.err, Contains("first failure: rank 1, hung") && Contains("state T (stopped"));
 }
 
-/// A pipe that nobody reads yet, and ddp-run with its stdout there.
-struct StalledReader {
-  StalledReader() { CHECK(::pipe2(ends, O_CLOEXEC) == 0); }
-  ~StalledReader() {
-    ::close(ends[0]);
-    ::close(ends[1]);
-  }
-  ChildOptions with(ChildOptions options) const {
-    options.argv.insert(options.argv.begin(),
-                        {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
-                         std::to_string(ends[1])});
-    return options;
-  }
-  void fill() const {
-    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    const std::string page(4096, 'x');
-    while (::write(ends[1], page.data(), page.size()) > 0) {
-    }
-    ::fcntl(ends[1], F_SETFL, 0);
-  }
-  std::size_t read_all() {
-    ::close(std::exchange(ends[1], -1));
-    std::size_t size = 0;
-    char buffer[65536];
-    for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-      size += static_cast<std::size_t>(got);
-    return size;
-  }
-  int ends[2] = {-1, -1};
-};
-
 TEST_CASE("a worker whose output a paused reader does not take is not hung") {
   const TempFolder tmp;
-  StalledReader reader;
+  PausedReader reader;
   // More than the pipe holds, unnoticed by ddp-run.
-  ChildProgram job(reader.with(stub_job(
-      tmp, {}, {"beat=timeout=0.5 step=1", "err=begun\\n", "repeat=40000:0123456789\\n"})));
+  ChildProgram job(reader.redirect(">$pipe", stub_job(tmp, {},
+                                                      {"beat=timeout=0.5 step=1", "err=begun\\n",
+                                                       "repeat=40000:0123456789\\n"})));
   job.wait_for("begun");
   CHECK_THROWS(job.wait_for("hung", 1, std::chrono::seconds(2)));
-  CHECK(reader.read_all() == 440'000);
+  CHECK(reader.read_all().size() == 440'000);
   CHECK(job.wait_exit() == 0);
 }
 
 TEST_CASE("a worker that hangs elsewhere is found while the reader of its output pauses") {
   const TempFolder tmp;
-  const StalledReader reader;
+  const PausedReader reader;
   reader.fill();
-  auto options = reader.with(stub_job(tmp, {}, {"beat=timeout=0.5 step=1", "kill-self=STOP"}));
+  auto options =
+      reader.redirect(">$pipe", stub_job(tmp, {}, {"beat=timeout=0.5 step=1", "kill-self=STOP"}));
   options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
   tmp.write("gdb", "#!/bin/sh\nexit 0\n", true);
   ChildProgram job(options);
@@ -287,8 +256,7 @@ TEST_CASE("gdb's exit code says whether it could attach") {
   const auto tool = launch::stack_tool(child, "/usr/bin:/bin");
   const bool has_gdb = tool && tool->argv.front() == "gdb";
   if (has_gdb) {
-    ChildOptions gdb;
-    gdb.argv = tool->argv;
+    const ChildOptions gdb{.argv = tool->argv};
     const Finished attached = run_to_end(gdb);
     CHECK(attached.exit == 0);
     CHECK_THAT(attached.out, Contains("#0 "));
