@@ -1,17 +1,15 @@
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
 
 #include "tests/support/catch.h"
 
-#include "launcher/base/errors.h"
-#include "launcher/cli/launch_config.h"
 #include "launcher/cluster/host_list.h"
 #include "launcher/cluster/host_runner.h"
 #include "launcher/cluster/hosts_plan.h"
 #include "launcher/cluster/lifeline.h"
 #include "launcher/cluster/ssh_command.h"
+#include "tests/launcher/command_line.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {
@@ -19,19 +17,9 @@ namespace {
 
 using Catch::Contains;
 using Words = std::vector<std::string>;
-using test::ChildOptions;
+using test::has_program;
 using test::run_to_end;
 using test::TempFolder;
-
-std::string problem_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "(accepted)";
-}
 
 HostsPlace some_place() {
   return {
@@ -46,10 +34,8 @@ HostsPlace some_place() {
 }
 
 HostsPlan plan_of(std::vector<const char*> args, const HostsPlace& place = some_place()) {
-  args.insert(args.begin(), "ddp-run");
   args.insert(args.end(), {"prog", "--hosts", "x"});
-  const auto config = parse_launch_args(static_cast<int>(args.size()), args.data(), {});
-  return plan_hosts(config.hosts.value(), "", place);
+  return plan_hosts(parse(args).hosts.value(), "", place);
 }
 
 std::string plan_problem(const std::vector<const char*>& args) {
@@ -161,13 +147,9 @@ TEST_CASE("a word arrives as it was, whatever login shell reads it") {
   }
   int shells = 0;
   for (const char* shell : {"sh", "bash", "dash", "zsh", "fish", "ksh"}) {
-    ChildOptions which;
-    which.argv = {"/bin/sh", "-c", std::string("command -v ") + shell};
-    if (run_to_end(which).exit != 0) continue;
+    if (!has_program(shell)) continue;
     INFO(shell);
-    ChildOptions child;
-    child.argv = {"/usr/bin/env", shell, "-c", line};
-    CHECK(run_to_end(child).out == expected);
+    CHECK(run_to_end({.argv = {"/usr/bin/env", shell, "-c", line}}).out == expected);
     ++shells;
   }
   CHECK(shells >= 2);

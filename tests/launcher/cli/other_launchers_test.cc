@@ -6,29 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/catch.h"
-
-#include "launcher/base/errors.h"
+#include "tests/launcher/command_line.h"
 
 namespace ddp::launch {
 namespace {
 
 using Words = std::vector<const char*>;
-
-LaunchConfig taken(Words words) {
-  words.insert(words.begin(), "ddp-run");
-  return parse_launch_args(static_cast<int>(words.size()), words.data(), {});
-}
-
-std::string refusal(const Words& words) {
-  try {
-    taken(words);
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "(accepted)";
-}
 
 TEST_CASE("every option of torchrun is accepted, in both spellings") {
   const std::vector<std::string> options{"--nnodes=1",
@@ -69,14 +52,14 @@ TEST_CASE("every option of torchrun is accepted, in both spellings") {
     std::string other = option;
     std::replace(other.begin() + 2, other.begin() + std::min(option.size(), option.find('=')), '-',
                  '_');
-    CHECK(refusal({option.c_str(), "x"}) == "(accepted)");
-    CHECK(refusal({other.c_str(), "x"}) == "(accepted)");
+    CHECK(complaint({option.c_str(), "x"}) == "(accepted)");
+    CHECK(complaint({other.c_str(), "x"}) == "(accepted)");
   }
 }
 
 TEST_CASE("what torch.distributed.launch took is taken, and changes nothing") {
   const auto config =
-      taken({"--nproc_per_node=2", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1",
+      parse({"--nproc_per_node=2", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1",
              "--master_port=29511", "--use_env", "train.py", "--local_rank", "0"});
   CHECK(config.hints.empty());
   CHECK(config.nproc_per_node == "2");
@@ -84,46 +67,46 @@ TEST_CASE("what torch.distributed.launch took is taken, and changes nothing") {
 }
 
 TEST_CASE("an option of another launcher is answered with what to write here") {
-  CHECK(refusal({"--num_processes", "2", "x"}) ==
+  CHECK(complaint({"--num_processes", "2", "x"}) ==
         "unknown option '--num_processes', which is accelerate's; write --nproc-per-node=N, the "
         "processes of one node");
-  CHECK(refusal({"--num-machines=2", "x"}) ==
+  CHECK(complaint({"--num-machines=2", "x"}) ==
         "unknown option '--num-machines', which is accelerate's; write --nnodes=N");
-  CHECK(refusal({"--num_gpus=2", "x"}) ==
+  CHECK(complaint({"--num_gpus=2", "x"}) ==
         "unknown option '--num_gpus', which is deepspeed's; write --nproc-per-node=N, the "
         "processes of one node");
   for (const char* np : {"-np", "-np=2", "-np2"}) {
-    CHECK(refusal({np, "2", "x"}) ==
+    CHECK(complaint({np, "2", "x"}) ==
           "unknown option '-np', which is mpirun's; write --nproc-per-node=N, the processes of one "
           "node");
   }
-  CHECK(refusal({"--hostfile=a", "x"}) ==
+  CHECK(complaint({"--hostfile=a", "x"}) ==
         "unknown option '--hostfile', which is mpirun's; write --hosts=@FILE");
-  CHECK_THAT(refusal({"-H", "a:2,b:2", "x"}), Catch::Contains("write --hosts=HOST:N,..."));
-  CHECK_THAT(refusal({"--ntasks-per-node=8", "x"}), Catch::Contains("ddp-run --scheduler=slurm"));
-  CHECK_THAT(refusal({"-u", "train.py"}), Catch::Contains("scripts run unbuffered"));
+  CHECK_THAT(complaint({"-H", "a:2,b:2", "x"}), Catch::Contains("write --hosts=HOST:N,..."));
+  CHECK_THAT(complaint({"--ntasks-per-node=8", "x"}), Catch::Contains("ddp-run --scheduler=slurm"));
+  CHECK_THAT(complaint({"-u", "train.py"}), Catch::Contains("scripts run unbuffered"));
   for (const char* plug_in : {"--dynamo_backend=no", "--zero3_init_flag", "--zero_stage"}) {
-    CHECK_THAT(refusal({plug_in, "true", "train.py"}),
+    CHECK_THAT(complaint({plug_in, "true", "train.py"}),
                Catch::Contains("which is accelerate's; leave it out: only accelerate launch sets"));
   }
-  CHECK(refusal({"--cpu-bind=cores", "x"}) ==
+  CHECK(complaint({"--cpu-bind=cores", "x"}) ==
         "unknown option '--cpu-bind', which is srun's; write --numa-binding=node, or give it to "
         "srun");
   for (const char* mca : {"--mca", "-mca"}) {
-    CHECK_THAT(refusal({mca, "btl", "tcp", "x"}), Catch::Contains("which is mpirun's; leave it"));
+    CHECK_THAT(complaint({mca, "btl", "tcp", "x"}), Catch::Contains("which is mpirun's; leave it"));
   }
-  CHECK(refusal({"-X", "faulthandler", "train.py"}) ==
+  CHECK(complaint({"-X", "faulthandler", "train.py"}) ==
         "unknown option '-X', which is python's; write ddp-run ... python, this option, then the "
         "script");
   for (const char* gpus : {"--gpus=0,1", "--gpus", "--gpu"}) {
-    CHECK_THAT(refusal({gpus, "2", "x"}),
+    CHECK_THAT(complaint({gpus, "2", "x"}),
                Catch::Contains("'; write --nproc-per-node=N for N GPUs; CUDA_VISIBLE_DEVICES=0,1"));
   }
 }
 
 TEST_CASE("another launcher behind ddp-run is pointed out, its name as an argument is not") {
   const auto hint = [](const std::vector<const char*>& args) {
-    const auto hints = taken(args).hints;
+    const auto hints = parse(args).hints;
     return hints.empty() ? "" : hints.front();
   };
   const std::string rest =
@@ -146,40 +129,40 @@ TEST_CASE("another launcher behind ddp-run is pointed out, its name as an argume
 TEST_CASE("an option of the script that is written before it belongs behind it") {
   for (const char* name :
        {"--backend", "--dist-backend", "--dist_backend", "--deepspeed", "--lr"}) {
-    CHECK(refusal({name, "x", "train.py"}) ==
+    CHECK(complaint({name, "x", "train.py"}) ==
           "unknown option '" + std::string(name) +
               "', which is your script's; write it behind the script: ddp-run ... train.py " +
               name);
   }
   CHECK_THAT(
-      refusal({"--world_size=2", "x"}),
+      complaint({"--world_size=2", "x"}),
       Catch::Contains("your script's") && Catch::Contains("--nnodes times --nproc-per-node"));
-  CHECK_THAT(refusal({"--rank", "0", "x"}), Catch::Contains("this node is --node-rank=N"));
+  CHECK_THAT(complaint({"--rank", "0", "x"}), Catch::Contains("this node is --node-rank=N"));
 }
 
 TEST_CASE("an option that only torchrun's --rdzv-conf has is shown there") {
-  CHECK(refusal({"--rdzv-timeout=5", "x"}) ==
+  CHECK(complaint({"--rdzv-timeout=5", "x"}) ==
         "unknown option '--rdzv-timeout'; write --rdzv-conf=timeout=SECONDS, or with "
         "--rdzv-backend=c10d --rdzv-conf=join_timeout=SECONDS");
-  CHECK_THAT(refusal({"--join_timeout=5", "x"}), Catch::Contains("--rdzv-conf=join_timeout="));
+  CHECK_THAT(complaint({"--join_timeout=5", "x"}), Catch::Contains("--rdzv-conf=join_timeout="));
 }
 
 TEST_CASE("a long option with one dash is not taken for letters") {
-  CHECK(refusal({"-nproc_per_node=2", "x"}) ==
+  CHECK(complaint({"-nproc_per_node=2", "x"}) ==
         "unknown option '-nproc_per_node=2'; did you mean --nproc-per-node=2?");
-  CHECK(refusal({"-rdzv_backend=c10d", "x"}) ==
+  CHECK(complaint({"-rdzv_backend=c10d", "x"}) ==
         "unknown option '-rdzv_backend=c10d'; did you mean --rdzv-backend=c10d?");
-  CHECK(refusal({"-nnodes", "2", "x"}) == "unknown option '-nnodes'; did you mean --nnodes?");
-  CHECK(refusal({"-help"}) == "unknown option '-help'; did you mean --help?");
-  CHECK(refusal({"-t=3", "x"}) == "(accepted)");
+  CHECK(complaint({"-nnodes", "2", "x"}) == "unknown option '-nnodes'; did you mean --nnodes?");
+  CHECK(complaint({"-help"}) == "unknown option '-help'; did you mean --help?");
+  CHECK(complaint({"-t=3", "x"}) == "(accepted)");
 }
 
 TEST_CASE("a flag's supposed value is not run as a program") {
-  CHECK(refusal({"--standalone", "true", "train.py"}) ==
+  CHECK(complaint({"--standalone", "true", "train.py"}) ==
         "--standalone takes no value, but 'true' follows; write --standalone train.py");
-  CHECK(refusal({"--nnodes=1", "--no_python", "False", "bin/trainer"}) ==
+  CHECK(complaint({"--nnodes=1", "--no_python", "False", "bin/trainer"}) ==
         "--no-python takes no value, but 'False' follows; write --no-python bin/trainer");
-  CHECK(refusal({"--standalone", "1", "--nproc_per_node=2", "train.py"}) ==
+  CHECK(complaint({"--standalone", "1", "--nproc_per_node=2", "train.py"}) ==
         "--standalone takes no value, but '1' follows; write --standalone --nproc_per_node=2");
   for (const Words& meant : std::vector<Words>{{"--standalone", "true"},
                                                {"--standalone", "yes", "n"},
@@ -188,13 +171,13 @@ TEST_CASE("a flag's supposed value is not run as a program") {
                                                {"--standalone", "--", "true", "x.py"},
                                                {"--standalone", "--role", "a", "true", "x.py"},
                                                {"true", "x.py"}}) {
-    CHECK(refusal(meant) == "(accepted)");
+    CHECK(complaint(meant) == "(accepted)");
   }
 }
 
 TEST_CASE("a script's --local_rank before it is taken as by torchrun, with a line that says so") {
   for (const char* name : {"--local_rank", "--local-rank"}) {
-    const auto config = taken({name, "0", "--nproc_per_node=2", "train.py"});
+    const auto config = parse({name, "0", "--nproc_per_node=2", "train.py"});
     CHECK(config.logs.console_ranks == std::set<int>{0});
     REQUIRE(config.hints.size() == 1);
     CHECK(
@@ -203,16 +186,16 @@ TEST_CASE("a script's --local_rank before it is taken as by torchrun, with a lin
             " is short for --local-ranks-filter, as with torchrun: other ranks' output is hidden; "
             "leave it out, as workers find theirs in LOCAL_RANK, or write it behind the script");
   }
-  CHECK(taken({"--local-ranks=0", "x"}).hints.empty());
-  CHECK(taken({"--local-ranks-filter=0", "x"}).hints.empty());
-  CHECK(taken({"x", "--local_rank=0"}).hints.empty());
+  CHECK(parse({"--local-ranks=0", "x"}).hints.empty());
+  CHECK(parse({"--local-ranks-filter=0", "x"}).hints.empty());
+  CHECK(parse({"x", "--local_rank=0"}).hints.empty());
 }
 
 TEST_CASE("a rendezvous that only this machine reaches is known as such") {
   const auto note = [](Words words) {
     words.insert(words.begin(), {"--nnodes=2"});
     words.emplace_back("x");
-    return taken(words).group->rules.reach_note;
+    return parse(words).group->rules.reach_note;
   };
   CHECK(note({}) ==
         "; the rendezvous is at 127.0.0.1, where other machines cannot reach it: give all nodes "

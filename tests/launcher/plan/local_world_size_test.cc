@@ -1,12 +1,9 @@
-
 #include <cstdlib>
 
-#include "tests/support/catch.h"
-
-#include "launcher/base/errors.h"
 #include "launcher/base/system/cgroup.h"
 #include "launcher/plan/gpus.h"
 #include "launcher/worker_contract.h"
+#include "tests/launcher/command_line.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -32,13 +29,7 @@ MachineView fake_machine(const TempFolder& root, int listed, int nodes,
 }
 
 std::string size_complaint(const std::string& value, const MachineView& machine) {
-  try {
-    local_world_size(value, machine);
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "(accepted)";
+  return problem_of([&] { local_world_size(value, machine); });
 }
 
 std::optional<int> quota_of(const std::string& cgroups, const std::string& file,

@@ -5,9 +5,8 @@
 #include <map>
 #include <random>
 
-#include "launcher/base/errors.h"
-#include "launcher/cli/launch_config.h"
 #include "launcher/cluster/scheduler.h"
+#include "tests/launcher/command_line.h"
 #include "tests/launcher/rendezvous/membership_job.h"
 
 namespace ddp::launch::membership {
@@ -198,26 +197,26 @@ TEST_CASE("nodes with another --rank-order are rejected, unless ranks are fixed"
 
 // ---- the option -------------------------------------------------------------------------------
 
-LaunchConfig parse(std::vector<const char*> args, const Environment& environment) {
-  args.insert(args.begin(), {"ddp-run", "--nnodes=1:2", "--rdzv-endpoint=h"});
+LaunchConfig job_of_two(std::vector<const char*> args, const Environment& environment) {
+  args.insert(args.begin(), {"--nnodes=1:2", "--rdzv-endpoint=h"});
   args.push_back("x");
-  return parse_launch_args(static_cast<int>(args.size()), args.data(), environment);
+  return parse(std::move(args), environment);
 }
 
 TEST_CASE("the rank order is host, arrival or a variable that must be set") {
   const char* elastic_backend = "--rdzv-backend=c10d";
-  CHECK(parse({elastic_backend}, {}).group->rules.rank_order == "host");
-  CHECK(parse({elastic_backend}, {}).group->sort_key.empty());
-  const auto by_rack = parse({elastic_backend, "--rank-order=RACK"}, {{"RACK", "r7"}});
+  CHECK(job_of_two({elastic_backend}, {}).group->rules.rank_order == "host");
+  CHECK(job_of_two({elastic_backend}, {}).group->sort_key.empty());
+  const auto by_rack = job_of_two({elastic_backend, "--rank-order=RACK"}, {{"RACK", "r7"}});
   CHECK(by_rack.group->rules.rank_order == "RACK");
   CHECK(by_rack.group->sort_key == "r7");
-  CHECK_THROWS_WITH(parse({elastic_backend, "--rank-order=RACK"}, {}),
+  CHECK_THROWS_WITH(job_of_two({elastic_backend, "--rank-order=RACK"}, {}),
                     "--rank-order=RACK: the environment variable RACK is not set on this node; use "
                     "host, arrival, or a variable that is set on every node");
   CHECK_THROWS_WITH(
-      parse({elastic_backend, "--rank-order=RACK"}, {{"RACK", std::string(300, 'x')}}),
+      job_of_two({elastic_backend, "--rank-order=RACK"}, {{"RACK", std::string(300, 'x')}}),
       Contains("300 bytes"));
-  const auto fixed_job = parse({"--rank-order=arrival", "--node-rank=0"}, {});
+  const auto fixed_job = job_of_two({"--rank-order=arrival", "--node-rank=0"}, {});
   CHECK_THAT(fixed_job.hints.back(), Contains("--rank-order has no effect"));
 }
 
@@ -231,8 +230,8 @@ TEST_CASE("under srun nodes are sorted by Slurm's topology, or by Slurm's number
   step["SLURM_TOPOLOGY_ADDR"] = "s0.s4.gpu7";
   step["SLURM_TOPOLOGY_ADDR_PATTERN"] = "switch.switch.node";
   CHECK(slurm_place(step) == "s0.s4.gpu7");
-  CHECK(parse({"--rdzv-backend=c10d"}, step).group->sort_key == "s0.s4.gpu7");
-  CHECK(parse({"--rdzv-backend=c10d", "--rank-order=arrival"}, step).group->sort_key.empty());
+  CHECK(job_of_two({"--rdzv-backend=c10d"}, step).group->sort_key == "s0.s4.gpu7");
+  CHECK(job_of_two({"--rdzv-backend=c10d", "--rank-order=arrival"}, step).group->sort_key.empty());
   step.erase("SLURM_STEP_ID");
   CHECK(slurm_place(step).empty());
 }
