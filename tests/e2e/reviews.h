@@ -77,13 +77,6 @@ struct ReviewWorkspace : Workspace {
 inline const Words kBucketsAndWeights = {"data_config.bucket_batches=3",
                                          "bert_config.class_weights=balanced"};
 
-inline void check_table_refusal(const Finished& run, const Words& said) {
-  INFO(run.err);
-  CHECK(run.exit == 2);
-  REQUIRE(lines_of(run.err).size() == 1);
-  for (const auto& text : said) CHECK_THAT(run.err, Catch::Contains(text));
-}
-
 inline const Words kPredict = {"predict", "--snapshot", "snapshot.pt"};
 
 inline Json json_of(const Workspace& place, const Words& words) {

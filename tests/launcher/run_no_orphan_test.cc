@@ -116,12 +116,13 @@ TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the grou
   CHECK_THAT(job.out(), Contains("again"));
 }
 
-TEST_CASE("a failed job leaves nothing behind") {
+TEST_CASE("a failed job keeps to the shutdown timeout and leaves nothing behind") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0.05"},
                             {"child", "daemon", "ignore=TERM", "@1exit=3", "wait"}));
   CHECK(job.wait_exit() == 3);
   job.wait_all_gone(kSoon);
+  CHECK(nothing_left(tmp));
 }
 
 TEST_CASE("what a successful worker leaves running is ended with the job") {

@@ -72,14 +72,6 @@ TEST_CASE("workers that ignore the signal are killed when the shutdown timeout i
   CHECK_THAT(job.err(), Contains("did not stop within 0.1 s"));
 }
 
-TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
-  const TempFolder tmp;
-  const auto job = run_to_end(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0.1"},
-                                       {"@1ignore=TERM", "@1child", "@0exit=3", "wait"}));
-  CHECK(job.exit == 3);
-  CHECK(nothing_left(tmp));
-}
-
 TEST_CASE("the shutdown timeout holds while workers write without end") {
   const TempFolder tmp;
   ChildProgram job(in_shell(
@@ -105,16 +97,6 @@ TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
   CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));
 #endif
   job.wait_all_gone();
-}
-
-TEST_CASE("SIGUSR1 is passed on and the job goes on") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2"}, {"note=USR1", "wait"}));
-  job.wait_for("waiting", 2);
-  job.signal(SIGUSR1);
-  job.wait_for("got SIGUSR1", 2);
-  job.signal(SIGTERM);
-  CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
 TEST_CASE(

@@ -243,9 +243,7 @@ TEST_CASE("a program that is not found or not executable is one line before any 
     CHECK(lines_of(job.err).size() == 1);
   };
   one_line(run_program({"no-such-program"}), 127, "was not found");
-  one_line(run_program({folder / "nothing"}), 127, "was not found");
   one_line(run_program({plain}), 126, "is not executable");
-  one_line(run_program({folder.path()}), 126, "is a directory");
   one_line(run_program({no_shebang}), 126, "Exec format error; a script needs a first line");
   one_line(run_program({bad_shebang}), 127, "its interpreter (first line)");
   one_line(run_program({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
@@ -384,8 +382,7 @@ TEST_CASE("the summary has a line for each worker") {
   CHECK_THAT(job.err, Contains("max RSS MiB"));
 }
 
-TEST_CASE("help and version go to stdout") {
-  CHECK_THAT(run_program({"--help"}).out, Contains("Usage: ddp-run"));
+TEST_CASE("the version goes to stdout") {
   CHECK_THAT(run_program({"--version"}).out, Catch::StartsWith("ddp-run "));
 }
 
