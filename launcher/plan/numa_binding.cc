@@ -25,13 +25,6 @@ using Cpus = std::vector<int>;
 
 int number_of(const fs::path& file) { return whole_number(first_line(file)).value_or(0); }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const fs::path& path : paths_in(folder)) names.push_back(path.filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 Cpus in_both(const Cpus& a, const Cpus& b) {
   Cpus both;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
@@ -47,14 +40,13 @@ bool has_device_file(const std::string& information, const std::string& root) {
                     trimmed(information.substr(number, information.find('\n', number) - number)));
 }
 
-// PCI addresses and what the driver says of each GPU, in PCI order. A container may list the
-// machine's other GPUs, too, but has no device files of them: CUDA does not count those.
-std::vector<std::pair<std::string, std::string>> listed_gpus(const std::string& root) {
-  const std::string folder = root + "/proc/driver/nvidia/gpus/";
-  std::vector<std::pair<std::string, std::string>> all;
-  for (const std::string& address : names_in(folder)) {
-    std::ifstream information(folder + address + "/information");
-    all.emplace_back(address, std::string(std::istreambuf_iterator<char>(information), {}));
+// What the driver says of each GPU, by PCI address. A container may list the machine's other GPUs,
+// too, but has no device files of them: CUDA does not count those.
+std::map<std::string, std::string> listed_gpus(const std::string& root) {
+  std::map<std::string, std::string> all;
+  for (const fs::path& gpu : paths_in(root + "/proc/driver/nvidia/gpus")) {
+    std::ifstream information(gpu / "information");
+    all[gpu.filename()] = {std::istreambuf_iterator<char>(information), {}};
   }
   auto own = all;
   std::erase_if(own, [&](const auto& gpu) { return !has_device_file(gpu.second, root); });
@@ -64,10 +56,11 @@ std::vector<std::pair<std::string, std::string>> listed_gpus(const std::string& 
 class Topology {
  public:
   explicit Topology(const NumaView& view) : view_(view) {
-    for (const auto& name : names_in(view.root + "/sys/devices/system/node")) {
+    for (const fs::path& folder : paths_in(view.root + "/sys/devices/system/node")) {
+      const std::string name = folder.filename();
       const auto node = name.starts_with("node") ? whole_number(name.substr(4)) : std::nullopt;
       if (!node) continue;
-      const Cpus cpus = usable(first_line(node_folder(*node) / "cpulist"));
+      const Cpus cpus = usable(first_line(folder / "cpulist"));
       if (!cpus.empty()) nodes_[*node] = cpus;
     }
     if (nodes_.empty()) nodes_[0] = view.affinity;  // a kernel without NUMA
@@ -108,9 +101,6 @@ class Topology {
   }
 
  private:
-  fs::path node_folder(int node) const {
-    return fmt::format("{}/sys/devices/system/node/node{}", view_.root, node);
-  }
   fs::path cpu_folder(int cpu) const {
     return fmt::format("{}/sys/devices/system/cpu/cpu{}", view_.root, cpu);
   }
@@ -126,9 +116,9 @@ class Topology {
   std::string largest_cache(int cpu) const {
     std::string sharers;
     int top = -1;
-    for (const auto& name : names_in(cpu_folder(cpu) / "cache")) {
-      const fs::path folder = cpu_folder(cpu) / "cache" / name;
-      if (name.rfind("index", 0) != 0 || first_line(folder / "type") == "Instruction") continue;
+    for (const fs::path& folder : paths_in(cpu_folder(cpu) / "cache")) {
+      const bool is_cache = folder.filename().string().starts_with("index");
+      if (!is_cache || first_line(folder / "type") == "Instruction") continue;
       const int level = number_of(folder / "level");
       if (level <= top) continue;
       top = level;
@@ -186,12 +176,10 @@ std::vector<int> nodes_of_workers(const std::vector<std::string>& gpus, int work
 }  // namespace
 
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view) {
-  const auto gpus = listed_gpus(view.root);
-  const int index = whole_number(gpu).value_or(-1);
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const auto& [address, text] = gpus[i];
-    const bool named = gpu.rfind("GPU-", 0) == 0 && text.find(gpu) != std::string::npos;
-    if (!named && static_cast<int>(i) != index) continue;
+  int left = whole_number(gpu).value_or(-1);
+  for (const auto& [address, text] : listed_gpus(view.root)) {
+    const bool named = gpu.starts_with("GPU-") && text.find(gpu) != std::string::npos;
+    if (!named && left-- != 0) continue;
     // Machines with a single node report -1.
     const fs::path device = view.root + "/sys/bus/pci/devices/" + address;
     return std::max(0, number_of(device / "numa_node"));
