@@ -50,15 +50,6 @@ std::string key_in(const std::string& variable, const Environment& environment) 
   return key;
 }
 
-}  // namespace
-
-std::string rdzv_backend(const OptionValues& values) {
-  const std::string given = values.one_of("rdzv-backend", {"static", "c10d", "etcd", "etcd-v2"});
-  return given == "etcd-v2" ? "etcd" : given;  // torchrun's name for another client of API v2
-}
-
-namespace {
-
 Endpoint take_endpoint(const OptionValues& values, const std::string& text, bool is_static) {
   Endpoint endpoint;
   if (text.empty() && (is_static || values.given("master-addr"))) {
@@ -84,6 +75,11 @@ Endpoint take_endpoint(const OptionValues& values, const std::string& text, bool
 }
 
 }  // namespace
+
+std::string rdzv_backend(const OptionValues& values) {
+  const std::string given = values.one_of("rdzv-backend", {"static", "c10d", "etcd", "etcd-v2"});
+  return given == "etcd-v2" ? "etcd" : given;  // torchrun's name for another client of API v2
+}
 
 std::vector<Endpoint> take_endpoints(const OptionValues& values, bool is_static) {
   constexpr std::size_t kMost = 16;
