@@ -180,6 +180,9 @@ TEST_CASE("a value of the wrong type is refused with the value and its type") {
         "cfg.yaml:3:15: trainer_config.batch_size: 'lots' (str) is not an integer; "
         "give "
         "a whole number >= 1 and <= 1000000");
+  CHECK(error("eval_iters: all") ==
+        "cfg.yaml:3:15: trainer_config.eval_iters: 'all' (str) is not an integer; give null, or a "
+        "whole number >= 1 and <= 1000000000");
   for (const char* value : {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "'99999999999999999999'",
                             "'0x10'", "'1__0'"}) {
     CAPTURE(value);

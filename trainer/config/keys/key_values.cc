@@ -64,17 +64,10 @@ struct Assign {
   const Field& field;
   const Node& value;
 
-  void operator()(int64_t* member) const {
-    const std::string fix = give("a whole number");
-    const auto parsed = as_int(value);
-    if (!parsed) refuse_type(value, "an integer", fix);
-    check_range(static_cast<double>(*parsed), std::to_string(*parsed), fix);
-    *member = *parsed;
-  }
+  void operator()(int64_t* member) const { *member = whole(give("a whole number")); }
   void operator()(std::optional<int64_t>* member) const {
-    int64_t parsed = 0;
-    if (value.kind != Kind::kNull) (*this)(&parsed);
-    *member = value.kind == Kind::kNull ? std::nullopt : std::optional(parsed);
+    *member = std::nullopt;
+    if (value.kind != Kind::kNull) *member = whole(give("null, or a whole number"));
   }
   void operator()(double* member) const { *member = number(value, give("a number")); }
   void operator()(AutoNumber* member) const {
@@ -199,6 +192,12 @@ struct Assign {
   }
   void check_range(double number, const std::string& text, const std::string& fix) const {
     if (!field.range.holds(number)) refuse(fmt::format("{} is out of range; {}", text, fix));
+  }
+  int64_t whole(const std::string& fix) const {
+    const auto parsed = as_int(value);
+    if (!parsed) refuse_type(value, "an integer", fix);
+    check_range(static_cast<double>(*parsed), std::to_string(*parsed), fix);
+    return *parsed;
   }
   double number(const Node& node, const std::string& fix) const {
     const auto parsed = as_float(node);
