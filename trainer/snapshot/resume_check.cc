@@ -127,13 +127,16 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   std::vector<std::string> fixed = task.shape_keys();
   fixed.emplace_back("optimizer_config.name");
   fixed.emplace_back("optimizer_config.state_bits");
+  // In the order of the keys: n_embd before the head_dim that follows from it.
+  for (const auto& key : fixed) {
+    const auto change = std::ranges::find(changed, key, &Change::key);
+    if (change == changed.end()) continue;
+    throw UserError(fmt::format(
+        "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
+        "trainer_config.snapshot_path to a new file to start from scratch",
+        config.trainer.snapshot_path, key, shown(change->before), shown(change->now)));
+  }
   for (const auto& change : changed) {
-    if (std::find(fixed.begin(), fixed.end(), change.key) != fixed.end()) {
-      throw UserError(fmt::format(
-          "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
-          "trainer_config.snapshot_path to a new file to start from scratch",
-          config.trainer.snapshot_path, change.key, shown(change.before), shown(change.now)));
-    }
     if (const auto effect = effect_of(change.key, config)) {
       lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}{}", change.key,
                                   shown(change.before), shown(change.now), *effect));

@@ -84,6 +84,10 @@ TEST_CASE("another model is refused with both values and the way out") {
   CHECK_THROWS_WITH(
       check_resume(meta, run.config, run.task()),
       Catch::Contains("gpt_config.n_embd is 32 there, 64") && Catch::Contains("snapshot_path"));
+  // The first in the order of the keys, not of their names: a head_dim follows from n_embd.
+  run.config.gpt.n_layer = 3;
+  CHECK_THROWS_WITH(check_resume(meta, run.config, run.task()),
+                    Catch::Contains("gpt_config.n_layer is 2 there, 3"));
 }
 
 TEST_CASE(
