@@ -9,6 +9,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/model/lora.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
@@ -75,12 +76,33 @@ std::vector<Change> changes(const Config& before_config, const Config& now_confi
   return result;
 }
 
-void check_model(const std::string& before, const Config& config) {
-  if (!trains_causal_lm(config.task) || before == config.model) return;
-  throw UserError(
-      fmt::format("{} belongs to another model: model is {} there, {} in this configuration; set "
-                  "trainer_config.snapshot_path to a new file to start from scratch",
-                  config.trainer.snapshot_path, before, config.model));
+/// The pretrained model that the snapshot's run names and this one does not; "": none.
+std::string left_out_model(const Config& before, const Config& config) {
+  const bool is_known =
+      !trains_causal_lm(before.task) || find_causal_architecture(before.model) != nullptr;
+  return is_known && model_below(config).path.empty() ? model_below(before).path : "";
+}
+
+/// What to do about a changed key that the snapshot fixes.
+std::string way_out(const std::string& key, const Config& before, const Config& config) {
+  const std::string from_scratch =
+      "set trainer_config.snapshot_path to a new file to start from scratch";
+  const bool is_of_optimizer = key.starts_with("optimizer_config.");
+  const std::string model = left_out_model(before, config);
+  if (!is_of_optimizer && !model.empty())
+    return fmt::format("add init_from={} again, or {}", model, from_scratch);
+  const bool takes_weights = config.task != TaskKind::kImageClassification &&
+                             config.task != TaskKind::kPreference && !config.adapted();
+  if (!is_of_optimizer || !takes_weights) return from_scratch;
+  return fmt::format("{}, or from its weights with init_from={} as well", from_scratch,
+                     config.trainer.snapshot_path);
+}
+
+void check_model(const Config& before, const Config& config) {
+  if (!trains_causal_lm(config.task) || before.model == config.model) return;
+  throw UserError(fmt::format(
+      "{} belongs to another model: model is {} there, {} in this configuration; {}",
+      config.trainer.snapshot_path, before.model, config.model, way_out("model", before, config)));
 }
 
 /// The end of the line about a changed key; nullopt: no line, it changes nothing in what is
@@ -121,7 +143,7 @@ bool has_same_order(const SnapshotMeta& meta, const Config& before, const Config
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task) {
   const Config before = config_from_json(meta.config_json);
-  check_model(before.model, config);
+  check_model(before, config);
   const std::vector<Change> changed = changes(before, config);
   std::vector<std::string> lines;
   std::vector<std::string> fixed = task.shape_keys();
@@ -132,9 +154,9 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
     const auto change = std::ranges::find(changed, key, &Change::key);
     if (change == changed.end()) continue;
     throw UserError(fmt::format(
-        "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
-        "trainer_config.snapshot_path to a new file to start from scratch",
-        config.trainer.snapshot_path, key, shown(change->before), shown(change->now)));
+        "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; {}",
+        config.trainer.snapshot_path, key, shown(change->before), shown(change->now),
+        way_out(key, before, config)));
   }
   for (const auto& change : changed) {
     if (const auto effect = effect_of(change.key, config)) {

@@ -90,6 +90,29 @@ TEST_CASE("another model is refused with both values and the way out") {
                     Catch::Contains("gpt_config.n_layer is 2 there, 3"));
 }
 
+TEST_CASE("another optimizer is refused, and may begin from the snapshot's weights") {
+  SavedRun run;
+  const auto meta = run.meta();
+  run.config.optimizer.name = OptimizerName::kSgd;
+  run.config.trainer.snapshot_path = "run/snapshot.pt";
+  CHECK_THROWS_WITH(
+      check_resume(meta, run.config, run.task()),
+      Catch::EndsWith("set trainer_config.snapshot_path to a new file to start from scratch, or "
+                      "from its weights with init_from=run/snapshot.pt as well"));
+}
+
+TEST_CASE("a model of another shape for want of init_from is refused with the one to add") {
+  SavedRun run;
+  auto meta = run.meta();
+  run.config.gpt.init_from = "/gpt2";
+  meta.config_json = config_to_json(run.config);
+  run.config.gpt.init_from.clear();
+  run.config.gpt.n_embd = 64;
+  CHECK_THROWS_WITH(check_resume(meta, run.config, run.task()),
+                    Catch::Contains("gpt_config.n_embd is 32 there, 64 in this configuration; add "
+                                    "init_from=/gpt2 again, or set"));
+}
+
 TEST_CASE(
     "another vocabulary is refused, another text of the same characters starts its epoch anew") {
   SavedRun run;
