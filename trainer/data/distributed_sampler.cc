@@ -46,9 +46,12 @@ DistributedSampler::DistributedSampler(int64_t dataset_size, int64_t batch_size,
       "one step takes {} samples (trainer_config.batch_size {} x {} micro-batches on all ranks), "
       "but the training set has {}; use {} or more text",
       global_batch_, batch_size, micro_batches_per_step, dataset_size_,
-      fits > 0 ? fmt::format("trainer_config.batch_size={}", fits)
-               : "trainer_config.batch_size=1 with fewer ranks or "
-                 "micro-batches (trainer_config.grad_accumulation_steps)"));
+      fits > 0
+          ? fmt::format("trainer_config.batch_size={}, with trainer_config.global_batch_size={} "
+                        "if that is set,",
+                        fits, fits * micro_batches_per_step)
+          : "trainer_config.batch_size=1 with fewer ranks or micro-batches "
+            "(trainer_config.grad_accumulation_steps or global_batch_size)"));
 }
 
 DataCursor DistributedSampler::normalized(DataCursor cursor) const {
