@@ -12,10 +12,10 @@ namespace fs = std::filesystem;
 
 TEST_CASE("a job of a sweep leaves the same snapshot as the same job alone") {
   const Workspace swept;
-  const Finished sweep =
-      succeed(launched(swept, 2,
-                       {"--multirun", "trainer_config.seed=7,8",
-                        "trainer_config.max_steps=range(6,11,4)", "hydra.sweep.dir=sweep"}));
+  const Finished sweep = succeed(
+      launched(swept, 2,
+               {"--multirun", "trainer_config.seed=7,8", "trainer_config.max_steps=range(6,11,4)",
+                "hydra.sweep.dir=sweep", "hydra.job.chdir=true"}));
   CHECK(sweep.out.find("Sweep of 4 jobs") != std::string::npos);
   const Workspace alone;
   succeed(launched(alone, 2, {"trainer_config.seed=8", "trainer_config.max_steps=10"}));

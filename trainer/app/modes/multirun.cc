@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
@@ -67,6 +69,8 @@ void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
 JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t number,
                   const DistEnv& env, const WorkerStore& store, Announcer& announcer) {
   JobReport report;
+  std::error_code ignored;
+  const auto folder = std::filesystem::current_path(ignored);
   try {
     RunConfig run = load_run(args.config, plan.jobs[number], static_cast<int64_t>(number));
     if (number > 0) run.warning.clear();  // the same in every job
@@ -76,6 +80,7 @@ JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t nu
     report.error = current_exception_text();
     announcer.say_error(fmt::format("job {}: {}", number, report.error));
   }
+  std::filesystem::current_path(folder, ignored);  // which hydra.job.chdir left
   return report;
 }
 
