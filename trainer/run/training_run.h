@@ -150,6 +150,7 @@ class TrainingRun {
   const std::vector<Duty> duties_;
   int64_t first_step_;
   int64_t saved_step_ = -1;
+  int64_t rolled_back_to_ = -1;  // a step of which only the snapshot is made again
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
   std::optional<ProcessGroup::PendingMax> votes_;  // in this step

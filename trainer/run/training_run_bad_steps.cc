@@ -172,6 +172,7 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   trainer_.guard().remember(known);
   trainer_.guard().leave_out(bad_step);
   loader_ = trainer_.make_loader();
+  rolled_back_to_ = meta.step;
   if (group_.is_main()) {
     records_->begin_after(meta.step);
     log_.warning(fmt::format("Back to the snapshot of step {}; step {} will be left out", meta.step,

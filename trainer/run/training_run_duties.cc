@@ -22,8 +22,10 @@ bool divides(const std::optional<int64_t>& every, int64_t step) {
 // In this order: no state is saved of which the replicas differ, and the histograms' gradients and
 // the sample's weights are those of the step.
 std::vector<Duty> TrainingRun::duties() {
-  const auto every = [](const std::optional<int64_t>& steps) {
-    return [steps](const StepEnd& end) { return divides(steps, end.step); };
+  const auto every = [this](const std::optional<int64_t>& steps) {
+    return [this, steps](const StepEnd& end) {
+      return divides(steps, end.step) && end.step != rolled_back_to_;
+    };
   };
   const auto& trainer = config_.trainer;
   return {{Phase::kProfiling, kLongWork, /*main_only=*/false,
@@ -57,7 +59,8 @@ Duty TrainingRun::evaluation() {
 
 void TrainingRun::after_step(bool epoch_ended) {
   const StepEnd end{trainer_.step(), epoch_ended};
-  if (epoch_ended || finished() || divides(config_.trainer.eval_every_steps, end.step))
+  if (end.step != rolled_back_to_ &&
+      (epoch_ended || finished() || divides(config_.trainer.eval_every_steps, end.step)))
     trainer_.set_evaluation_due(true);
   for (const Duty& duty : duties_) {
     if (!duty.due(end)) continue;

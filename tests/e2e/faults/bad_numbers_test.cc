@@ -26,14 +26,18 @@ TEST_CASE("NaN on one rank skips the update on all, the same for any number of r
 TEST_CASE("rollback goes back to the snapshot and leaves the step out, also after a kill") {
   const Workspace skipped, rolled_back, killed;
   const Words faults = {"rank=0 step=13 kind=nan"};
-  succeed(launched(skipped, 2, {plan_of(faults)}));
-  const std::string rollback = "trainer_config.bad_step_policy=rollback";
-  const auto run = succeed(launched(rolled_back, 2, {plan_of(faults), rollback}));
+  const std::string evaluations = "trainer_config.eval_every_steps=5";
+  succeed(launched(skipped, 2, {plan_of(faults), evaluations}));
+  const Words rollback = {"trainer_config.bad_step_policy=rollback", evaluations,
+                          "trainer_config.sample_every_steps=10"};
+  const auto run = succeed(launched(rolled_back, 2, joined(rollback, {plan_of(faults)})));
   CHECK_THAT(run.err, Contains("Back to the snapshot of step 10; step 13 will be left out"));
   CHECK_THAT(run.out, Contains("Step 13: left out, as decided before"));
+  CHECK(evaluations_of(run.out).size() == 10);  // none of step 10 again
+  CHECK(lines_of(read_bytes(rolled_back / "samples.jsonl")).size() == 4);
   const Words but_for_its_history = {"step_guard"};
   CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
-  succeed(launched(killed, 2, {plan_of({faults[0], "rank=1 step=22 kind=kill"}), rollback},
+  succeed(launched(killed, 2, joined(rollback, {plan_of({faults[0], "rank=1 step=22 kind=kill"})}),
                    kTwentyRestarts));
   CHECK(differences(rolled_back.snapshot(), killed.snapshot()) == Words{});
 }
