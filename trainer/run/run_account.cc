@@ -157,6 +157,7 @@ void RunAccount::add_restart(int64_t resumed_step) {
 void RunAccount::read_earlier_jobs(const std::string& summary) {
   try {
     const auto before = OrderedJson::parse(read_small_file(summary).value_or("{}"));
+    was_finished_ = before.value("outcome", std::string()) == "finished";
     const auto earlier = before.value("earlier_jobs", OrderedJson::object());
     EarlierJobs all = {earlier.value("jobs", int64_t{0}), earlier.value("seconds", 0.0),
                        earlier.value("useful_seconds", 0.0), earlier.value("restarts", int64_t{0})};

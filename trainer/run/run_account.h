@@ -62,6 +62,9 @@ class RunAccount {
   /// Call after each optimizer step. Costs one small write.
   void step_done(int64_t step, const SaveCounts& saves);
 
+  /// Whether the previous job, or an earlier attempt, came to the end of the run.
+  bool was_finished() const { return was_finished_; }
+
   /// Call after the last save, which follows the last step.
   void count_saves(const SaveCounts& saves) { own_saves_ = saves; }
 
@@ -96,6 +99,7 @@ class RunAccount {
   mutable std::mutex mutex_;  // what step_done() changes and write_json() reads
   Totals totals_;
   EarlierJobs earlier_;
+  bool was_finished_ = false;
   SaveCounts own_saves_;
   StepTimes times_;
   double began_ = 0.0;  // this attempt of this job, Unix seconds

@@ -71,9 +71,11 @@ FitResult TrainingRun::fit() {
   if (group_.is_main()) log_end(memory);
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
-  run_test(/*trained=*/true);
+  run_test(/*is_new=*/true);
+  if (group_.is_main()) end_account(memory);
   if (records_) records_->end_tracking(time_to_send());
   check_last(result);
+  result.stop_signal = stop_signal_;
   return result;
 }
 
@@ -104,10 +106,13 @@ FitResult TrainingRun::nothing_to_train() {
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  const FitResult result = this->result();
-  run_test(/*trained=*/false);
+  FitResult result = this->result();
+  const bool ended_before = account_ && account_->was_finished();
+  run_test(/*is_new=*/!ended_before);
+  if (account_ && !ended_before) end_account({});
   if (records_) records_->end_tracking(time_to_send());
   check_last(result);
+  result.stop_signal = stop_signal_;
   return result;
 }
 
@@ -199,7 +204,7 @@ bool TrainingRun::one_step() {
 }
 
 // With the weights that the run ends with.
-void TrainingRun::run_test(bool trained) {
+void TrainingRun::run_test(bool is_new) {
   if (stop_signal_ != 0 || trainer_.task().test() == nullptr) return;
   const RunMonitor::LongWork promise(monitor_, kLongWork);
   go_to_best();
@@ -210,7 +215,13 @@ void TrainingRun::run_test(bool trained) {
       },
       [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
   monitor_.enter_for(Phase::kEnd, 0);
-  if (result && group_.is_main()) log_test(*result, trained);
+  if (!result)  // broken off
+    stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
+  if (!group_.is_main()) return;
+  if (result)
+    log_test(*result, is_new);
+  else
+    log_.info("Test broken off by the signal; the same command runs it again");
 }
 
 void TrainingRun::go_to_best() {

@@ -93,8 +93,8 @@ class TrainingRun {
   bool known_snapshot_due(const StepEnd& end) const;
   void take_snapshot(const StepEnd& end);
   void run_evaluation();
-  /// `trained`: whether this process trained, so that the message is new.
-  void run_test(bool trained);
+  /// `is_new`: no earlier job has recorded it.
+  void run_test(bool is_new);
   void go_to_best();
   /// Whether all ranks take part in each save.
   bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
@@ -119,10 +119,11 @@ class TrainingRun {
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
   void record_evaluation(const char* split, const Evaluation& evaluation);
-  void log_test(const Evaluation& evaluation, bool trained);
+  void log_test(const Evaluation& evaluation, bool is_new);
   void log_evaluation(const Evaluation& evaluation, bool made_before);
   PeakMemory gather_peak_memory();
   void log_end(const PeakMemory& peak_memory);
+  void end_account(const PeakMemory& peak_memory);
   void write_unfinished_account() const;
   void record_step(const StepOutput& output, const Metrics& metrics, double grad_norm, double rate);
   void record_histograms();

@@ -134,9 +134,9 @@ void TrainingRun::log_evaluation(const Evaluation& evaluation, bool made_before)
   if (!made_before) record_evaluation("eval", evaluation);
 }
 
-void TrainingRun::log_test(const Evaluation& evaluation, bool trained) {
+void TrainingRun::log_test(const Evaluation& evaluation, bool is_new) {
   log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(evaluation.metrics, "Test")));
-  if (!trained) return;
+  if (!is_new) return;
   record_evaluation("test", evaluation);
   records_->flush();
 }
@@ -265,11 +265,21 @@ RunFacts TrainingRun::facts() const {
   return facts;
 }
 
-// For the job that continues this one, should it die. log_end() reports a failure.
+// For the job that continues this one, should it die. end_account() reports a failure.
 void TrainingRun::write_unfinished_account() const {
   try {
     account_->write_json(summary_file(), {"unfinished"});
   } catch (const RunError&) {
+  }
+}
+
+// After the test, which the next job makes up for if this one dies before.
+void TrainingRun::end_account(const PeakMemory& peak_memory) {
+  try {
+    account_->write_json(summary_file(), {stop_signal_ == 0 ? "finished" : "preempted",
+                                          monitor_.start_times().parts(), peak_memory});
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("no account of this run: {}", error.what()));
   }
 }
 
@@ -312,17 +322,10 @@ void TrainingRun::log_end(const PeakMemory& peak_memory) {
   if (!gpu::load_failure().empty())
     log_.warning("This run was slower than it could be: trainer's GPU kernels were not loaded (" +
                  gpu::load_failure() + ")");
-  const std::string summary = summary_file();
   account_->count_saves(keeper_->counts());
   log_time_breakdown();
-  try {
-    account_->write_json(summary, {stop_signal_ == 0 ? "finished" : "preempted",
-                                   monitor_.start_times().parts(), peak_memory});
-  } catch (const RunError& error) {
-    log_.warning(fmt::format("no account of this run: {}", error.what()));
-  }
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
-                        config_.hydra.log_file(), summary));
+                        config_.hydra.log_file(), summary_file()));
   if (!profile_.summary().empty()) log_.info(profile_.summary());
   if (!profile_.communication().empty()) log_.info(profile_.communication());
   const auto* best = best_entry(folder_.entries());

@@ -78,11 +78,13 @@ TEST_CASE("a signal to every process of a job loses no step") {
   check_no_step_lost(start_two_ranks, place, order_of_steps(job.out()).back());
 }
 
-TEST_CASE("a signal in the last step still leaves the last evaluation to the next run") {
+TEST_CASE(
+    "a signal in the last step still leaves the last evaluation and the test to the next run") {
   const Workspace unbroken, place;
-  succeed(alone(unbroken, until(13)));
+  const Words tested = joined(until(13), {"data_config.test_path=text.txt"});
+  succeed(alone(unbroken, tested));
   {
-    Words overrides = until(13);
+    Words overrides = tested;
     overrides.emplace_back(R"(trainer_config.fault_plan=["step=13 phase=optimizer kind=stop"])");
     ChildProgram job(alone(place, overrides));
     wait_until_stopped(job.pid());
@@ -91,8 +93,30 @@ TEST_CASE("a signal in the last step still leaves the last evaluation to the nex
     job.wait_all_gone(kPatience);
     CHECK(job.wait_exit(kPatience) == 75);
   }
-  succeed(alone(place, until(13)));
+  for (int start = 0; start < 2; ++start) succeed(alone(place, tested));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+  CHECK(summary_of(place)["outcome"] == "finished");
+  CHECK(lines_of(read_bytes(place / "metrics.jsonl")).size() ==
+        lines_of(read_bytes(unbroken / "metrics.jsonl")).size());
+}
+
+// Each micro-batch of the test takes a second.
+TEST_CASE("a signal during the test leaves it to the next run") {
+  const Workspace place;
+  const Words tested =
+      joined(until(2), {"data_config.test_path=text.txt", "data_config.train_split=1"});
+  {
+    Words overrides = tested;
+    overrides.emplace_back(
+        R"(trainer_config.fault_plan=["step=2 phase=evaluation kind=slow value=1000"])");
+    ChildProgram job(alone(place, overrides));
+    job.wait_for("Training finished", 1, kPatience);
+    job.signal(SIGTERM);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  succeed(alone(place, tested));
+  CHECK_THAT(read_bytes(place / "metrics.jsonl"), Contains(R"("split":"test")"));
 }
 
 /// One of the signals is followed by a resume.
