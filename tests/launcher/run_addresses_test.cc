@@ -101,6 +101,15 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a name service that does not answer is the cause in the error", "[nodes]") {
+  DebianCluster job;
+  job.tmp.write("getent", "#!/bin/sh\nexec sleep 1000\n");
+  ChildProgram& node = job.add({"--nnodes=2", "--rdzv-backend=c10d",
+                                "--rdzv-endpoint=" + job.endpoint(), "--rdzv-conf=read_timeout=1"});
+  CHECK(finish(node) == 1);
+  CHECK_THAT(node.err(), Contains("within 1 s: no answer to the name lookup yet; check"));
+}
+
 TEST_CASE("a node that waits at the loopback says in its one line that no other machine can come",
           "[nodes]") {
   const std::string why = "; the rendezvous is at 127.0.0.1, where other machines cannot reach it";

@@ -57,6 +57,7 @@ void HostSearch::begin(bool may_host) {
   may_host_ = may_host;
   following_ = exhausted_ = false;
   began_ = Clock::now();
+  problem_ = "no answer to the name lookup yet";
   pause_ = lookup_pause_ = kFirstSearchPause;
   look_up();
 }
