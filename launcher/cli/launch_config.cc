@@ -109,7 +109,7 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   group.host = endpoints.front().host;
   group.port = endpoints.front().port;
   group.more_endpoints.assign(endpoints.begin() + 1, endpoints.end());
-  rules.reach_note = note_on_reach(values, group.host, rules.fixed_ranks);
+  rules.reach_note = note_on_reach(values, endpoints.front(), rules.fixed_ranks);
   if (rules.fixed_ranks) {
     group.node_rank = values.integer("node-rank", 0, nodes.max - 1);
     rules.master_addr = group.host;

@@ -32,7 +32,7 @@ std::string rdzv_backend(const OptionValues& values);
 std::vector<Endpoint> take_endpoints(const OptionValues& values, bool is_static);
 
 /// MembershipRules::reach_note for the first host of take_endpoints().
-std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static);
+std::string note_on_reach(const OptionValues& values, const Endpoint& endpoint, bool is_static);
 
 /// Returns the endpoints of --rdzv-endpoint, with port 2379 by default, and the keys of `conf` that
 /// concern etcd, which are removed from it: torchrun's for etcd and etcd-v2, and our own.

@@ -10,6 +10,7 @@
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cluster/scheduler.h"
 #include "launcher/rendezvous/round/rank_order.h"
+#include "launcher/rendezvous/wire/endpoint_lookup.h"
 
 namespace ddp::launch {
 namespace {
@@ -98,8 +99,13 @@ std::vector<Endpoint> take_endpoints(const OptionValues& values, bool is_static)
   return endpoints;
 }
 
-std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static) {
-  if (!is_loopback(host) && !is_localhost(host)) return "";
+std::string note_on_reach(const OptionValues& values, const Endpoint& endpoint, bool is_static) {
+  const std::string& host = endpoint.host;
+  if (!is_loopback(host) && !is_localhost(host)) {
+    if (rdzv_backend(values) != "c10d") return "";
+    return fmt::format("; all nodes need the same endpoint (here {}) and must be able to reach it",
+                       place_text(host, endpoint.port));
+  }
   const bool by_endpoint = !is_static || !values.text("rdzv-endpoint").empty();
   return fmt::format(
       "; the rendezvous is at {}, where other machines cannot reach it: give all nodes {}{}", host,

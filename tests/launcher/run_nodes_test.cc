@@ -326,7 +326,10 @@ TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
   Cluster job;
   ChildProgram& a = job.elastic("2", {"--rdzv-conf=join_timeout=1"}, {});
   CHECK(finish(a) == 1);
-  CHECK(a.err() == "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout)\n");
+  CHECK(a.err() ==
+        "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout); the rendezvous "
+        "is at 127.0.0.1, where other machines cannot reach it: give all nodes "
+        "--rdzv-endpoint=HOST:PORT of one of them\n");
   ChildProgram& b = job.fixed(0, 2, {"--rdzv-conf=timeout=1"}, {});
   CHECK(finish(b) == 1);
   CHECK_THAT(b.err(), Contains("missing: --node-rank=1"));

@@ -40,7 +40,7 @@ struct MembershipRules {
   int quarantine_after = 0;
   /// The user gave --rdzv-id; otherwise another job may have the same one.
   bool own_id = true;
-  /// Appended to messages about waiting: "; " and why no other machine can connect; empty: it can.
+  /// Appended to messages about missing nodes: "; " and why they may be unable to connect.
   std::string reach_note{};
 };
 

@@ -75,10 +75,11 @@ void Membership::give_up_joining() {
                     "(--rdzv-conf=join_timeout)",
                     seconds_text(rules_.join_timeout)));
   }
-  end_without_round(fmt::format(
-      "{} of at least {} joined within {} (--rdzv-conf={}){}", plural(count, "node"),
-      rules_.min_nodes, seconds_text(rules_.join_timeout),
-      rules_.fixed_ranks ? "timeout" : "join_timeout", rules_.fixed_ranks ? missing_nodes() : ""));
+  end_without_round(fmt::format("{} of at least {} joined within {} (--rdzv-conf={}){}{}",
+                                plural(count, "node"), rules_.min_nodes,
+                                seconds_text(rules_.join_timeout),
+                                rules_.fixed_ranks ? "timeout" : "join_timeout",
+                                rules_.fixed_ranks ? missing_nodes() : "", rules_.reach_note));
 }
 
 // Tells the user why nothing happens.
@@ -86,10 +87,10 @@ void Membership::note_waiting(Clock::time_point now) {
   if (waiting_noted_ || now < gathering_since_ + kWaitingNote) return;
   waiting_noted_ = true;
   const int count = present_;
-  const std::string text =
-      fmt::format("waiting for nodes: {} of at least {} here, for {} at most{}{}", count,
-                  rules_.min_nodes, seconds_text(rules_.join_timeout),
-                  rules_.fixed_ranks ? missing_nodes() : "", rules_.reach_note);
+  const std::string text = fmt::format(
+      "waiting for nodes: {} of at least {} here, for {} at most{}{}", count, rules_.min_nodes,
+      seconds_text(rules_.join_timeout), rules_.fixed_ranks ? missing_nodes() : "",
+      count < rules_.min_nodes ? rules_.reach_note : "");
   for (const Node node : ready()) send(node, Note{text});
 }
 

@@ -209,6 +209,8 @@ TEST_CASE("a rendezvous that only this machine reaches is known as such") {
   CHECK_FALSE(note({"--master-addr=::1"}).empty());
   for (const char* host : {"--master-addr=node0", "--master-addr=10.0.0.1", "--master-addr=127.a"})
     CHECK(note({host}).empty());
+  CHECK(note({"--rdzv-backend=c10d", "--rdzv-endpoint=node0"}) ==
+        "; all nodes need the same endpoint (here node0:29400) and must be able to reach it");
 }
 
 }  // namespace
