@@ -110,6 +110,15 @@ class Faults(ledger_job.LedgerTest):
         job.wait_for_round({0, 1})
         job.check()
 
+    def test_a_node_whose_host_was_started_again_without_memory_says_what_to_do(self):
+        job = self.begin(2, "1:2", files=False)
+        net.cable(0, "down")
+        job.nodes[1].wait("which is no majority")
+        job.kill(0)
+        net.cable(0, "up")
+        job.start(0)
+        job.nodes[1].wait("has forgotten the job .*: start all nodes again")
+
     def test_a_host_that_went_on_alone_and_was_restarted_forms_one_job_with_the_node_that_waits(self):
         job = self.begin(2, "1:2", ",".join(address(i) for i in range(2)), host=0)
         net.cut(0, 1)

@@ -25,8 +25,10 @@ Authority::Step Election::next(const View& view) {
   const Step step = vote_->succession.next(vote_->inquiry.findings(), view, vote_->alone);
   vote_->inquiry.limit(vote_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
   if (step.kind != Step::Kind::kWait) return step;
-  if (!vote_->noted && turn_ >= vote_->since + kSilentWait && timeout() > kSilentWait) {
+  const bool due = !vote_->noted || (vote_->succession.host_forgot() && !vote_->forgot_noted);
+  if (due && turn_ >= vote_->since + kSilentWait && timeout() > kSilentWait) {
     vote_->noted = true;
+    vote_->forgot_noted = vote_->succession.host_forgot();
     note_ = fmt::format(
         "waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on without them)",
         seconds_text(settings_.rules.join_timeout), reason());

@@ -41,6 +41,7 @@ class Election : public Authority {
     std::chrono::milliseconds patience;
     std::string text;  // why the host was lost
     bool noted = false;
+    bool forgot_noted = false;
     bool alone = false;
   };
 

@@ -73,8 +73,12 @@ void Succession::count(const std::vector<Inquiry::Finding>& findings,
     mandate_.dead +=
         dead && counts && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
     if (!dead && one.found == Found::kAnswer) continue;
+    const char* state = host && host_forgot() ? "was started again and has forgotten the job (no "
+                                                "--log-dir): start all nodes again"
+                        : dead                ? "is gone"
+                                              : "is silent";
     missing_ += fmt::format("{}{}:{} {}", missing_.empty() ? "" : ", ", one.place.address,
-                            one.place.port, dead ? "is gone" : "is silent");
+                            one.place.port, state);
   }
   mandate_.followers = static_cast<int>(followers.size()) + (took_part_ ? 1 : 0);
   for (const Hello& one : followers) mandate_.returned += one.returned ? 1 : 0;

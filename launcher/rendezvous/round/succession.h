@@ -92,6 +92,8 @@ class Succession {
   /// `findings`: for places(). `view`: the agent's state. `alone`: no mandate is needed.
   Step next(const std::vector<Inquiry::Finding>& findings, const Authority::View& view, bool alone);
   Mandate mandate() const { return mandate_; }
+  /// Whether another agent is at the place of the last round's host, and does not know that round.
+  bool host_forgot() const { return replaced_.has_value(); }
   /// "10.0.0.1:29400 is silent, 10.0.0.2:3421 is gone", for the message about waiting.
   std::string missing() const { return missing_; }
   /// Whether this node is the first in the order of succession.
