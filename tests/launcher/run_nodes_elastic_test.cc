@@ -132,7 +132,7 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
   Elastic job("1:2");
   job.begin(2);
   Paused agent(agent_of(job[1]));
-  job[0].wait_for("it has been silent for 2 s");
+  job[0].wait_for("it has been silent for 2 s (--rdzv-conf=keep_alive_interval, ");
   job[0].wait_for("WORLD_SIZE=1");
   agent.resume();
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);

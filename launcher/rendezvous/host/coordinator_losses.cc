@@ -70,7 +70,9 @@ void Coordinator::lose_silent(Clock::time_point now) {
       expect_word(connection);
     }
   }
-  const std::string why = fmt::format("it has been silent for {}", seconds_text(patience_));
+  const std::string why = fmt::format(
+      "it has been silent for {} (--rdzv-conf=keep_alive_interval, keep_alive_max_attempt)",
+      seconds_text(patience_));
   for (const int node : silent) {
     const auto found = connections_.find(node);
     found->second.channel->send(Refused{why});
