@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -129,6 +130,11 @@ void finish_for_agent(const RunFolder& folder, ResultWriter& results, int code) 
 }
 
 void announce(const LaunchConfig& config, const JobPlan& plan) {
+  const auto& shown = config.logs.console_ranks;
+  if (!shown.empty() && *shown.begin() >= plan.job.local_world_size) {
+    say(fmt::format("--local-ranks-filter={}: the last local rank here is {}; no output is shown",
+                    fmt::join(shown, ","), plan.job.local_world_size - 1));
+  }
   if (!config.preflight.empty() && !plan.preflight)
     say("--preflight=auto: no trainer next to ddp-run or on PATH; nothing is checked");
   if (plan.folder.has_logs() && !plan.folder.is_private())

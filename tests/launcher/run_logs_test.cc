@@ -226,6 +226,8 @@ TEST_CASE("only the chosen ranks reach the console") {
       run_logged(logs, {"--local-ranks-filter=1", "--nproc_per_node=3"}, {"out=x\\n", "err=y\\n"});
   CHECK(job.out == "x\n");
   CHECK(job.err == "y\n");
+  CHECK_THAT(run_logged(logs, {"--local-ranks-filter=1,2"}, {"out=x\n"}).err,
+             Contains("--local-ranks-filter=1,2: the last local rank here is 0; no output"));
 }
 
 TEST_CASE("lines with a wanted text are copied to the filtered file") {
