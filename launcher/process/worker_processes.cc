@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -43,8 +44,17 @@ FileWriter::Write append_stacks_to(const std::string& file) {
   };
 }
 
+// The kernel takes the carriage return for a part of the interpreter's name.
+bool ends_first_line_in_cr(const std::string& script) {
+  std::ifstream file(script);
+  std::string line;
+  return std::getline(file, line) && line.starts_with("#!") && line.ends_with('\r');
+}
+
 LaunchError exec_error(const WorkerSpec& spec, int error) {
   const char* tip = error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh"
+                    : error == ENOENT && ends_first_line_in_cr(spec.command.executable)
+                        ? "; it has Windows line endings: convert it, e.g. with dos2unix"
                     : error == ENOENT
                         ? "; its interpreter (first line) or dynamic loader is missing"
                     : error == E2BIG ? "; shorten the arguments or the environment"

@@ -235,6 +235,7 @@ TEST_CASE("a program that is not found or not executable is one line before any 
   const TempFolder folder;
   const auto plain = folder.write("plain", "text");
   const auto no_shebang = folder.write("script", "echo hi\n", true);
+  const auto windows = folder.write("windows", "#!/bin/sh\r\necho hi\r\n", true);
   const auto bad_shebang = folder.write("bad", "#!/no/such/interpreter\n", true);
   const auto one_line = [](const Finished& job, int exit, const std::string& text) {
     CHECK(job.exit == exit);
@@ -246,6 +247,7 @@ TEST_CASE("a program that is not found or not executable is one line before any 
   one_line(run_program({plain}), 126, "is not executable");
   one_line(run_program({no_shebang}), 126, "Exec format error; a script needs a first line");
   one_line(run_program({bad_shebang}), 127, "its interpreter (first line)");
+  one_line(run_program({windows}), 127, "Windows line endings");
   one_line(run_program({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
   one_line(run_program({"--log-dir=" + plain, "true"}), 2, "--log-dir=");
   one_line(run_program({"--nporc_per_node=2", "true"}), 2, "did you mean --nproc-per-node?");
