@@ -188,7 +188,8 @@ void LogPump::sort_sources() {
   const auto place = [](const Source& source) {
     return std::tuple(source.local_rank, !source.unfinished, source.is_stderr);
   };
-  sources_.sort([&](const Source& a, const Source& b) { return place(a) < place(b); });
+  const auto before = [&](const Source& a, const Source& b) { return place(a) < place(b); };
+  if (!std::ranges::is_sorted(sources_, before)) sources_.sort(before);
 }
 
 void LogPump::handle(const std::vector<pollfd>& fds) {
