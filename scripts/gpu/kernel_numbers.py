@@ -110,6 +110,14 @@ def column_sums(report, rows):
     report("column_sums", 1e-6, {"sums": error(sums, x.double().sum(0), rows ** 0.5)}, lambda: torch.ops.ddp_run.column_sums(x), x.nbytes)
 
 
+def join_thirds(report, rows):
+    thirds = [torch.randn(rows, WIDTH, device="cuda").bfloat16() for _ in range(3)]
+    joined, parts = torch.ops.ddp_run.join_thirds(*thirds)
+    exact = torch.cat(thirds, 1).double()
+    report("join_thirds", 1e-6, {"joined": error(joined, exact, 1.0), "sums": error(parts.double().sum(0), exact.sum(0), rows ** 0.5)},
+           lambda: torch.ops.ddp_run.join_thirds(*thirds), 2 * joined.nbytes)
+
+
 def sums_of_squares(report, count):
     gradients = [torch.randn(count // 4 + extra, device="cuda") for extra in (0, 1, 2, 3)]
     exact = torch.cat([F.pad(gradient.double(), (0, -len(gradient) % 1024)).view(-1, 1024).square().sum(1) for gradient in gradients])
@@ -199,6 +207,7 @@ def main():
     norms(report, args.rows)
     gelu(report, args.rows)
     column_sums(report, args.rows)
+    join_thirds(report, args.rows)
     sums_of_squares(report, args.rows * WIDTH)
     adam(report, args.rows * WIDTH)
     cross_entropy(report, args.rows)

@@ -253,6 +253,25 @@ TEST_CASE("the GPU's GELU gradient and the sums for the bias are torch's") {
   CHECK(torch::allclose(parts.sum(0), x.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
 }
 
+TEST_CASE("the GPU's joined thirds and their sums for the bias are torch's") {
+  torch::manual_seed(11);
+  const int64_t third = GENERATE(8, 104, 520);
+  const unsigned threads = GENERATE(1U, 8U, 96U);
+  constexpr int64_t kRows = 10, kChunk = 4, kTile = 256;
+  const int64_t columns = 3 * third;
+  std::vector<torch::Tensor> from;
+  for (int i = 0; i < 3; ++i) from.push_back(torch::randn({kRows, third}).to(torch::kBFloat16));
+  const auto joined = torch::full({kRows, columns}, 777.0, torch::kBFloat16);
+  const auto parts = torch::full({3, columns}, 777.0);
+  host_cuda::run(static_cast<unsigned>(3 * ((columns + kTile - 1) / kTile)), threads,
+                 8 * sizeof(float) * threads, [&] {
+                   ddp_join_thirds(halves(from[0]), halves(from[1]), halves(from[2]),
+                                   halves(joined), floats(parts), kRows, columns, kChunk, kTile);
+                 });
+  CHECK(joined.equal(at::cat(from, 1)));
+  CHECK(torch::allclose(parts.sum(0), joined.to(torch::kFloat32).sum(0), 1e-5, 1e-5));
+}
+
 namespace {
 
 struct AdamState {

@@ -55,7 +55,7 @@ torch::Tensor CausalAttentionImpl::forward(ColumnLinear& qkv, const torch::Tenso
   const int64_t T = x_BSC.size(1) / pass.rows.here * pass.rows.all;
   if (fused::takes(x_BSC) && takes_kernel(T, pass))
     return by_kernel(qkv->in_float32(x_BSC, pass.rows));
-  auto heads = qkv(x_BSC, pass.rows).view({x_BSC.size(0), T, 3, heads_, shape_.head_dim}).unbind(2);
+  auto heads = qkv->to_heads(x_BSC, pass.rows, heads_);
   for (auto& x_BTHD : heads) x_BTHD = x_BTHD.transpose(1, 2);
   return by_tokens(attend(heads[0], heads[1], heads[2], pass));
 }

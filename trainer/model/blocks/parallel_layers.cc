@@ -12,6 +12,13 @@ torch::Tensor ColumnLinearImpl::forward(const torch::Tensor& x_BSC, const cpu::P
   return product(enter(x_BSC, rows));
 }
 
+std::vector<torch::Tensor> ColumnLinearImpl::to_heads(const torch::Tensor& x_BSC,
+                                                      const cpu::Places& rows, int64_t heads) {
+  const auto x_BTC = enter(x_BSC, rows);
+  return plain() ? ops::linear_to_heads(x_BTC, weight, bias, heads)
+                 : ops::in_heads(product(x_BTC), heads);
+}
+
 torch::Tensor ColumnLinearImpl::gelu(const torch::Tensor& x_BSC, const cpu::Places& rows,
                                      bool tanh) {
   const auto x_BTC = enter(x_BSC, rows);

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "trainer/model/blocks/adaptable_embedding.h"
 #include "trainer/model/blocks/adaptable_linear.h"
@@ -37,6 +38,9 @@ class ColumnLinearImpl : public AdaptableLinearImpl {
   ColumnLinearImpl(int64_t in, int64_t out, bool with_bias, const LayerOptions& layers);
 
   torch::Tensor forward(const torch::Tensor& x_BSC, const cpu::Places& rows);
+  /// forward() as queries, keys and values of this rank's `heads`, each [B, T, heads, head size].
+  std::vector<torch::Tensor> to_heads(const torch::Tensor& x_BSC, const cpu::Places& rows,
+                                      int64_t heads);
   /// gelu(forward()); `tanh`: GPT-2's approximation.
   torch::Tensor gelu(const torch::Tensor& x_BSC, const cpu::Places& rows, bool tanh);
   /// forward() in float32, for kernels of a CPU.

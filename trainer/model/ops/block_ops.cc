@@ -31,6 +31,16 @@ torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
   return gpu::takes_product(x) ? gpu::linear(x, weight, bias) : at::linear(x, weight, bias);
 }
 
+std::vector<torch::Tensor> linear_to_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& bias, int64_t heads) {
+  return gpu::takes_heads(x, weight) ? gpu::linear_to_heads(x, weight, bias, heads)
+                                     : in_heads(linear(x, weight, bias), heads);
+}
+
+std::vector<torch::Tensor> in_heads(const torch::Tensor& y, int64_t heads) {
+  return y.unflatten(-1, {3, heads, -1}).unbind(-3);
+}
+
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh, bool fused_cpu) {
   if (fused_cpu && fused::takes_products(x)) return fused::linear_gelu(x, weight, bias, tanh);

@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "trainer/model/ops/fused_ops.h"
 #include "trainer/model/ops/residual_stream.h"
@@ -25,6 +26,11 @@ torch::Tensor rms_norm(const torch::Tensor& x, const NormWeights& norm);
 /// x [.., K], weight [N, K], bias [N] or undefined -> x weight^T + bias [.., N].
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias);
+/// linear() as queries, keys and values, each [.., heads, N / (3 heads)].
+std::vector<torch::Tensor> linear_to_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& bias, int64_t heads);
+/// y [.., N] of such a product in these three parts.
+std::vector<torch::Tensor> in_heads(const torch::Tensor& y, int64_t heads);
 /// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation.
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh, bool fused_cpu);

@@ -111,6 +111,11 @@ torch::Tensor column_sums(const torch::Tensor& x) {
   return call<column_sums>("ddp_run::column_sums", x);
 }
 
+std::tuple<torch::Tensor, torch::Tensor> join_thirds(const torch::Tensor& a, const torch::Tensor& b,
+                                                     const torch::Tensor& c) {
+  return call<join_thirds>("ddp_run::join_thirds", a, b, c);
+}
+
 bool takes_codes(const QuantizedWeight& weight) {
   return weight.codes.is_cuda() && takes_rows_of(weight.columns()) &&
          (!weight.is_nf4() || weight.columns() % kNf4Block == 0);

@@ -69,6 +69,11 @@ std::tuple<torch::Tensor, torch::Tensor> gelu_backward(const torch::Tensor& dy,
 /// [parts, C].
 torch::Tensor column_sums(const torch::Tensor& x);
 
+/// Returns a, b, c, bfloat16 [.., C], C a multiple of 8, as the columns of one tensor [N, 3 C], and
+/// sums over parts of its rows, float32 [parts, 3 C].
+std::tuple<torch::Tensor, torch::Tensor> join_thirds(const torch::Tensor& a, const torch::Tensor& b,
+                                                     const torch::Tensor& c);
+
 /// Whether dequantize() and coded_product() are loaded and take `weight`.
 bool takes_codes(const QuantizedWeight& weight);
 /// Returns rows [first, last) in float32, bfloat16 or float16.

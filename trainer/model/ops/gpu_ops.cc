@@ -12,7 +12,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr int64_t kVector = 8;  // columns of gelu(), gelu_backward() and column_sums()
+constexpr int64_t kVector = 8;  // columns of gelu(), gelu_backward(), column_sums(), join_thirds()
 
 bool computes_in_bfloat16(const torch::Tensor& x) {
   return x.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
@@ -110,6 +110,24 @@ struct Linear : Function<Linear> {
   }
 };
 
+struct LinearToHeads : Function<LinearToHeads> {
+  static variable_list forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& weight,
+                               const std::optional<torch::Tensor>& bias, int64_t heads) {
+    const auto y = Linear::forward(context, x, weight, bias);
+    return y.unflatten(-1, {3, heads, -1}).unbind(-3);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto rows = [&](std::size_t i) { return gradients[i].contiguous().flatten(-2); };
+    const auto [dy, parts] = join_thirds(rows(0), rows(1), rows(2));
+    auto result = Linear::gradients_of_product(context, dy);
+    if (Linear::wants_bias(context)) result[2] = parts.sum(0);
+    result.emplace_back();
+    return result;
+  }
+};
+
 struct LinearGelu : Function<LinearGelu> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& weight, const torch::Tensor& bias, bool tanh) {
@@ -175,6 +193,10 @@ bool takes_product(const torch::Tensor& x) {
   return x.scalar_type() == torch::kBFloat16 && computes_in_bfloat16(x);
 }
 
+bool takes_heads(const torch::Tensor& x, const torch::Tensor& weight) {
+  return takes_product(x) && weight.size(0) % (3 * kVector) == 0;
+}
+
 bool takes_swiglu(const torch::Tensor& gate, const torch::Tensor& up) {
   return gate.size(-1) % kVector == 0 && takes_product(gate) && takes_product(up) &&
          up.sizes() == gate.sizes();
@@ -195,6 +217,11 @@ Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias) {
   return Linear::apply(x, weight, if_defined(bias));
+}
+
+std::vector<torch::Tensor> linear_to_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& bias, int64_t heads) {
+  return LinearToHeads::apply(x, weight, if_defined(bias), heads);
 }
 
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,

@@ -8,8 +8,10 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "trainer/model/ops/residual_stream.h"
 
@@ -19,6 +21,8 @@ namespace ddp::train::gpu {
 bool takes_norm(const torch::Tensor& x);
 /// Whether linear() and linear_gelu() take `x`, bfloat16.
 bool takes_product(const torch::Tensor& x);
+/// Whether linear_to_heads() takes them.
+bool takes_heads(const torch::Tensor& x, const torch::Tensor& weight);
 
 /// Whether fused_swiglu() takes `gate` and `up`, bfloat16.
 bool takes_swiglu(const torch::Tensor& gate, const torch::Tensor& up);
@@ -33,6 +37,11 @@ Normed add_norm(const torch::Tensor& residual, const std::optional<torch::Tensor
 /// x [.., K], weight [N, K], bias [N] or undefined -> x weight^T + bias, bfloat16 [.., N].
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias);
+
+/// linear() as queries, keys and values, each [.., heads, N / (3 heads)]. One pass joins their
+/// gradients and sums them up for the bias.
+std::vector<torch::Tensor> linear_to_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& bias, int64_t heads);
 
 /// gelu(linear(x, weight, bias)); `tanh`: GPT-2's approximation. One pass backward if N is a
 /// multiple of 8.

@@ -71,6 +71,11 @@ uint64_t column_sums_bytes(unsigned grid, void** arguments) {
   return number(arguments, 2) * number(arguments, 3) * kHalf + grid * number(arguments, 5) * kFloat;
 }
 
+uint64_t join_thirds_bytes(unsigned grid, void** arguments) {
+  return number(arguments, 5) * number(arguments, 6) * 2 * kHalf +
+         grid * number(arguments, 8) * kFloat;
+}
+
 uint64_t sums_of_squares_bytes(unsigned, void** arguments) {
   const auto& tensors = *static_cast<SquaredTensors*>(arguments[0]);
   const int count = *static_cast<int*>(arguments[2]);
@@ -135,6 +140,7 @@ constexpr HostKernel kKernels[] = {
     {"ddp_gelu", work_of<ddp_gelu>, gelu_bytes},
     {"ddp_gelu_backward", work_of<ddp_gelu_backward>, gelu_backward_bytes},
     {"ddp_column_sums", work_of<ddp_column_sums>, column_sums_bytes},
+    {"ddp_join_thirds", work_of<ddp_join_thirds>, join_thirds_bytes},
     {"ddp_sums_of_squares", work_of<ddp_sums_of_squares>, sums_of_squares_bytes},
     {"ddp_adam", work_of<ddp_adam>, adam_bytes},
 };

@@ -456,6 +456,22 @@ extern "C" __global__ void __launch_bounds__(512)
                  [&](long long r, long long i) { return *reinterpret_cast<const Eight*>(x + r * columns + i); });
 }
 
+// Three tensors next to each other in one, and its column sums by parts: the gradient of a product whose output is used in
+// thirds, and of its bias.
+//   a, b, c bfloat16 [N, columns / 3]; joined bfloat16 [N, columns], columns a multiple of 24
+extern "C" __global__ void __launch_bounds__(512)
+    ddp_join_thirds(const bfloat16* __restrict__ a, const bfloat16* __restrict__ b, const bfloat16* __restrict__ c,
+                    bfloat16* __restrict__ joined, float* __restrict__ parts, long long rows, long long columns,
+                    long long chunk, long long tile) {
+  const long long third = columns / 3;
+  sum_columns<4>(parts, rows, columns, chunk, tile, [&](long long r, long long i) {
+    const bfloat16* from = i < third ? a + i : i < 2 * third ? b + (i - third) : c + (i - 2 * third);
+    const Eight value = *reinterpret_cast<const Eight*>(from + r * third);
+    *reinterpret_cast<Eight*>(joined + r * columns + i) = value;
+    return value;
+  });
+}
+
 // Gradients of one launch, which are parameters of the kernel. operators.cc has the same.
 struct SquaredTensors {
   struct Tensor {

@@ -131,10 +131,10 @@ at::Tensor gelu(const at::Tensor& x, bool tanh) {
   return y;
 }
 
-/// How the kernels that sum columns divide [rows, columns].
+/// How the kernels that sum columns divide [rows, columns] of `wider` times as many columns as `x`.
 struct ColumnBlocks {
-  explicit ColumnBlocks(const at::Tensor& x)
-      : columns(x.size(-1)), rows(x.numel() / columns), chunk(rows_of_block(rows, 128)) {
+  explicit ColumnBlocks(const at::Tensor& x, int64_t wider = 1)
+      : columns(wider * x.size(-1)), rows(x.numel() / x.size(-1)), chunk(rows_of_block(rows, 128)) {
     check_eights(x, x);
     parts = at::empty({blocks_for(rows, chunk), columns}, x.options().dtype(at::kFloat));
   }
@@ -168,6 +168,21 @@ at::Tensor column_sums(const at::Tensor& x) {
   launch(kernel, blocks.count(), kThreadsOfColumns, kSharedOfColumns, x.const_data_ptr(),
          blocks.parts.data_ptr(), blocks.rows, blocks.columns, blocks.chunk, blocks.tile);
   return blocks.parts;
+}
+
+std::tuple<at::Tensor, at::Tensor> join_thirds(const at::Tensor& a, const at::Tensor& b,
+                                               const at::Tensor& c) {
+  check_rows(b, at::kBFloat16, a);
+  check_rows(c, at::kBFloat16, a);
+  const c10::DeviceGuard device(a.device());
+  const ColumnBlocks blocks(a, 3);
+  const auto joined = at::empty({blocks.rows, blocks.columns}, a.options());
+  if (blocks.rows == 0) return {joined, blocks.parts};
+  static const CUfunction kernel = own_kernel("ddp_join_thirds");
+  launch(kernel, blocks.count(), kThreadsOfColumns, kSharedOfColumns, a.const_data_ptr(),
+         b.const_data_ptr(), c.const_data_ptr(), joined.data_ptr(), blocks.parts.data_ptr(),
+         blocks.rows, blocks.columns, blocks.chunk, blocks.tile);
+  return {joined, blocks.parts};
 }
 
 constexpr std::size_t kSquaredTensors = 128;  // of one launch
@@ -302,6 +317,7 @@ void register_operators() {
   cuda.impl("gelu", gelu);
   cuda.impl("gelu_backward", gelu_backward);
   cuda.impl("column_sums", column_sums);
+  cuda.impl("join_thirds", join_thirds);
   cuda.impl("sums_of_squares", sums_of_squares);
   cuda.impl("adam_", adam_);
   register_coded_operators(cuda);
@@ -322,6 +338,7 @@ TORCH_LIBRARY(ddp_run, library) {
   library.def("gelu(Tensor x, bool tanh) -> Tensor");
   library.def("gelu_backward(Tensor dy, Tensor x, bool tanh) -> (Tensor, Tensor)");
   library.def("column_sums(Tensor x) -> Tensor");
+  library.def("join_thirds(Tensor a, Tensor b, Tensor c) -> (Tensor, Tensor)");
   library.def("sums_of_squares(Tensor[] tensors) -> Tensor");
   library.def(
       "adam_(Tensor(a!)[] weights, Tensor[] gradients, Tensor(b!)[] exp_avgs, "
