@@ -52,16 +52,15 @@ class Runs:
         write_tokens(self.tokens, 8 * batch * block + 1)
         write_tokenizer(folder / "tokenizer.json")
 
-    def ledger(self, steps, micro_batches):
-        report = self.folder / f"ledger-{steps}-{micro_batches}.json"
+    def ledger(self, steps):
+        report = self.folder / f"ledger-{steps}.json"
         command = [ROOT / "scripts/fake_gpu.sh", "--report", report, "trainer", "--config", ROOT / "configs/gpt2_124m.yaml",
                    f"data_config.path={self.tokens}", "data_config.eval_path=null", "data_config.train_split=1",
                    f"data_config.block_size={self.block}",
                    f"trainer_config.max_steps={steps}", f"trainer_config.batch_size={self.batch}",
-                   f"trainer_config.global_batch_size={self.batch * micro_batches}", "trainer_config.eval_every_steps=null",
+                   f"trainer_config.global_batch_size={self.batch}", "trainer_config.eval_every_steps=null",
                    "trainer_config.save_every_steps=null", "data_config.stride=1", "optimizer_config.warmup_steps=1",
-                   f"hydra.run.dir={self.folder}/run-{steps}-{micro_batches}",
-                   *self.overrides]
+                   f"hydra.run.dir={self.folder}/run-{steps}", *self.overrides]
         environment = dict(os.environ, FAKECUDA_NUMERICS="0", FAKECUDA_ACCOUNT="1")
         result = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
         if result.returncode != 0:
@@ -115,7 +114,7 @@ def print_table(title, rows, everything):
 def arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench.sh gpu_account", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=16, help="sequences in a micro-batch (16)")
+    parser.add_argument("--batch", type=int, default=16, help="sequences in a step (16)")
     parser.add_argument("--block", type=int, default=1024, help="tokens in a sequence (1024)")
     parser.add_argument("--all", action="store_true", help="print every operator, not only the 15 that take longest")
     parser.add_argument("--json", type=Path, help="write the account there as well")
@@ -127,23 +126,18 @@ def main():
     args = arguments()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(Path(folder), args.batch, args.block, args.overrides)
-        two, three, double = runs.ledger(2, 1), runs.ledger(3, 1), runs.ledger(2, 2)
-    micro_batch = difference(operators(double), operators(two))
-    micro_batch = {name: tuple(value // 2 for value in row) for name, row in micro_batch.items()}  # of two steps
-    update = difference(difference(operators(three), operators(two)), micro_batch)
-    launches = (double["launches"] - two["launches"]) // 2
+        two, three = runs.ledger(2), runs.ledger(3)
+    step = difference(operators(three), operators(two))
+    launches = three["launches"] - two["launches"]
     print(f"GPT-2 124M, {args.batch} x {args.block} tokens in bfloat16 on a {GPU}: {BANDWIDTH / 1e12:.2f} TB/s, {PEAK / 1e12:.0f} "
           f"TFLOP/s, {ATTAINED_BANDWIDTH:.0%} and {ATTAINED_PEAK:.0%} of them attained. A model, not a measurement.")
-    print_table("A micro-batch, forward and backward", micro_batch, args.all)
-    print_table("The rest of a step: norm, clipping, update", update, args.all)
-    sums = total(micro_batch)
-    useful = model_flops(args.batch * args.block, args.block)
-    utilization = useful / (sums["seconds"] * PEAK)
-    print(f"\nA micro-batch: {launches} launches, {sums['bytes'] / 1e9:.2f} GB, {sums['seconds'] * 1e3:.1f} ms; model FLOPs "
-          f"utilization {utilization:.1%} without the update")
+    print_table("A step", step, args.all)
+    sums = total(step)
+    utilization = model_flops(args.batch * args.block, args.block) / (sums["seconds"] * PEAK)
+    print(f"\nA step: {launches} launches, {sums['bytes'] / 1e9:.2f} GB, {sums['seconds'] * 1e3:.1f} ms; model FLOPs utilization "
+          f"{utilization:.1%}")
     if args.json:
-        args.json.write_text(json.dumps({"micro_batch": {"launches": launches, **sums, "mfu": utilization, "operators": micro_batch},
-                                         "update": {**total(update), "operators": update}}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"launches": launches, **sums, "mfu": utilization, "operators": step}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

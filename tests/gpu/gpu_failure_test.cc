@@ -31,7 +31,7 @@ TEST_CASE("a process whose kernel never ends leaves after SIGTERM, and resumes e
   if (!gpus_are_faked()) return;
   const Workspace place;
   auto options = on_gpus(place, 1, alone(place, kSaves));
-  options.set["FAKECUDA_STUCK_AT"] = "2000";
+  options.set["FAKECUDA_STUCK_AT"] = "1500";
   ChildProgram run(options);
   run.wait_for("a kernel never ends", 1, kPatience);
   run.signal(SIGTERM);

@@ -9,13 +9,8 @@ namespace ddp::train {
 
 Optimizer::Optimizer(TrainedParameters trained) : trained_(std::move(trained)) {
   TORCH_CHECK(!parameters().empty(), "an optimizer needs at least one parameter");
-  const torch::NoGradGuard no_grad;
-  for (auto& p : trained_.parameters) {
-    if (p.tensor.grad().defined())
-      p.tensor.mutable_grad().zero_();
-    else
-      p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
-  }
+  complete_gradients();
+  zero_grad();
   step_count_ = torch::zeros(
       {}, parameters().front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
 }
@@ -30,9 +25,18 @@ bool Optimizer::step(double learning_rate, const torch::Tensor& found_inf,
   return copies_written;
 }
 
-void Optimizer::zero_grad() {
+void Optimizer::zero_grad(bool set_to_none) {
   const torch::NoGradGuard no_grad;
-  at::_foreach_zero_(gradients());
+  if (!set_to_none) return at::_foreach_zero_(gradients());
+  for (const auto& p : parameters()) p.tensor.mutable_grad().reset();
+}
+
+void Optimizer::complete_gradients() {
+  for (const auto& p : parameters()) {
+    if (!p.tensor.grad().defined())
+      p.tensor.mutable_grad() =
+          torch::zeros_like(p.tensor, p.tensor.options().requires_grad(false));
+  }
 }
 
 std::vector<torch::Tensor> Optimizer::gradients() const {

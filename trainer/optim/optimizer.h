@@ -54,8 +54,11 @@ class Optimizer {
   /// hold the new values; an optimizer that cannot write them leaves them alone.
   bool step(double learning_rate, const torch::Tensor& found_inf, const torch::Tensor& scale = {},
             const CopyOf& copy_of = {});
-  /// Zeroes gradients in place: they may be views into DDP's buckets.
-  void zero_grad();
+  /// Zeroes gradients in place: they may be views into DDP's buckets. With `set_to_none` a backward
+  /// pass makes them anew, which spares writing zeros and adding to them.
+  void zero_grad(bool set_to_none = false);
+  /// Creates zeros for the parameters that have no gradient.
+  void complete_gradients();
 
   const std::vector<Parameter>& parameters() const { return trained_.parameters; }
   const std::vector<ParameterGroup>& groups() const { return trained_.groups; }

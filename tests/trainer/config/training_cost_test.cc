@@ -97,6 +97,25 @@ TEST_CASE("frozen parameters take no gradients, no optimizer state and no averag
   CHECK(bytes_of(config, "snapshot_copy") == 4 * all + 12 * trained);
 }
 
+TEST_CASE("one GPU's gradients take the place of activations if one backward pass makes them") {
+  Config config = gpt2_config();
+  config.trainer.global_batch_size.reset();
+  const auto counted = [&](const ComputePlace& place) {
+    for (const MemoryItem& item : memory_items(config, 50257, place))
+      if (item.name == "gradients") return counts(item, place.cuda);
+    return false;
+  };
+  const ComputePlace gpu{true, 1};
+  CHECK_FALSE(counted(gpu));
+  CHECK(counted({false, 1}));
+  CHECK(counted({true, 2}));  // in DDP's buckets
+  config.trainer.grad_accumulation_steps = 2;
+  CHECK(counted(gpu));
+  config.trainer.grad_accumulation_steps = 1;
+  config.logging.histogram_every_steps = 10;
+  CHECK(counted(gpu));
+}
+
 TEST_CASE("zero1 and zero2 divide the optimizer's state and the gradients among the ranks") {
   Config config = gpt2_config();
   config.trainer.ema_decay = 0.99;

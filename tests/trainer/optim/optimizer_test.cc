@@ -65,6 +65,11 @@ TEST_CASE("zero_grad keeps the gradient's memory: it may be a view into a bucket
   optimizer.zero_grad();
   CHECK(p.grad().data_ptr() == before);
   CHECK(p.grad().eq(0).all().item<bool>());
+  p.grad().fill_(2.0);
+  optimizer.zero_grad(/*set_to_none=*/true);
+  CHECK_FALSE(p.grad().defined());
+  optimizer.complete_gradients();
+  CHECK(p.grad().eq(torch::zeros({3})).all().item<bool>());
 }
 
 TEST_CASE("clipping scales to the global norm, and a maximum of 0 leaves all as it is") {

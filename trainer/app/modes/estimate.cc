@@ -94,7 +94,9 @@ std::string as_table(const Estimate& e) {
   std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
                                  parameter_text(e.training.cost->parameter_parts()));
   for (const MemoryItem& item : e.memory.items) {
-    const std::string note = std::string(counts(item, e.memory.cuda) ? "" : " (of the CPU)") +
+    const std::string note = std::string(item.kind == MemoryKind::kFreed ? " (freed by activations)"
+                                         : counts(item, e.memory.cuda)   ? ""
+                                                                         : " (of the CPU)") +
                              (item.main_rank_only ? " (rank 0 alone)" : "");
     text += fmt::format("  {:<16} {}{}\n", item.name, in_bytes(item.bytes), note);
   }

@@ -51,7 +51,12 @@ struct ComputePlace {
   int64_t stage = 0;  ///< Stage of a pipeline.
 };
 
-enum class MemoryKind { kDevice, kHost, kShared };
+enum class MemoryKind {
+  kDevice,
+  kHost,
+  kShared,
+  kFreed  ///< Of the device, freed by activations before it is needed.
+};
 
 /// One kind of memory of a rank, in bytes at the peak of a step.
 struct MemoryItem {

@@ -142,7 +142,9 @@ ParallelStrategy::ParallelStrategy(const Setup& setup, DividedModel model)
       state_(setup.task.parameter_layouts(), setup.mesh, model_.shards, setup.device),
       updating_ranks_(model_.shards == nullptr ? setup.mesh.model() : setup.mesh.world()),
       norm_(model_.updated.parameters, state_.layouts(), updating_ranks_),
-      sum_partial_gradients_(sum_of_partial_gradients(setup.task, model_.shards, setup.mesh)) {}
+      sum_partial_gradients_(sum_of_partial_gradients(setup.task, model_.shards, setup.mesh)),
+      may_make_gradients_(setup.device.is_cuda() && setup.own_micro_batches() == 1 &&
+                          model_.shards == nullptr && setup.mesh.pipeline().size() == 1) {}
 
 void ParallelStrategy::begin(FirstValues values) {
   // A Reducer's nodes of the backward pass belong to a stream that cannot be recorded.
@@ -185,7 +187,7 @@ std::optional<std::vector<MicroBatchLoss>> ParallelStrategy::run_passes(const St
 }
 
 void ParallelStrategy::zero_gradients(Optimizer& optimizer) {
-  if (!std::exchange(gradients_are_ready_, true)) optimizer.zero_grad();
+  if (!std::exchange(gradients_are_ready_, true)) optimizer.zero_grad(makes_gradients());
 }
 
 std::optional<std::vector<MicroBatchLoss>> ParallelStrategy::run_micro_batches(
@@ -287,6 +289,7 @@ void ParallelStrategy::average_experts(Optimizer& optimizer) const {
 
 StepGradient ParallelStrategy::finish_gradients(Optimizer& optimizer, GradScaler& scaler,
                                                 const std::vector<MicroBatchLoss>& losses) {
+  optimizer.complete_gradients();
   sum_partial_gradients_();
   const auto gradients = optimizer.gradients();
   average_experts(optimizer);
@@ -302,10 +305,13 @@ StepGradient ParallelStrategy::finish_gradients(Optimizer& optimizer, GradScaler
 void ParallelStrategy::update(Optimizer& optimizer, double learning_rate,
                               const torch::Tensor& found_inf, const torch::Tensor& scale) {
   const auto copy_of = [this](const torch::Tensor& weight) { return weight_copies_.of(weight); };
-  if (!optimizer.step(learning_rate, found_inf, scale, copy_of)) return;
-  std::vector<torch::Tensor> weights;
-  for (const Parameter& parameter : optimizer.parameters()) weights.push_back(parameter.tensor);
-  weight_copies_.written(weights);
+  if (optimizer.step(learning_rate, found_inf, scale, copy_of)) {
+    std::vector<torch::Tensor> weights;
+    for (const Parameter& parameter : optimizer.parameters()) weights.push_back(parameter.tensor);
+    weight_copies_.written(weights);
+  }
+  const bool are_recorded = setup_.config.logging.histogram_every_steps.has_value();
+  if (makes_gradients() && !are_recorded) optimizer.zero_grad(/*set_to_none=*/true);
 }
 
 double ParallelStrategy::step_loss(const std::vector<MicroBatchLoss>& losses) {

@@ -138,6 +138,12 @@ class ParallelStrategy {
   MicroBatchLoss run_micro_batch(const StepContext& step, int64_t micro);
   MicroBatchLoss run_graph(const StepContext& step, const Batch& batch, int64_t micro);
   torch::Tensor mean_loss(const Batch& batch);
+  /// Whether the one backward pass of a step makes its gradients. On a GPU that moves fewer bytes
+  /// than zeroing and adding, with DDP's buckets, too: c10d averages as it copies into them. Without
+  /// buckets, they take no memory outside of backward passes and updates.
+  bool makes_gradients() const {
+    return may_make_gradients_ && (!graphs_.enabled() || graphs_.makes_gradients());
+  }
   /// Once a step.
   void zero_gradients(Optimizer& optimizer);
   bool is_shared_expert(const std::string& parameter) const;
@@ -151,7 +157,8 @@ class ParallelStrategy {
   const ModelNorm norm_;
   const std::function<void()> sum_partial_gradients_;
   WeightCopies weight_copies_;
-  bool gradients_are_ready_ = false;  // to be added to
+  const bool may_make_gradients_;
+  bool gradients_are_ready_ = false;  // to be added to, or not there
 };
 
 /// Builds the task's model, divides it and returns its strategy. `values`: of a new run's weights,
