@@ -55,7 +55,7 @@ enum class MemoryKind {
   kDevice,
   kHost,
   kShared,
-  kFreed  ///< Of the device, freed by activations before it is needed.
+  kFreed  ///< The device's, freed by activations before it is needed.
 };
 
 /// One kind of memory of a rank, in bytes at the peak of a step.

@@ -139,8 +139,8 @@ class ParallelStrategy {
   MicroBatchLoss run_graph(const StepContext& step, const Batch& batch, int64_t micro);
   torch::Tensor mean_loss(const Batch& batch);
   /// Whether the one backward pass of a step makes its gradients. On a GPU that moves fewer bytes
-  /// than zeroing and adding, with DDP's buckets, too: c10d averages as it copies into them. Without
-  /// buckets, they take no memory outside of backward passes and updates.
+  /// than zeroing and adding, with DDP's buckets, too: c10d averages as it copies into them.
+  /// Without buckets, they take no memory outside of backward passes and updates.
   bool makes_gradients() const {
     return may_make_gradients_ && (!graphs_.enabled() || graphs_.makes_gradients());
   }
