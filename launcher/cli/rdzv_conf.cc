@@ -103,8 +103,10 @@ std::string note_on_reach(const OptionValues& values, const Endpoint& endpoint, 
   const std::string& host = endpoint.host;
   if (!is_loopback(host) && !is_localhost(host)) {
     if (rdzv_backend(values) != "c10d") return "";
+    const std::string given = values.text("rdzv-endpoint");
+    const bool several = given.find(',') != std::string::npos;
     return fmt::format("; all nodes need the same endpoint (here {}) and must be able to reach it",
-                       place_text(host, endpoint.port));
+                       several ? given : place_text(host, endpoint.port));
   }
   const bool by_endpoint = !is_static || !values.text("rdzv-endpoint").empty();
   return fmt::format(

@@ -100,7 +100,7 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step,
     fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd_ >= 0) read_earlier_attempts(resumed_step);
   if (!summary.empty()) remove_stale_temporaries(summary);  // a job was killed while it wrote
-  if (totals_.first_step > 0) read_earlier_jobs(summary);
+  read_earlier_jobs(summary);
   write_totals();  // an attempt that ends before its first step counts, too
 }
 
@@ -157,11 +157,13 @@ void RunAccount::add_restart(int64_t resumed_step) {
 void RunAccount::read_earlier_jobs(const std::string& summary) {
   try {
     const auto before = OrderedJson::parse(read_small_file(summary).value_or("{}"));
+    const bool of_this_job = before.at("job_began").get<double>() == totals_.job_began;
+    if (totals_.first_step == 0 && !of_this_job) return;  // of another run in this folder
     was_finished_ = before.value("outcome", std::string()) == "finished";
     const auto earlier = before.value("earlier_jobs", OrderedJson::object());
     EarlierJobs all = {earlier.value("jobs", int64_t{0}), earlier.value("seconds", 0.0),
                        earlier.value("useful_seconds", 0.0), earlier.value("restarts", int64_t{0})};
-    if (before.at("job_began").get<double>() != totals_.job_began) {
+    if (!of_this_job) {
       const double wall = before.at("wall_seconds").get<double>();
       ++all.jobs;
       all.seconds += wall;

@@ -109,7 +109,10 @@ FitResult TrainingRun::nothing_to_train() {
   FitResult result = this->result();
   const bool ended_before = account_ && account_->was_finished();
   run_test(/*is_new=*/!ended_before);
-  if (account_ && !ended_before) end_account({});
+  if (account_ && !ended_before) {
+    account_->count_saves(keeper_->counts());
+    end_account({});
+  }
   if (records_) records_->end_tracking(time_to_send());
   check_last(result);
   result.stop_signal = stop_signal_;

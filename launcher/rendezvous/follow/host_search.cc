@@ -22,6 +22,8 @@ constexpr auto kSilentSearch = std::chrono::seconds(5);
 // A host closes its connections when it ends; more of them in a row are a foreign program's.
 constexpr int kForeign = 4;
 
+constexpr const char* kNoLookup = "no answer to the name lookup yet";
+
 // torch's TCPStore ignores a greeting that is not its own.
 std::string silence_of(const ControlChannel& channel) {
   return channel.state() == ControlChannel::State::kGreeting
@@ -57,7 +59,7 @@ void HostSearch::begin(bool may_host) {
   may_host_ = may_host;
   following_ = exhausted_ = false;
   began_ = Clock::now();
-  problem_ = "no answer to the name lookup yet";
+  problem_ = kNoLookup;
   pause_ = lookup_pause_ = kFirstSearchPause;
   look_up();
 }
@@ -73,6 +75,7 @@ void HostSearch::look_up() {
 void HostSearch::take_addresses() {
   endpoints_ = lookup_->results();
   lookup_.reset();
+  if (problem_ == kNoLookup) problem_ = "no answer yet";
   try_endpoints();
 }
 

@@ -73,10 +73,12 @@ void Succession::count(const std::vector<Inquiry::Finding>& findings,
     mandate_.dead +=
         dead && counts && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
     if (!dead && one.found == Found::kAnswer) continue;
-    const char* state = host && host_forgot() ? "was started again and has forgotten the job (no "
-                                                "--log-dir): start all nodes again"
-                        : dead                ? "is gone"
-                                              : "is silent";
+    std::string state = dead ? "is gone" : "is silent";
+    if (host && host_forgot()) {
+      state =
+          "was started again and has forgotten the job (without a --log-dir that it could read)";
+      if (nodes_ == 2) state += ": start all nodes again";
+    }
     missing_ += fmt::format("{}{}:{} {}", missing_.empty() ? "" : ", ", one.place.address,
                             one.place.port, state);
   }

@@ -100,20 +100,24 @@ TEST_CASE("frozen parameters take no gradients, no optimizer state and no averag
 TEST_CASE("one GPU's gradients take the place of activations if one backward pass makes them") {
   Config config = gpt2_config();
   config.trainer.global_batch_size.reset();
-  const auto counted = [&](const ComputePlace& place) {
-    for (const MemoryItem& item : memory_items(config, 50257, place))
-      if (item.name == "gradients") return counts(item, place.cuda);
-    return false;
+  const auto needed = [&](const ComputePlace& place) {
+    return bytes_of_rank(memory_items(config, 50257, place), place.cuda);
   };
   const ComputePlace gpu{true, 1};
-  CHECK_FALSE(counted(gpu));
-  CHECK(counted({false, 1}));
-  CHECK(counted({true, 2}));  // in DDP's buckets
+  const int64_t without = needed(gpu), gradients = bytes_of(config, "gradients", gpu);
+  CHECK(gradients == int64_t{4} * 124'439'808);
+  CHECK(needed({true, 2}) == without + gradients);  // in DDP's buckets
   config.trainer.grad_accumulation_steps = 2;
-  CHECK(counted(gpu));
+  CHECK(needed(gpu) == without + gradients);
   config.trainer.grad_accumulation_steps = 1;
   config.logging.histogram_every_steps = 10;
-  CHECK(counted(gpu));
+  CHECK(needed(gpu) == without + gradients);
+  config.logging.histogram_every_steps.reset();
+  config.trainer.batch_size = 1;
+  config.data.block_size = 16;  // fewer activations than gradients
+  const int64_t of_passes = bytes_of(config, "activations", gpu) + bytes_of(config, "logits", gpu);
+  CHECK(of_passes < gradients);
+  CHECK(needed({true, 2}) - needed(gpu) == of_passes);
 }
 
 TEST_CASE("zero1 and zero2 divide the optimizer's state and the gradients among the ranks") {

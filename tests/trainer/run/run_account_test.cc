@@ -49,6 +49,18 @@ TEST_CASE("the time of a sweep's later job begins where the job before it ended"
   CHECK(seconds <= measured.count() + 0.005);  // and not since the start of this process
 }
 
+TEST_CASE("an attempt knows whether an earlier one of its job ended the run") {
+  const TempDir dir, other;
+  const std::string summary = dir.file("summary.json");
+  {
+    const Variable folder(launch::kShmDir, dir.path());
+    RunAccount("/x/s.pt", 0, summary).write_json(summary, {"finished"});
+    CHECK(RunAccount("/x/s.pt", 6, summary).was_finished());
+  }
+  const Variable folder(launch::kShmDir, other.path());
+  CHECK_FALSE(RunAccount("/x/s.pt", 0, summary).was_finished());
+}
+
 TEST_CASE("an account that is full drops its oldest restarts and keeps its sums") {
   const TempDir dir;
   const Variable folder(launch::kShmDir, dir.path());

@@ -94,10 +94,10 @@ std::string as_table(const Estimate& e) {
   std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
                                  parameter_text(e.training.cost->parameter_parts()));
   for (const MemoryItem& item : e.memory.items) {
-    const std::string note = std::string(item.kind == MemoryKind::kFreed ? " (freed by activations)"
-                                         : counts(item, e.memory.cuda)   ? ""
-                                                                         : " (of the CPU)") +
-                             (item.main_rank_only ? " (rank 0 alone)" : "");
+    std::string note = std::string(counts(item, e.memory.cuda) ? "" : " (of the CPU)") +
+                       (item.main_rank_only ? " (rank 0 alone)" : "");
+    if (item.reused > 0)
+      note += fmt::format(" ({} in memory that activations leave)", in_bytes(item.reused));
     text += fmt::format("  {:<16} {}{}\n", item.name, in_bytes(item.bytes), note);
   }
   text += fmt::format("Steps              {} {} each", in_short(e.units_per_step), e.unit());

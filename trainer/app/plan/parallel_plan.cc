@@ -140,7 +140,9 @@ ParallelPlan plan_of(Config config, const PlannedTraining& training) {
   plan.items = items_of(plan.config, training);
   plan.memory_bytes = bytes_of_rank(plan.items, cluster.cuda);
   plan.time = step_time(plan.config, training, plan.items);
-  std::erase_if(plan.items, [&](const auto& item) { return !counts(item, cluster.cuda); });
+  for (MemoryItem& item : plan.items) item.bytes -= std::exchange(item.reused, 0);
+  std::erase_if(plan.items,
+                [&](const auto& item) { return item.bytes == 0 || !counts(item, cluster.cuda); });
   plan.fits = plan.memory_bytes <= cluster.memory_bytes;
   const MemoryItem& most = *std::ranges::max_element(plan.items, {}, &MemoryItem::bytes);
   plan.reason = plan.fits

@@ -172,12 +172,10 @@ double item_bytes(const std::vector<MemoryItem>& items, std::string_view name) {
 
 /// Whether gradients are there only while a backward pass frees activations, and in updates
 /// (ParallelStrategy::makes_gradients(), without DDP's buckets).
-bool gradients_replace_activations(const Config& config, const ComputePlace& place,
-                                   double gradients, double of_passes) {
+bool gradients_follow_activations(const Config& config, const ComputePlace& place) {
   return place.cuda && place.world_size == ranks_of_copy(config.distributed) &&
          micro_batches_of_rank(config.trainer, 1) == 1 && config.distributed.pipeline == 1 &&
-         config.distributed.expert == 1 && !config.logging.histogram_every_steps &&
-         gradients <= of_passes;
+         config.distributed.expert == 1 && !config.logging.histogram_every_steps;
 }
 
 /// Host memory of OffloadedOptimizer besides the optimizer's state: the weights, and the gradients
@@ -329,14 +327,15 @@ std::vector<MemoryItem> rank_items(const Config& config,
   }
   const double gradients = kFloat * n.trained / ranks;
   const double of_passes = item_bytes(of_model, "activations") + item_bytes(of_model, "logits");
-  const bool replace = gradients_replace_activations(config, place, gradients, of_passes);
+  const double reused =
+      gradients_follow_activations(config, place) ? std::min(gradients, of_passes) : 0.0;
   const bool offload = place.cuda && config.distributed.offload == Offload::kOptimizer;
   const MemoryKind updated = offload ? MemoryKind::kHost : MemoryKind::kDevice;
   const double copies_of_weights = offload ? offloaded_copies(n.trained / ranks, n.largest) : 0;
   std::vector<MemoryItem> items = {
       {"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0) + n.quantized_bytes)},
       {"collected_weights", rounded(of_units.weights)},
-      {"gradients", rounded(gradients), replace ? MemoryKind::kFreed : MemoryKind::kDevice},
+      {"gradients", rounded(gradients), MemoryKind::kDevice, false, rounded(reused)},
       {"optimizer", rounded(kFloat * n.states / ranks), updated},
       {"averaged_weights", rounded(kFloat * n.averages / ranks), updated},
       {"offloaded_weights", rounded(copies_of_weights), MemoryKind::kHost},

@@ -51,12 +51,7 @@ struct ComputePlace {
   int64_t stage = 0;  ///< Stage of a pipeline.
 };
 
-enum class MemoryKind {
-  kDevice,
-  kHost,
-  kShared,
-  kFreed  ///< The device's, freed by activations before it is needed.
-};
+enum class MemoryKind { kDevice, kHost, kShared };
 
 /// One kind of memory of a rank, in bytes at the peak of a step.
 struct MemoryItem {
@@ -64,6 +59,7 @@ struct MemoryItem {
   int64_t bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is host memory as well.
   bool main_rank_only = false;
+  int64_t reused = 0;  ///< Of the bytes, those in memory that activations have left by then.
 };
 
 /// Whether an item is in the limiting memory: the CPU's holds everything, a GPU's only what is
@@ -75,7 +71,7 @@ inline bool counts(const MemoryItem& item, bool cuda) {
 /// Bytes in the limiting memory of the rank that needs most.
 inline int64_t bytes_of_rank(const std::vector<MemoryItem>& items, bool cuda) {
   int64_t bytes = 0;
-  for (const MemoryItem& item : items) bytes += counts(item, cuda) ? item.bytes : 0;
+  for (const MemoryItem& item : items) bytes += counts(item, cuda) ? item.bytes - item.reused : 0;
   return bytes;
 }
 
