@@ -59,7 +59,7 @@ struct MemoryItem {
   int64_t bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is host memory as well.
   bool main_rank_only = false;
-  int64_t reused = 0;  ///< Of the bytes, those in memory that activations have left by then.
+  int64_t reused = 0;  ///< Bytes in memory that activations have left by then.
 };
 
 /// Whether an item is in the limiting memory: the CPU's holds everything, a GPU's only what is
