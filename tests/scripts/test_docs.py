@@ -74,7 +74,7 @@ class Docs(unittest.TestCase):
 
     def test_the_tests_of_each_guarantee_exist(self):
         cases = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)) for path in (ROOT / "tests").rglob("*.cc")
-                 for literals in re.findall(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', path.read_text())]
+                 for literals in re.findall(r'TEST_CASE(?:_METHOD)?\(\s*(?:\w+,\s*)?((?:"(?:[^"\\]|\\.)*"\s*)+)', path.read_text())]
         rows = re.findall(r"^\| F\d.*", (ROOT / "docs/fault-tolerance.md").read_text(), re.MULTILINE)
         names = [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[3])]
         self.assertGreater(len(names), 25)
