@@ -12,7 +12,7 @@
 
 namespace ddp::test {
 
-/// A pipe that nobody reads until read_all().
+/// A pipe that is not read until read_all().
 class PausedReader {
  public:
   PausedReader() { REQUIRE(::pipe2(ends_, O_CLOEXEC) == 0); }
